@@ -1,0 +1,50 @@
+# One door per chore. `make help` lists them.
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+export SPARK_LOCAL_IP ?= 127.0.0.1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-fast test-integration check format dist bench clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
+
+install: $(STAMP) ## build .venv with everything pinned by requirements.lock
+
+$(STAMP): requirements.lock pyproject.toml scripts/install.sh
+	@bash scripts/install.sh $(VENV)
+	@touch $@
+
+demo: install ## an embedded broker, a stream of orders, a driver that is killed, and the proof that nothing was lost
+	@$(VENV)/bin/kstream demo
+
+test: test-fast test-integration ## the fast suite, then the integration suite against a real Kafka broker
+
+test-fast: install ## no broker, no sleep
+	@$(PY) -m pytest tests
+
+test-integration: install ## real things; the broker's jars are fetched once into .cache/
+	@$(PY) -m pytest integration
+
+check: install ## ruff, pyright, import-linter
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/pyright
+	@PYTHONPATH=.:connectors $(VENV)/bin/lint-imports
+
+format: install ## let ruff fix and format
+	@$(VENV)/bin/ruff check --fix .
+	@$(VENV)/bin/ruff format .
+
+dist: install ## the wheel, and the same wheel as .zip for --py-files
+	@rm -rf dist
+	@$(PY) -m build --wheel --no-isolation --outdir dist . > /dev/null
+	@for wheel in dist/*.whl; do cp "$$wheel" "$${wheel%.whl}.zip"; done
+	@ls -l dist
+
+bench: install ## the ratios of integration/benchmarks, each side by side in one run
+	@$(PY) -m integration.benchmarks
+
+clean: ## everything that was built or fetched
+	@rm -rf $(VENV) .cache dist build .pytest_cache .ruff_cache .import_linter_cache

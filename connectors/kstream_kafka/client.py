@@ -1,0 +1,245 @@
+"""Kafka as the connector sees it: the only module that imports confluent_kafka, and the only one that maps its exceptions.
+
+`KafkaDriverClient` asks the brokers for partitions and for the ends of their logs; `KafkaRangeConsumer` reads one partition at a
+time in a worker. librdkafka's log goes to the logger `kstream.kafka.librdkafka`, which is silent unless the application gives it a
+handler of its own: an unreachable broker is one error of ours, not a screen of lines.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import KafkaError as ClientError
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from kstream_kafka.errors import (
+    BrokerUnreachableError,
+    KafkaConfigError,
+    KafkaError,
+    LeaderNotAvailableError,
+    UnknownTopicError,
+)
+from kstream_kafka.params import KafkaParams
+from kstream_kafka.ports import LogEnd, Partition, Settings, Subscription, Trouble
+
+logger = logging.getLogger("kstream.kafka")
+logger.addHandler(logging.NullHandler())
+client_log = logging.getLogger("kstream.kafka.librdkafka")
+client_log.addHandler(logging.NullHandler())
+client_log.propagate = False
+
+UNKNOWN_TOPIC_WAIT_MS = 3_000
+"""How long a topic that is not there is looked for: one just created takes a moment to be known to every broker."""
+
+_AWAY = frozenset({ClientError._TRANSPORT, ClientError._TIMED_OUT, ClientError._ALL_BROKERS_DOWN, ClientError._RESOLVE})
+_UNKNOWN = frozenset({ClientError.UNKNOWN_TOPIC_OR_PART, ClientError._UNKNOWN_TOPIC, ClientError._UNKNOWN_PARTITION})
+_MOVING = frozenset(
+    {
+        ClientError.NOT_LEADER_FOR_PARTITION, ClientError.LEADER_NOT_AVAILABLE, ClientError.REPLICA_NOT_AVAILABLE,
+        ClientError.OFFSET_NOT_AVAILABLE, ClientError.FENCED_LEADER_EPOCH, ClientError.UNKNOWN_LEADER_EPOCH,
+        ClientError.KAFKA_STORAGE_ERROR, ClientError.REQUEST_TIMED_OUT, ClientError.NETWORK_EXCEPTION,
+        ClientError._WAIT_CACHE, ClientError.UNKNOWN_TOPIC_ID,
+    }
+)  # fmt: skip
+_NOT_OURS = frozenset(
+    {ClientError.GROUP_AUTHORIZATION_FAILED, ClientError._MAX_POLL_EXCEEDED, ClientError.COORDINATOR_NOT_AVAILABLE}
+)
+"""About consumer groups, which are not used: librdkafka looks for a coordinator all the same."""
+
+
+class KafkaDriverClient:
+    """The driver's questions to the brokers. Used by one thread at a time; every question may block up to `api_timeout_ms`.
+
+    `statistics_ms` > 0 makes librdkafka count requests on the wire, for tests and benchmarks: see `requests_sent`.
+    """
+
+    def __init__(self, params: KafkaParams, max_retries: int = 1, statistics_ms: int = 0) -> None:
+        self._params = params
+        self._max_retries = max_retries
+        self._last_error = ""
+        self._sent: dict[str, dict[str, int]] = {}
+        settings = {**params.driver(), "error_cb": self._on_error}
+        if statistics_ms:
+            settings.update({"statistics.interval.ms": statistics_ms, "stats_cb": self._on_statistics})
+        self._admin = _made(AdminClient, settings)
+
+    def partitions(self, subscription: Subscription) -> set[Partition]:
+        """All partitions of the wanted topics, from one full metadata request: one that names a topic could create it.
+
+        UnknownTopicError when a named topic stays missing for UNKNOWN_TOPIC_WAIT_MS.
+        """
+        deadline = time.monotonic() + UNKNOWN_TOPIC_WAIT_MS / 1000
+        while True:
+            topics = self._all_topics()
+            missing = [name for name in subscription.names if not topics.get(name)]
+            if not missing:
+                return {(t, p) for t, numbers in topics.items() if subscription.wants(t) for p in numbers}
+            if time.monotonic() >= deadline:
+                raise UnknownTopicError(missing, len(topics), UNKNOWN_TOPIC_WAIT_MS)
+            time.sleep(self._params.leader_backoff_ms / 1000)
+
+    def latest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
+        """Where each log ends: the high watermark, or the last stable offset under read_committed."""
+        return self._ends(partitions, OffsetSpec.latest)
+
+    def earliest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
+        """Where each log begins."""
+        return self._ends(partitions, OffsetSpec.earliest)
+
+    def requests_sent(self, name: str) -> dict[str, int]:
+        """Requests of this kind (`ListOffsets`, `Metadata` …) sent so far to each broker, as librdkafka last counted them.
+
+        Waits for the next statistics event, so that it holds all that was sent before the call. Blocks up to 5 s.
+        """
+        for _ in range(2):  # an event waiting since before the call may be old; the second is not
+            self._sent = {}
+            deadline = time.monotonic() + 5
+            while not self._sent and time.monotonic() < deadline:
+                self._admin.poll(0.05)
+        return {broker: counts[name] for broker, counts in self._sent.items() if counts.get(name)}
+
+    def close(self) -> None:
+        """Drops callbacks that are waiting; the connections go with the object."""
+        self._admin.poll(0)
+
+    def _all_topics(self) -> dict[str, list[int]]:
+        """Partition numbers of every topic that can be read at the moment."""
+        timeout = self._params.api_timeout_ms
+        self._admin.poll(0)  # or log lines and statistics pile up
+        try:
+            metadata = self._admin.list_topics(timeout=timeout / 1000)
+        except KafkaException as e:
+            raise self._mapped(e, timeout) from e
+        return {name: sorted(t.partitions) for name, t in metadata.topics.items() if t.error is None}
+
+    def _ends(self, partitions: Collection[Partition], spec: Callable[[], OffsetSpec]) -> dict[Partition, LogEnd]:
+        """Asks for all partitions at once, then again for those that failed for a passing reason."""
+        found: dict[Partition, LogEnd] = {}
+        asked: Iterable[Partition] = partitions
+        for attempt in range(self._max_retries + 1):
+            if attempt:
+                time.sleep(self._params.leader_backoff_ms / 1000)
+                self._all_topics()  # the client asks the leaders it remembers: let it learn the new ones
+            answers, failures = self._ask(asked, spec)
+            found.update(answers)
+            if not failures:
+                return found
+            asked = list(failures)
+        raise self._no_answer(failures)
+
+    def _ask(
+        self, partitions: Iterable[Partition], spec: Callable[[], OffsetSpec]
+    ) -> tuple[dict[Partition, LogEnd], dict[Partition, ClientError]]:
+        """One call, one request a broker: the answers, and the passing failures. Any other failure is raised."""
+        timeout = self._params.api_timeout_ms
+        isolation = IsolationLevel.READ_COMMITTED if self._params.read_committed else IsolationLevel.READ_UNCOMMITTED
+        wanted = {TopicPartition(topic, partition): spec() for topic, partition in partitions}
+        if not wanted:
+            return {}, {}
+        self._admin.poll(0)
+        futures = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout / 1000)
+        answers: dict[Partition, LogEnd] = {}
+        failures: dict[Partition, ClientError] = {}
+        for at, future in futures.items():
+            try:
+                result = future.result()
+            except KafkaException as e:
+                error: ClientError = e.args[0]
+                if error.code() not in _AWAY | _MOVING | _UNKNOWN:
+                    raise self._mapped(e, timeout) from e
+                failures[at.topic, at.partition] = error
+            else:
+                epoch = result.leader_epoch
+                answers[at.topic, at.partition] = LogEnd(result.offset, epoch if epoch is not None and epoch >= 0 else None)
+        return answers, failures
+
+    def _no_answer(self, failures: dict[Partition, ClientError]) -> KafkaError:
+        codes = {error.code() for error in failures.values()}
+        if codes <= _AWAY:
+            return self._unreachable(self._params.api_timeout_ms)
+        if codes <= _UNKNOWN:
+            return UnknownTopicError(sorted({topic for topic, _ in failures}), len(self._all_topics()))
+        return LeaderNotAvailableError({p: error.str() for p, error in failures.items()}, self._max_retries)
+
+    def _mapped(self, exception: KafkaException, waited_ms: int) -> KafkaError:
+        error: ClientError = exception.args[0]
+        if error.code() in _AWAY:
+            return self._unreachable(waited_ms)
+        return KafkaError(f"Kafka at {self._params.bootstrap} refused: {error.str()}", reason=error.str())
+
+    def _unreachable(self, waited_ms: int) -> BrokerUnreachableError:
+        self._admin.poll(0)  # delivers what error_cb has to say
+        return BrokerUnreachableError(self._params.bootstrap, waited_ms, self._last_error)
+
+    def _on_error(self, error: ClientError) -> None:
+        if error.code() != ClientError._ALL_BROKERS_DOWN or not self._last_error:
+            self._last_error = error.str()
+
+    def _on_statistics(self, text: str) -> None:
+        brokers = json.loads(text)["brokers"]
+        self._sent = {name: broker["req"] for name, broker in brokers.items()}
+
+
+class KafkaRangeConsumer:
+    """A worker's consumer of one partition at a time. `settings` are complete consumer properties. Not thread-safe."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._last_error = ""
+        self._consumer = _made(Consumer, {**settings, "error_cb": self._on_error})
+        self.consume: Callable[[int, float], list[Any]] = self._consumer.consume
+        """Bound to the client's own method: called for every chunk."""
+
+    def assign(self, topic: str, partition: int, offset: int, leader_epoch: int | None) -> None:
+        """Starts to fetch this partition from `offset`; what was fetched for an earlier assignment is dropped."""
+        epoch = {} if leader_epoch is None else {"leader_epoch": leader_epoch}
+        self._consumer.assign([TopicPartition(topic, partition, offset, **epoch)])
+
+    def unassign(self) -> None:
+        """Stops fetching."""
+        self._consumer.unassign()
+
+    def trouble(self, error: ClientError) -> Trouble:
+        """What an error event among the messages means."""
+        code = error.code()
+        if code == ClientError._PARTITION_EOF:
+            return Trouble.END_OF_PARTITION
+        if code in (ClientError._AUTO_OFFSET_RESET, ClientError._LOG_TRUNCATION, ClientError.OFFSET_OUT_OF_RANGE):
+            return Trouble.OUT_OF_RANGE
+        if code in _AWAY | _MOVING | _UNKNOWN | _NOT_OURS or (error.retriable() and not error.fatal()):
+            return Trouble.PASSING
+        return Trouble.FATAL
+
+    def log_range(self, topic: str, partition: int) -> tuple[int | None, int | None]:
+        """(earliest, latest) by asking the leader, up to 5 s; (None, None) when it does not answer."""
+        try:
+            return self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=5)
+        except KafkaException as e:
+            logger.warning("no log range of %s-%d: %s", topic, partition, e)
+            return None, None
+
+    def last_error(self) -> str:
+        """The client's last words about its connections."""
+        return self._last_error
+
+    def close(self) -> None:
+        """Leaves the brokers; the object is of no use afterwards."""
+        self._consumer.close()
+
+    def _on_error(self, error: ClientError) -> None:
+        if error.code() not in _NOT_OURS:
+            self._last_error = error.str()
+
+
+def _made(kind: Callable[..., Any], settings: Settings) -> Any:
+    """A client object; a property the library refuses becomes a KafkaConfigError without its value."""
+    try:
+        return kind(dict(settings), logger=client_log)
+    except KafkaException as e:
+        error: ClientError = e.args[0]
+        key = next((k for k in settings if f'"{k}"' in error.str()), "kafkaParams")
+        raise KafkaConfigError(key, "was refused by librdkafka", "" if "password" in error.str() else error.str()) from None

@@ -1,0 +1,100 @@
+"""What the connector's rooms ask of a Kafka client: small Protocols, filled by `client.py` and by fakes in tests.
+
+Nothing here knows confluent_kafka. Offsets are the next to read, ends are exclusive.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+Partition: TypeAlias = tuple[str, int]
+"""(topic, partition number): the key of every map of offsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """One end of a partition's log: the offset, and the leader epoch the broker named with it (None where it did not)."""
+
+    offset: int
+    leader_epoch: int | None = None
+
+
+class Subscription(Protocol):
+    """Which topics a stream reads."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """Topics that must exist; empty for a pattern."""
+        ...
+
+    def wants(self, topic: str) -> bool: ...
+
+
+class DriverClient(Protocol):
+    """The driver's side of Kafka: three questions, all of which may block on the broker. Not thread-safe."""
+
+    def partitions(self, subscription: Subscription) -> set[Partition]:
+        """All partitions of the topics wanted. UnknownTopicError when a named one is missing, BrokerUnreachableError."""
+        ...
+
+    def latest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
+        """Where each partition ends (last stable offset under read_committed); at most one request a broker."""
+        ...
+
+    def earliest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
+        """Where each partition begins."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class MessageLike(Protocol):
+    """confluent_kafka's Message as far as it is used: methods, not attributes. An event (end of partition) has an error."""
+
+    def error(self) -> Any: ...
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+    def offset(self) -> int | None: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def leader_epoch(self) -> int | None: ...
+
+
+class Trouble(enum.Enum):
+    """What an error event means to the reader of a range."""
+
+    END_OF_PARTITION = "end of partition"
+    OUT_OF_RANGE = "offset out of range"
+    PASSING = "may pass by itself"
+    """Connection lost, leader moving …: the client goes on trying; the poll timeout bounds it."""
+    FATAL = "will not pass"
+
+
+class RangeConsumer(Protocol):
+    """A worker's consumer: assigned to one partition at a time. Not thread-safe."""
+
+    def assign(self, topic: str, partition: int, offset: int, leader_epoch: int | None) -> None: ...
+
+    def unassign(self) -> None: ...
+
+    def consume(self, num_messages: int, timeout: float) -> list[Any]:
+        """MessageLikes: blocks until there are so many or `timeout` seconds are over, whichever is first."""
+        ...
+
+    def trouble(self, error: Any) -> Trouble: ...
+
+    def log_range(self, topic: str, partition: int) -> tuple[int | None, int | None]:
+        """(earliest, latest) by asking the broker; (None, None) when it does not answer. May block."""
+        ...
+
+    def last_error(self) -> str:
+        """What the client last said of its connections; empty if nothing."""
+        ...
+
+    def close(self) -> None: ...
+
+
+Settings: TypeAlias = Mapping[str, Any]
+"""librdkafka properties."""

@@ -1,0 +1,44 @@
+"""`python -m integration.exactness [--kills 30] [--seed 1] [--concurrent-jobs 1]`: the whole campaign on a broker of its own."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import sys
+import tempfile
+import uuid
+from pathlib import Path
+
+from integration.exactness.campaign import PARTITIONS, Campaign, plan_kills
+from integration.kafka_broker import running_broker
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=36)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--concurrent-jobs", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="leave the directory with all records behind")
+    options = parser.parse_args()
+    kills = plan_kills(options.kills, options.seed)
+    directory = Path(tempfile.mkdtemp(prefix="exactness-"))
+    with running_broker(directory / "broker") as broker:
+        topic = f"exactness-{uuid.uuid4().hex[:8]}"
+        broker.create_topic(topic, PARTITIONS)
+        conf = {"spark.streaming.concurrentJobs": str(options.concurrent_jobs)}
+        verdict = Campaign(broker.bootstrap, topic, directory / "run", broker.produce, conf).run(kills)
+    points = collections.Counter(kill.point for kill in kills)
+    print(f"kills: {len(kills)} ({', '.join(f'{n} {point}' for point, n in sorted(points.items()))})")
+    print(f"batches: {verdict.batches}, attempts: {verdict.attempts}, run again: {verdict.batches_run_again}, records: {verdict.records}")
+    for breach in verdict.breaches:
+        print("BREACH:", breach)
+    print("verdict:", "exact" if not verdict.breaches else f"{len(verdict.breaches)} breaches", f"(records of it: {directory})" if options.keep or verdict.breaches else "")
+    if not options.keep and not verdict.breaches:
+        import shutil
+
+        shutil.rmtree(directory, ignore_errors=True)
+    return 1 if verdict.breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

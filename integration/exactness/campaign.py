@@ -1,0 +1,168 @@
+"""Feeds a topic, kills the driver again and again, lets it finish, and asks for the verdict."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from integration.exactness.verdict import Verdict, judge, read_lines
+from kstream import crash_point
+
+RANDOM = "random"
+PARTITIONS = 4
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One death: at the nth pass of a crash point, or so many seconds after the driver has started."""
+
+    point: str
+    nth: int = 1
+    after_s: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.point} after {self.after_s:.2f} s" if self.point == RANDOM else f"{self.point} (pass {self.nth})"
+
+
+def plan_kills(count: int, seed: int) -> list[Kill]:
+    """Every crash point equally often, at a different pass each time, and random moments in between; shuffled."""
+    rng = random.Random(seed)
+    points = [*crash_point.CRASH_POINTS, *([RANDOM] if count > len(crash_point.CRASH_POINTS) else [])]
+    kills = [
+        Kill(point, nth=rng.randint(1, 5), after_s=rng.uniform(0, 3))
+        for point in (points[i % len(points)] for i in range(count))
+    ]
+    rng.shuffle(kills)
+    return kills
+
+
+@dataclass
+class Campaign:
+    """One topic, one checkpoint, many drivers. `produce(topic, records)` feeds; `bootstrap` is the broker's address."""
+
+    bootstrap: str
+    topic: str
+    directory: Path
+    produce: Any
+    conf: dict[str, str] = field(default_factory=dict)
+    interval: float = 0.5
+    window: int = 10
+    rate: int = 200
+    say: Any = print
+
+    def run(self, kills: list[Kill]) -> Verdict:
+        """Blocks until all kills are done and the last driver has drained the topic; the verdict on everything."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with self._feeding() as fed:
+            for number, kill in enumerate(kills, 1):
+                began = time.monotonic()
+                self._kill_once(kill)
+                self.say(f"kill {number}/{len(kills)}: {kill}, {time.monotonic() - began:.1f} s")
+        self._drain(dict(fed))
+        return judge(self.directory, dict(fed), round(self.interval * 1000), self.window)
+
+    # -- drivers
+
+    def _start_driver(self, crash_at: str | None) -> subprocess.Popen[bytes]:
+        options = {
+            "bootstrap": self.bootstrap, "topic": self.topic, "directory": str(self.directory), "interval": self.interval,
+            "window": self.window, "conf": {"spark.streaming.stopGracefullyOnShutdown": "true", **self.conf},
+        }  # fmt: skip
+        path = self.directory / "options.json"
+        path.write_text(json.dumps(options))
+        environment = {k: v for k, v in os.environ.items() if k != crash_point.VARIABLE}
+        if crash_at is not None:
+            environment[crash_point.VARIABLE] = crash_at
+        with open(self.directory / "driver.log", "ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "integration.exactness.job", str(path)],
+                env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+
+    def _kill_once(self, kill: Kill) -> None:
+        crash_at = None if kill.point == RANDOM else f"{kill.point}:{kill.nth}"
+        driver = self._start_driver(crash_at)
+        try:
+            if kill.point == RANDOM:
+                self._wait_started(driver)
+                time.sleep(kill.after_s)
+                driver.kill()
+            status = driver.wait(120)
+        finally:
+            if driver.poll() is None:
+                driver.kill()
+                driver.wait()
+        if status != -signal.SIGKILL:
+            raise AssertionError(f"the driver was to die at {kill} and ended with {status}:\n{self._log_tail()}")
+
+    def _wait_started(self, driver: subprocess.Popen[bytes]) -> None:
+        self._wait(driver, lambda: any(r["pid"] == driver.pid for r in read_lines(self.directory / "started.jsonl")), "start")
+
+    def _drain(self, ends: dict[int, int]) -> None:
+        """A last driver runs until everything fed was read and a whole window later, then is stopped by SIGTERM."""
+        driver = self._start_driver(None)
+        try:
+            self._wait(driver, lambda: self._read_up_to() == ends, "read to the end")
+            batches = len(read_lines(self.directory / "attempts.jsonl"))
+            self._wait(driver, lambda: len(read_lines(self.directory / "attempts.jsonl")) > batches + self.window, "go on")
+            driver.terminate()
+            if driver.wait(60) != 0:
+                raise AssertionError(f"the graceful stop ended with {driver.returncode}:\n{self._log_tail()}")
+        finally:
+            if driver.poll() is None:
+                driver.kill()
+                driver.wait()
+
+    def _read_up_to(self) -> dict[int, int]:
+        position: dict[int, int] = {}
+        for attempt in read_lines(self.directory / "attempts.jsonl"):
+            for _topic, partition, _start, until in attempt["ranges"]:
+                position[partition] = max(until, position.get(partition, 0))
+        return position
+
+    def _wait(self, driver: subprocess.Popen[bytes], reached: Any, what: str, timeout: float = 120) -> None:
+        end = time.monotonic() + timeout
+        while not reached():
+            if driver.poll() is not None or time.monotonic() > end:
+                state = "still runs" if driver.poll() is None else f"ended with {driver.returncode}"
+                raise AssertionError(f"the driver did not {what}; it {state}:\n{self._log_tail()}")
+            time.sleep(0.1)
+
+    def _log_tail(self) -> str:
+        return (self.directory / "driver.log").read_text(errors="replace")[-4000:]
+
+    # -- the feed
+
+    @contextmanager
+    def _feeding(self) -> Iterator[dict[int, int]]:
+        """Feeds `rate` records a second from a thread; yields the records fed per partition, final at the end."""
+        fed = dict.fromkeys(range(PARTITIONS), 0)
+        stop = threading.Event()
+
+        def feed() -> None:
+            while not stop.wait(0.1):
+                records = []
+                for i in range(max(1, self.rate // 10)):
+                    partition = i % PARTITIONS
+                    records.append((f"key-{partition}", f"{partition}:{fed[partition]}", partition))
+                    fed[partition] += 1
+                self.produce(self.topic, records)
+
+        thread = threading.Thread(target=feed, name="feed", daemon=True)
+        thread.start()
+        try:
+            yield fed
+        finally:
+            stop.set()
+            thread.join()

@@ -1,0 +1,58 @@
+"""kstream: Spark Streaming in Python on PySpark's RDDs, centred on Kafka, without a single jar.
+
+    from kstream import StreamingContext
+    from kstream_kafka import KafkaUtils
+
+Only public names live here. The map of the rooms is ARCHITECTURE.md beside this file.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from kstream.batch_time import Duration, Milliseconds, Minutes, Seconds, Time
+from kstream.errors import KStreamError
+from kstream.listener import StreamingListener
+
+if TYPE_CHECKING:
+    from kstream.context import StreamingContext, StreamingContextState
+    from kstream.dstream import DStream
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DStream",
+    "Duration",
+    "KStreamError",
+    "Milliseconds",
+    "Minutes",
+    "Seconds",
+    "StreamingContext",
+    "StreamingContextState",
+    "StreamingListener",
+    "Time",
+]
+
+# Imported on first use: they need pyspark, which platforms bring themselves and which a task reading Kafka need not load again.
+_LAZY = {
+    "StreamingContext": "kstream.context",
+    "StreamingContextState": "kstream.context",
+    "DStream": "kstream.dstream",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'kstream' has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    except ModuleNotFoundError as e:
+        if e.name == "pyspark":
+            from kstream.errors import MissingDependencyError
+
+            raise MissingDependencyError(
+                "pyspark is not installed: pip install 'kstream-spark[spark]' (or use the pyspark of your platform)",
+                package="pyspark", install="pip install 'kstream-spark[spark]'",
+            ) from e  # fmt: skip
+        raise

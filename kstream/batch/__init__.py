@@ -1,0 +1,11 @@
+"""Frozen records of a batch's life: what was planned, submitted, run, and told to listeners.
+
+One idea: these are values. Nothing here acts; every room above passes them on. Names are Spark's (`BatchInfo`, `StreamInputInfo`,
+`JobSet`), accessor methods have pyspark's shape (`info.batchTime().milliseconds()` is a method call there as here).
+"""
+
+from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, StreamInputInfo
+from kstream.batch.job import Job, JobSet
+from kstream.batch.plan import BatchPlan, InputPlan, Json
+
+__all__ = ["BatchInfo", "BatchPlan", "InputPlan", "Job", "JobSet", "Json", "OutputOperationInfo", "StreamInputInfo"]

@@ -1,0 +1,38 @@
+"""BatchPlan: what each input stream gives to one batch, as plain JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from kstream.batch_time import Time
+
+Json: TypeAlias = Any
+"""A JSON value: None, bool, int, float, str, list or dict with string keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputPlan:
+    """One stream's part of a batch: `data` is stored, the rest is told to listeners."""
+
+    data: Mapping[str, Json]
+    num_records: int = 0
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """A whole batch: per stream id its stored data, and who planned it (`epoch`, `nonce`).
+
+    `void` marks a batch time that was given up before any job: its plan could not be written, and nothing may run for it.
+    `floor` is the oldest batch that had not succeeded when this one was planned (itself, if all had): nothing older runs again.
+    """
+
+    time: Time
+    epoch: int
+    nonce: str
+    inputs: Mapping[int, Mapping[str, Json]]
+    num_records: Mapping[int, int]
+    floor: Time
+    void: bool = False

@@ -1,0 +1,19 @@
+"""The plan log: what each batch reads, durable before it runs, as plain data.
+
+One idea: a batch is a plan; the plan is a small JSON record created before the first job may start and never changed. So a restart
+re-runs a pending batch with the very same ranges. Under a checkpoint's path:
+
+    meta                              format, zero time, batch interval
+    epoch-N                           one a driver's start; the highest is the writer, older ones are fenced
+    plans/<time>-<epoch>              what each input gives to the batch; created before it runs
+    done/<time>-<epoch of its plan>   the batch's jobs all succeeded
+    failed/<time>-<plan's>-<run's>    the batch failed in that driver's life
+    given-up/<time>-<epoch>           the ledger: failed too often, never run again
+    graph                             disposable: the operators and the user's functions (see sidecar.py)
+"""
+
+from kstream.checkpoint.epoch import take_epoch
+from kstream.checkpoint.plan_log import PlanLog
+from kstream.checkpoint.reader import LogContents, Meta, read_log
+
+__all__ = ["LogContents", "Meta", "PlanLog", "read_log", "take_epoch"]

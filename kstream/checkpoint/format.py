@@ -1,0 +1,55 @@
+"""The stored form of every record: one canonical JSON object with its kind, version and checksum.
+
+Canonical: sorted keys, no white space, ASCII. A record is valid only if encoding what was parsed gives the very same bytes, so any
+flipped byte is found, in the checksum as well as outside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from kstream.errors import CorruptRecordError, FormatVersionError
+
+VERSION = 1
+
+
+def _canonical(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
+
+
+def encode(kind: str, fields: dict[str, Any]) -> bytes:
+    """Bytes of a record of `kind`. `fields` must be JSON values; TypeError or ValueError otherwise."""
+    record = {**fields, "kind": kind, "version": VERSION}
+    digest = hashlib.sha256(_canonical(record)).hexdigest()
+    return _canonical({**record, "checksum": digest})
+
+
+def decode(kind: str, data: bytes, path: str) -> dict[str, Any]:
+    """The fields of a record of `kind`; CorruptRecordError or FormatVersionError naming `path` otherwise."""
+    try:
+        record = json.loads(data)
+    except ValueError as e:
+        raise _corrupt(path, f"not JSON: {e}") from e
+    if not isinstance(record, dict) or record.get("kind") != kind:
+        raise _corrupt(path, f"not a record of kind {kind!r}")
+    version = record.get("version")
+    if isinstance(version, int) and version > VERSION:
+        raise FormatVersionError(
+            f"{path} has format version {version}, this kstream reads up to {VERSION}: upgrade kstream to read it",
+            path=path, version=version, supported=VERSION,
+        )  # fmt: skip
+    fields = {k: v for k, v in record.items() if k not in ("kind", "version", "checksum")}
+    if encode(kind, fields) != data:
+        raise _corrupt(path, "its checksum does not fit its bytes")
+    return fields
+
+
+def _corrupt(path: str, reason: str) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"{path} is damaged ({reason}). Its batch may have run. Restore the file from a copy, or give the batch up with "
+        "--forget-batch (its offsets are then read again by the next batch).",
+        path=path,
+        reason=reason,
+    )

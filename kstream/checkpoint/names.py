@@ -1,0 +1,51 @@
+"""Names of records: fixed width, so that sorted names are sorted times. The only place that makes or takes them apart."""
+
+from __future__ import annotations
+
+from kstream.batch_time import Time
+
+META = "meta"
+GRAPH = "graph"
+PLANS = "plans"
+DONE = "done"
+FAILED = "failed"
+GIVEN_UP = "given-up"
+FORGOTTEN = "forgotten"
+
+
+def key(time: Time, *epochs: int) -> str:
+    """`<time>-<epoch>…` without its folder."""
+    return "-".join([f"{time.milliseconds:015d}", *(f"{epoch:06d}" for epoch in epochs)])
+
+
+def parse_key(name: str) -> tuple[Time, tuple[int, ...]] | None:
+    """Time and epochs of a key; None for anything else that lies in the folder."""
+    parts = name.split("-")
+    if len(parts) < 2 or not all(part.isdigit() for part in parts):
+        return None
+    return Time(int(parts[0])), tuple(int(part) for part in parts[1:])
+
+
+def plan(time: Time, epoch: int) -> str:
+    return f"{PLANS}/{key(time, epoch)}"
+
+
+def done(time: Time, epoch: int) -> str:
+    return f"{DONE}/{key(time, epoch)}"
+
+
+def failed(time: Time, plan_epoch: int, run_epoch: int) -> str:
+    return f"{FAILED}/{key(time, plan_epoch, run_epoch)}"
+
+
+def given_up(time: Time, epoch: int) -> str:
+    return f"{GIVEN_UP}/{key(time, epoch)}"
+
+
+def epoch(number: int) -> str:
+    return f"epoch-{number}"
+
+
+def parse_epoch(name: str) -> int | None:
+    prefix, _, number = name.partition("-")
+    return int(number) if prefix == "epoch" and number.isdigit() else None

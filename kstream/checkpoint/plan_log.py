@@ -1,0 +1,125 @@
+"""PlanLog: the writing side of the log, for the driver of one epoch.
+
+The generator's thread writes plans, the scheduler's threads write completions; each record is created once, under a name nobody
+else uses, so the calls need no lock but the one around an unsettled plan.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Collection, Mapping
+
+from kstream import crash_point
+from kstream.batch import BatchPlan
+from kstream.batch_time import Duration, Time
+from kstream.checkpoint import epoch as epochs
+from kstream.checkpoint import format, names
+from kstream.checkpoint.plan_record import decode_plan, encode_plan
+from kstream.checkpoint.retention import removable_up_to
+from kstream.errors import AlreadyExistsError, PlanFailedError, StorageError
+from kstream.storage import FileStore
+
+
+class PlanLog:
+    """Writes what this driver plans and finishes. All calls block on the store (0.4 ms on a local disk)."""
+
+    def __init__(
+        self, store: FileStore, epoch: int, kept: Mapping[Time, int] | None = None
+    ) -> None:
+        """`kept`: plans that lie in the store already, with their epochs."""
+        self._store = store
+        self.epoch = epoch
+        self._kept = deque(sorted((kept or {}).items()))
+        self._unsettled: BatchPlan | None = None
+        self._lock = threading.Lock()
+
+    def write_plan(self, plan: BatchPlan) -> None:
+        """Makes the plan durable. PlanFailedError: it is certain that it is not stored, or `settle` must say.
+
+        Call `settle` before the next plan.
+        """
+        with self._lock:
+            self._kept.append((plan.time, self.epoch))
+        try:
+            self._store.create(names.plan(plan.time, self.epoch), encode_plan(plan))
+        except StorageError as e:
+            with self._lock:
+                self._unsettled = plan
+            try:
+                stored = self.settle()
+            except StorageError:
+                stored = None  # still unknown: the next settle says
+            if stored is None:
+                raise PlanFailedError(
+                    f"the plan of batch {plan.time} could not be stored: {e}. Its records go to the next batch.",
+                    time=plan.time.milliseconds,
+                ) from e
+
+    def settle(self) -> BatchPlan | None:
+        """Finds out what became of a plan whose write failed; returns it if it was stored after all.
+
+        Where it was not, its name is taken by a void record, so that a late write cannot bring it back. StorageError: still
+        unknown, and nothing else may be planned.
+        """
+        with self._lock:
+            plan = self._unsettled
+            if plan is None:
+                return None
+            stored = self._claim(plan)
+            self._unsettled = None
+            return plan if stored else None
+
+    def _claim(self, plan: BatchPlan) -> bool:
+        """Whether the name of `plan` holds it, after trying to take the name with a void record."""
+        name = names.plan(plan.time, self.epoch)
+        void = BatchPlan(plan.time, plan.epoch, plan.nonce, {}, {}, plan.floor, void=True)
+        try:
+            self._store.create(name, encode_plan(void))
+            return False
+        except AlreadyExistsError:
+            found = decode_plan(self._store.read(name), self._store.path(name))
+            return found.nonce == plan.nonce and not found.void
+
+    def probe(self) -> None:
+        """FencedError if another driver has taken over. Called after the plan is durable and before jobs are submitted."""
+        epochs.probe(self._store, self.epoch)
+
+    def complete(self, time: Time, plan_epoch: int, at_ms: int) -> None:
+        """Notes that every job of the batch has succeeded. Twice is fine."""
+        self._note(names.done(time, plan_epoch), "done", {"time": time.milliseconds, "at": at_ms, "epoch": self.epoch})
+
+    def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str) -> None:
+        """Notes that the batch failed in this driver's life; it stays pending."""
+        fields = {"time": time.milliseconds, "at": at_ms, "epoch": self.epoch, "reason": reason[:2000]}
+        self._note(names.failed(time, plan_epoch, self.epoch), "failed", fields)
+
+    def give_up(self, time: Time, plan_epoch: int, at_ms: int, failures: int) -> None:
+        """Puts the batch into the ledger: it is never run again."""
+        fields = {"time": time.milliseconds, "at": at_ms, "epoch": self.epoch, "failures": failures}
+        self._note(names.given_up(time, plan_epoch), "given-up", fields)
+
+    def clean(self, done_up_to: Time, unfinished: Collection[Time], remember: Duration) -> None:
+        """Removes what no batch needs any more; see `retention`. Called in the background, at any pace.
+
+        The plan goes before its completion: a completion alone means nothing, a plan alone would run again.
+        """
+        limit = removable_up_to(unfinished, done_up_to, remember)
+        while (oldest := self._oldest_removable(limit)) is not None:
+            self._store.delete(names.plan(*oldest))
+            crash_point.reach(crash_point.CLEANING)
+            self._store.delete(names.done(*oldest))
+            with self._lock:
+                self._kept.popleft()
+
+    def _oldest_removable(self, limit: Time) -> tuple[Time, int] | None:
+        with self._lock:
+            if len(self._kept) > 1 and self._kept[0][0] <= limit:
+                return self._kept[0]
+        return None
+
+    def _note(self, name: str, kind: str, fields: dict[str, object]) -> None:
+        try:
+            self._store.create(name, format.encode(kind, fields))
+        except AlreadyExistsError:
+            pass

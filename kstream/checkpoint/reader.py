@@ -1,0 +1,142 @@
+"""read_log: what a log says, for a driver that starts and for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kstream.batch import BatchPlan
+from kstream.batch_time import Duration, Time
+from kstream.checkpoint import format, names
+from kstream.checkpoint.plan_record import decode_plan
+from kstream.storage import FileStore
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What holds for the whole life of a checkpoint."""
+
+    zero_time: Time
+    interval: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class LogContents:
+    """The plans that stand, oldest first, and which of them need no run. `superseded` were never submitted: delete them."""
+
+    meta: Meta | None
+    plans: dict[Time, BatchPlan]
+    done: frozenset[Time]
+    given_up: frozenset[Time]
+    failures: dict[Time, int]
+    superseded: tuple[tuple[Time, int], ...]
+
+    @property
+    def last_planned(self) -> Time | None:
+        return max(self.plans, default=None)
+
+    @property
+    def pending(self) -> list[Time]:
+        """Planned batches without completion, oldest first: they run again with their plans."""
+        finished = self.done | self.given_up
+        return [t for t in sorted(self.plans) if t not in finished and not self.plans[t].void]
+
+    def newest_data(self, stream_id: int) -> tuple[Time, dict[str, object]] | None:
+        """The newest plan data of a stream."""
+        for time in sorted(self.plans, reverse=True):
+            if stream_id in self.plans[time].inputs:
+                return time, dict(self.plans[time].inputs[stream_id])
+        return None
+
+
+def write_meta(store: FileStore, meta: Meta) -> None:
+    """Creates the meta record; AlreadyExistsError if there is one."""
+    fields = {"zero_time": meta.zero_time.milliseconds, "interval": meta.interval.milliseconds}
+    store.create(names.META, format.encode("meta", fields))
+
+
+def read_meta(store: FileStore) -> Meta | None:
+    if not store.exists(names.META):
+        return None
+    fields = format.decode("meta", store.read(names.META), store.path(names.META))
+    return Meta(Time(fields["zero_time"]), Duration(fields["interval"]))
+
+
+def standing(keys: Iterable[tuple[Time, int]]) -> tuple[dict[Time, int], list[tuple[Time, int]]]:
+    """Which plan of each batch time stands (its epoch), and the superseded ones. Pure.
+
+    Per time the highest epoch stands. A plan whose epoch is lower than that of an *earlier* batch time was created after its
+    writer had been fenced and was never submitted: later epochs only plan later times.
+    """
+    best: dict[Time, int] = {}
+    superseded: list[tuple[Time, int]] = []
+    highest = 0
+    for time, epoch in sorted(keys, key=lambda k: (k[0], -k[1])):
+        if time in best or epoch < highest:
+            superseded.append((time, epoch))
+            continue
+        best[time] = epoch
+        highest = epoch
+    return best, superseded
+
+
+def read_log(store: FileStore) -> LogContents:
+    """Reads the whole log: one listing a folder and one read a plan that is still kept. Blocks.
+
+    CorruptRecordError names the first damaged plan that matters. A plan older than the newest one's `floor` that has no
+    completion is a stray of a fenced driver, whose own successor has been removed already: superseded.
+    """
+    best, superseded = standing((t, e[0]) for t, e in _keys(store, names.PLANS))
+    done = {(t, e[0]) for t, e in _keys(store, names.DONE)}
+    given_up = {(t, e[0]) for t, e in _keys(store, names.GIVEN_UP)}
+    failures = Counter((t, e[0]) for t, e in _keys(store, names.FAILED))
+    plans: dict[Time, BatchPlan] = {}
+    for time, epoch in best.items():
+        name = names.plan(time, epoch)
+        plans[time] = decode_plan(store.read(name), store.path(name))
+    floor = plans[max(plans)].floor if plans else Time(0)
+    for time in [t for t in plans if t < floor and (t, best[t]) not in done | given_up and not plans[t].void]:
+        superseded.append((time, best[time]))
+        del plans[time]
+    return LogContents(
+        meta=read_meta(store),
+        plans=plans,
+        done=frozenset(t for t in plans if (t, best[t]) in done),
+        given_up=frozenset(t for t in plans if (t, best[t]) in given_up),
+        failures={t: failures[(t, best[t])] for t in plans if (t, best[t]) in failures},
+        superseded=tuple(superseded),
+    )
+
+
+def tidy(store: FileStore, contents: LogContents) -> None:
+    """Removes what a restart has no use for: superseded plans, and completions and failures without a plan. The ledger stays."""
+    for time, epoch in contents.superseded:
+        store.delete(names.plan(time, epoch))
+    known = {(time, plan.epoch) for time, plan in contents.plans.items()}
+    for folder in (names.DONE, names.FAILED):
+        for time, epochs in _keys(store, folder):
+            if (time, epochs[0]) not in known:
+                store.delete(f"{folder}/{names.key(time, *epochs)}")
+
+
+def has_checkpoint(store: FileStore) -> bool:
+    """Whether a stream has ever started here."""
+    return store.exists(names.META)
+
+
+def forget_batch(store: FileStore, time: Time) -> list[str]:
+    """Sets every plan of a batch aside (to `forgotten/`), damaged or not; returns their places. The only way past damage."""
+    moved: list[str] = []
+    for plan_time, plan_epochs in _keys(store, names.PLANS):
+        if plan_time == time:
+            name = names.plan(time, plan_epochs[0])
+            store.replace(f"{names.FORGOTTEN}/{names.key(time, plan_epochs[0])}", store.read(name))
+            store.delete(name)
+            moved.append(store.path(name))
+    return moved
+
+
+def _keys(store: FileStore, folder: str) -> list[tuple[Time, tuple[int, ...]]]:
+    parsed = (names.parse_key(name) for name in store.list(folder))
+    return [key for key in parsed if key is not None]

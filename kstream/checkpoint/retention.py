@@ -1,0 +1,20 @@
+"""Which plans may go. Pure.
+
+A batch T that still has to run, now or after a restart, needs the plans of (T − remember, T] for its windows. Nothing newer than that
+of the oldest unfinished batch is removed either: while its plan stands, a stray plan that a fenced driver left for the same batch
+time is known to be superseded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kstream.batch_time import Duration, Time
+
+
+def removable_up_to(unfinished: Iterable[Time], done_up_to: Time, remember: Duration) -> Time:
+    """Plans at this time and older may go; a plan exactly `remember` older than a batch is not needed by it.
+
+    `done_up_to` is the newest batch that has ended. The newest plan of all is kept whatever this says.
+    """
+    return min([*unfinished, done_up_to]) - remember

@@ -1,0 +1,84 @@
+"""Clocks. A clock is an argument everywhere in kstream, so that a test moves time by hand.
+
+`SystemClock` is the machine's. `ManualClock` (in `kstream.testing`) stands still until told. `RisingClock` wraps one of them so
+that batch times only rise: when the wall clock is set back, it goes on from where it was at the normal pace.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Protocol
+
+logger = logging.getLogger(__name__)
+
+
+class Clock(Protocol):
+    """Where the time comes from. Both readings are in milliseconds."""
+
+    def time_ms(self) -> int:
+        """Milliseconds since the Unix epoch; may step back when the machine's clock is set."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some fixed moment; never steps back."""
+        ...
+
+    def wait(self, milliseconds: int, stop: threading.Event) -> bool:
+        """Blocks for so long or until `stop` is set, whichever is first; returns whether `stop` is set.
+
+        May return early; the caller looks at the clock again.
+        """
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def time_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def wait(self, milliseconds: int, stop: threading.Event) -> bool:
+        return stop.wait(max(0, milliseconds) / 1000)
+
+
+class RisingClock:
+    """A clock whose `time_ms` never falls: behind its own past it runs on at the normal pace, ahead of the wall clock.
+
+    `not_before_ms` is a time already used (the last planned batch at a restart). The wall clock leads again as soon as it has
+    caught up. One warning each time the two part. Thread-safe.
+    """
+
+    def __init__(self, clock: Clock, not_before_ms: int = 0) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last = not_before_ms
+        self._last_monotonic = clock.monotonic_ms()
+        self._ahead = False
+
+    def time_ms(self) -> int:
+        with self._lock:
+            now, monotonic = self._clock.time_ms(), self._clock.monotonic_ms()
+            steady = self._last + (monotonic - self._last_monotonic)
+            behind = self._last - now
+            parted = behind > 0 and not self._ahead
+            self._ahead = behind > 0 or (self._ahead and now < steady)
+            self._last = steady if self._ahead else now
+            self._last_monotonic = monotonic
+            result = self._last
+        if parted:
+            logger.warning(
+                "the clock is %d ms behind the last batch time: batch times go on rising at the normal pace, ahead of the clock",
+                behind,
+            )
+        return result
+
+    def monotonic_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def wait(self, milliseconds: int, stop: threading.Event) -> bool:
+        return self._clock.wait(milliseconds, stop)

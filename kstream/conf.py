@@ -1,0 +1,107 @@
+"""Every setting kstream reads: key, type, default, meaning, in one table.
+
+`Settings` reads them from anything with `get(key, default)` (a SparkConf). A value that does not parse is a ConfigurationError
+that names the key. The README's table is made of `ENTRIES` (`python -m kstream.conf`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kstream.errors import ConfigurationError
+
+
+class ConfSource(Protocol):
+    """What holds the settings; pyspark's SparkConf fits."""
+
+    def get(self, key: str, defaultValue: str | None = None, /) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One setting. `kind` is one of bool, int, float, ms (a time such as `10s`), str."""
+
+    key: str
+    kind: str
+    default: Any
+    meaning: str
+
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry("spark.streaming.concurrentJobs", "int", 1, "Output operations run at the same time; above 1 needs pinned threads."),
+    Entry("spark.streaming.checkpoint.directory", "str", None, "Checkpoint directory of a new context."),
+    Entry("spark.streaming.stopGracefullyOnShutdown", "bool", False, "On SIGTERM finish what was planned before stopping."),
+    Entry("spark.streaming.stopSparkContextByDefault", "bool", True, "Whether stop() also stops the SparkContext."),
+    Entry("spark.streaming.gracefulStopTimeout", "ms", None, "How long a graceful stop waits; default 10 batch intervals."),
+    Entry("spark.streaming.unpersist", "bool", True, "Unpersist generated RDDs as they fall out of the remember duration."),
+    Entry("spark.streaming.kafka.maxRatePerPartition", "int", 0, "Most records a second and partition; 0 is no limit."),
+    Entry("spark.streaming.kafka.minRatePerPartition", "int", 1, "Fewest records a second and partition under back-pressure."),
+    Entry("spark.streaming.kafka.maxRetries", "int", 1, "Retries when a partition's leader or latest offset is not to be had."),
+    Entry("spark.streaming.kafka.consumer.poll.ms", "ms", 120_000, "How long a task waits for the next record of its range."),
+    Entry(
+        "spark.streaming.kafka.allowNonConsecutiveOffsets", "bool", False,
+        "Count real records (compacted or transactional topics) instead of trusting the ranges.",
+    ),
+    Entry("spark.streaming.backpressure.enabled", "bool", False, "Fit the rate to the processing speed (not active yet)."),
+    Entry("spark.streaming.backpressure.initialRate", "int", 0, "Rate before anything is measured; 0 is not used."),
+    Entry(
+        "spark.streaming.kstream.recovery", "str", "auto",
+        "At a restart: auto (stored graph when nothing changed, else setup), graph or setup.",
+    ),
+    Entry("spark.streaming.kstream.maxBatchFailures", "int", 3, "Re-runs of a failed batch at restarts before the ledger."),
+)  # fmt: skip
+
+BY_KEY = {entry.key: entry for entry in ENTRIES}
+_UNITS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_TIME = re.compile(r"\s*(\d+)\s*([a-z]*)\s*")
+
+
+def parse_time_ms(text: str) -> int:
+    """Milliseconds of a Spark time string: `500`, `500ms`, `10s`, `2m`, `1h`. ValueError if it is none."""
+    match = _TIME.fullmatch(text.lower())
+    if not match or match[2] not in _UNITS:
+        raise ValueError(f"not a time: {text!r}")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def parse_bool(text: str) -> bool:
+    """Spark's two booleans, in any case. ValueError if it is neither."""
+    value = {"true": True, "false": False}.get(text.strip().lower())
+    if value is None:
+        raise ValueError(f"neither true nor false: {text!r}")
+    return value
+
+
+_PARSERS: dict[str, Any] = {"bool": parse_bool, "int": int, "float": float, "ms": parse_time_ms, "str": str}
+
+
+class Settings:
+    """Typed view of a configuration. Reads through: a later change of the source is seen."""
+
+    def __init__(self, source: ConfSource) -> None:
+        self._source = source
+
+    def get(self, key: str) -> Any:
+        """The value of a setting of the table, parsed; its default when unset. KeyError for a key not in the table."""
+        entry = BY_KEY[key]
+        text = self._source.get(key, None)
+        if text is None:
+            return entry.default
+        try:
+            return _PARSERS[entry.kind](text)
+        except ValueError as e:
+            raise ConfigurationError(
+                f"{key} is {text!r}, which is not a {entry.kind}: {entry.meaning}", key=key, value=text
+            ) from e
+
+
+def markdown_table() -> str:
+    """The README's table of settings."""
+    rows = [f"| `{e.key}` | {e.kind} | {'' if e.default is None else e.default} | {e.meaning} |" for e in ENTRIES]
+    return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
+
+
+if __name__ == "__main__":
+    print(markdown_table())

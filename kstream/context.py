@@ -1,0 +1,306 @@
+"""StreamingContext: the entry point; puts the rooms together and owns their life."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pyspark import SparkConf, SparkContext
+
+from kstream import connectors, crash_point, restore
+from kstream.batch_time import Duration, Seconds
+from kstream.checkpoint.reader import has_checkpoint
+from kstream.checkpoint.sidecar import code_digest
+from kstream.clock import Clock, SystemClock
+from kstream.conf import Settings
+from kstream.dstream import DStream, DStreamGraph, QueueInputDStream, TransformedDStream, UnionDStream
+from kstream.dstream.recipe import Recipe, Recorder, Replay, recorded
+from kstream.engine import Engine
+from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError
+from kstream.listener import StreamingListener
+from kstream.scheduler import StreamingListenerBus
+from kstream.spark.job_environment import SparkJobEnvironment
+from kstream.spark.shutdown import ShutdownHook
+from kstream.spark.spark_context import make_spark_context
+from kstream.storage import open_store
+from kstream.waiter import ContextWaiter
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+logger = logging.getLogger(__name__)
+
+
+class StreamingContextState(enum.Enum):
+    """INITIALIZED (streams may be added) → ACTIVE → STOPPED."""
+
+    INITIALIZED = "initialized"
+    ACTIVE = "active"
+    STOPPED = "stopped"
+
+
+class StreamingContext:
+    """Main entry point: makes streams from sources, starts and stops their processing. The API is pyspark.streaming's.
+
+    `sparkContext` is a SparkContext, or a SparkConf to make one of (found Java, workers over Unix sockets). `batchDuration` is
+    seconds or a Duration. Build it in one thread; start and stop may be called from any. One context may be active at a time.
+    """
+
+    _activation_lock: ClassVar[threading.RLock] = threading.RLock()
+    _active: ClassVar[StreamingContext | None] = None
+
+    def __init__(
+        self, sparkContext: SparkContext | SparkConf, batchDuration: float | Duration, *, clock: Clock | None = None
+    ) -> None:
+        duration = batchDuration if isinstance(batchDuration, Duration) else Seconds(batchDuration)
+        if duration.milliseconds <= 0:
+            raise ConfigurationError(f"batchDuration must be above zero, it is {duration}", key="batchDuration", value=duration)
+        self._sc = make_spark_context(sparkContext) if isinstance(sparkContext, SparkConf) else sparkContext
+        self._settings = Settings(self._sc.getConf())
+        self._graph = DStreamGraph(duration)
+        self._clock = clock or SystemClock()
+        self._bus = StreamingListenerBus()
+        self._waiter = ContextWaiter()
+        self._lock = threading.RLock()
+        self._state = StreamingContextState.INITIALIZED
+        self._engine: Engine | None = None
+        self._hook: ShutdownHook | None = None
+        self._setup: Callable[[], Any] | None = None
+        self._checkpoint: str | None = self._settings.get("spark.streaming.checkpoint.directory")
+
+    # -- what streams hold of it (dstream.ports.StreamHost)
+
+    @property
+    def sparkContext(self) -> SparkContext:
+        """The SparkContext the streams run on."""
+        return self._sc
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    @property
+    def graph(self) -> DStreamGraph:
+        return self._graph
+
+    @property
+    def recorder(self) -> Recorder:
+        return self._graph.recorder
+
+    def check_can_add(self, what: str) -> None:
+        if self._state is StreamingContextState.ACTIVE:
+            raise IllegalStateError(f"adding new {what} after starting a context is not supported", state="active")
+        if self._state is StreamingContextState.STOPPED:
+            raise IllegalStateError(f"adding new {what} after stopping a context is not supported", state="stopped")
+
+    # -- the active context, and recovery
+
+    @classmethod
+    def getActive(cls) -> StreamingContext | None:
+        """The context that has been started and not stopped, if there is one."""
+        with cls._activation_lock:
+            return cls._active
+
+    @classmethod
+    def getOrCreate(cls, checkpointPath: str, setupFunc: Callable[[], StreamingContext]) -> StreamingContext:
+        """A context that goes on from `checkpointPath` if a stream has run there, else one made by `setupFunc`.
+
+        Unchanged code restores the graph without calling `setupFunc`. Changed code, or a graph in need of a secret, calls it, and
+        the stored offsets are bound to its input streams by position. Either way start() continues exactly.
+        """
+        store = open_store(checkpointPath)
+        if has_checkpoint(store):
+            stored = restore.load_graph(store, setupFunc, _recovery_mode())
+            if isinstance(stored, restore.StoredGraph):
+                logger.info("restoring the graph stored in %s without calling setup", checkpointPath)
+                context = cls._from_stored(stored)
+            else:
+                logger.warning("calling setup and binding the offsets in %s by position: %s", checkpointPath, stored)
+                context = setupFunc()
+        else:
+            context = setupFunc()
+        context._setup = setupFunc
+        context.checkpoint(checkpointPath)
+        return context
+
+    @classmethod
+    def getActiveOrCreate(
+        cls, checkpointPath: str | None, setupFunc: Callable[[], StreamingContext]
+    ) -> StreamingContext:
+        """The active context; if there is none, getOrCreate (or `setupFunc` alone, without a path)."""
+        with cls._activation_lock:
+            active = cls._active
+            if active is not None:
+                return active
+            return setupFunc() if checkpointPath is None else cls.getOrCreate(checkpointPath, setupFunc)
+
+    @classmethod
+    def _from_stored(cls, stored: restore.StoredGraph) -> StreamingContext:
+        existing = SparkContext._active_spark_context  # pyright: ignore
+        conf = SparkConf()
+        for key, value in stored.conf.items():
+            conf.setIfMissing(key, value)
+        context = cls(conf if existing is None else existing, Duration(stored.interval_ms))
+        if stored.remember_ms is not None:
+            context.remember(Duration(stored.remember_ms))
+        Replay(context, stored.functions, context._make_input).run(stored.calls)
+        return context
+
+    def _make_input(self, recipe: Recipe) -> DStream:
+        return connectors.load(recipe.kind.partition("-")[0]).restore_input(self, recipe)
+
+    # -- life
+
+    def start(self) -> None:
+        """Starts the processing and returns. From a checkpoint that has run before: goes on where that stopped.
+
+        A second call does nothing. IllegalStateError after stop, or while another context is active. If starting fails the
+        context is STOPPED and the error raised; nothing has run.
+        """
+        with self._lock, StreamingContext._activation_lock:
+            if self._state is StreamingContextState.ACTIVE:
+                logger.warning("StreamingContext has already been started")
+                return
+            if self._state is StreamingContextState.STOPPED:
+                raise IllegalStateError("StreamingContext has already been stopped, it cannot be started", state="stopped")
+            other = StreamingContext._active
+            if other is not None:
+                raise IllegalStateError(
+                    "Only one StreamingContext may be started in this process at a time; stop the active one first", state="active"
+                )
+            try:
+                self._start_engine()
+            except BaseException:
+                self._state = StreamingContextState.STOPPED
+                if self._engine is not None:
+                    self._engine.stop(graceful=False, timeout=2.0)
+                self._waiter.notify_stop()
+                raise
+            self._state = StreamingContextState.ACTIVE
+            StreamingContext._active = self
+
+    def _start_engine(self) -> None:
+        crash_point.install_from_environment()
+        if not self._graph.output_streams:
+            raise ConfigurationError("No output operations registered, so nothing to execute (try pprint or foreachRDD)")
+        store = None if self._checkpoint is None else open_store(self._checkpoint)
+        functions = None if store is None else restore.dump_graph_functions(self.recorder)
+        self._engine = Engine(
+            self._settings, SparkJobEnvironment(self._sc, self._graph.batch_duration), self._graph, self._clock, self._bus, store,
+            self._on_error, self._on_fenced,
+        )  # fmt: skip
+        graceful = self._settings.get("spark.streaming.stopGracefullyOnShutdown")
+        self._engine.start()
+        if store is not None and functions is not None:
+            remember = self._graph.remember_duration
+            intervals = (self._graph.batch_duration.milliseconds, None if remember is None else remember.milliseconds)
+            code = None if self._setup is None else code_digest(self._setup)
+            conf = restore.savable_conf(self._sc.getConf().getAll())
+            restore.store_graph(store, self.recorder, functions, conf, intervals, code)
+        self._hook = ShutdownHook(self._sc, graceful, lambda g: self.stop(stopSparkContext=True, stopGraceFully=g))
+
+    def _on_error(self, message: str, error: BaseException) -> None:
+        logger.error("%s: %s", message, error, exc_info=error)
+        self._waiter.notify_error(error)
+
+    def _on_fenced(self, error: BaseException) -> None:
+        self._on_error("this driver has been fenced", error)
+
+    def stop(self, stopSparkContext: bool | None = None, stopGraceFully: bool = False) -> None:
+        """Stops the processing; with `stopSparkContext` (default: spark.streaming.stopSparkContextByDefault) Spark as well.
+
+        Graceful: batches planned so far are finished first. Otherwise running jobs get 2 s, and what is unfinished runs at the next
+        start from the checkpoint. May be called again. From inside a listener: ListenerStopError.
+        """
+        if self._bus.is_own_thread():
+            raise ListenerStopError("stop() was called from inside a StreamingListener: call it from another thread", state="active")
+        if stopSparkContext is None:
+            stopSparkContext = self._settings.get("spark.streaming.stopSparkContextByDefault")
+        with self._lock:
+            if self._state is StreamingContextState.ACTIVE:
+                self._stop_engine(stopGraceFully)
+            elif self._state is StreamingContextState.INITIALIZED:
+                logger.warning("StreamingContext has not been started yet")
+            self._state = StreamingContextState.STOPPED
+            if stopSparkContext:
+                self._sc.stop()
+            self._waiter.notify_stop()
+
+    def _stop_engine(self, graceful: bool) -> None:
+        interval = self._graph.batch_duration.milliseconds
+        timeout_ms = self._settings.get("spark.streaming.gracefulStopTimeout") or 10 * interval
+        assert self._engine is not None
+        self._engine.stop(graceful, timeout_ms / 1000 if graceful else 2.0)
+        with StreamingContext._activation_lock:
+            if StreamingContext._active is self:
+                StreamingContext._active = None
+        if self._hook is not None:
+            self._hook.remove()
+
+    def getState(self) -> StreamingContextState:
+        """INITIALIZED, ACTIVE or STOPPED."""
+        return self._state
+
+    def awaitTermination(self, timeout: float | None = None) -> None:
+        """Blocks until the context stops (or `timeout` seconds have passed); raises the first error of the streams."""
+        self._waiter.wait(timeout)
+
+    def awaitTerminationOrTimeout(self, timeout: float) -> bool:
+        """Blocks as awaitTermination does; returns whether the context has stopped."""
+        return self._waiter.wait(timeout)
+
+    # -- settings of the context
+
+    def remember(self, duration: float | Duration) -> None:
+        """Makes every stream remember its RDDs at least so long (seconds or a Duration)."""
+        self._graph.remember(duration if isinstance(duration, Duration) else Seconds(duration))
+
+    def checkpoint(self, directory: str) -> None:
+        """Stores plans under this path or URL. If a stream has run there, start() goes on where it stopped."""
+        self.check_can_add("checkpoint directories")
+        self._checkpoint = directory
+
+    def addStreamingListener(self, streamingListener: StreamingListener) -> None:
+        """Tells the listener of every event from now on."""
+        self._bus.add(streamingListener)
+
+    def removeStreamingListener(self, streamingListener: StreamingListener) -> None:
+        self._bus.remove(streamingListener)
+
+    # -- streams
+
+    def queueStream(self, rdds: Sequence[Any], oneAtATime: bool = True, default: Any = None) -> DStream:
+        """A stream of queued RDDs or lists, one a batch or all that wait. For tests; cannot be recovered from a checkpoint."""
+        queue = rdds if isinstance(rdds, list) and all(hasattr(r, "ctx") for r in rdds) else [self._as_rdd(r) for r in rdds]
+        stream = QueueInputDStream(self, queue, oneAtATime, None if default is None else self._as_rdd(default))
+        stream.register_recipe()
+        return stream
+
+    def _as_rdd(self, records: Any) -> RDD[Any]:
+        return records if hasattr(records, "ctx") else self._sc.parallelize(records)
+
+    @recorded
+    def union(self, *dstreams: DStream) -> DStream:
+        """All records of the streams, batch by batch. They must slide together."""
+        return dstreams[0] if len(dstreams) == 1 else UnionDStream(dstreams)
+
+    @recorded
+    def transform(self, dstreams: Sequence[DStream], transformFunc: Callable[..., RDD[Any]]) -> DStream:
+        """transformFunc(list of RDDs), or transformFunc(time, list of RDDs), for each batch."""
+        parents = list(dstreams)
+        if transformFunc.__code__.co_argcount == 1:
+            return TransformedDStream(parents, lambda _time, *rdds: transformFunc(list(rdds)))
+        return TransformedDStream(parents, lambda time, *rdds: transformFunc(time.to_datetime(), list(rdds)))
+
+    def __repr__(self) -> str:
+        return f"<StreamingContext {self._state.value}, {self._graph.batch_duration}, {len(self._graph.input_streams)} inputs>"
+
+
+def _recovery_mode() -> str:
+    """The setting, from the running SparkContext or from what a new one would be given."""
+    existing = SparkContext._active_spark_context  # pyright: ignore
+    conf = SparkConf() if existing is None else existing.getConf()
+    return Settings(conf).get("spark.streaming.kstream.recovery")

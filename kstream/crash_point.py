@@ -1,0 +1,57 @@
+"""The named moments in a batch's life at which a test may kill the driver.
+
+`reach(name)` costs one comparison when nobody listens. `KSTREAM_CRASH_AT=plan-durable:3` in the environment kills this process
+with SIGKILL the third time it gets there: no handler, no finally, just as a machine dies. Tests in one process install a hook.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+BEFORE_PLAN = "before-plan"
+PLAN_DURABLE = "plan-durable"
+RUNNING = "running"
+JOB_DONE = "job-done"
+CLEANING = "cleaning"
+CRASH_POINTS = (BEFORE_PLAN, PLAN_DURABLE, RUNNING, JOB_DONE, CLEANING)
+
+VARIABLE = "KSTREAM_CRASH_AT"
+
+_hook: Callable[[str], None] | None = None
+
+
+def install(hook: Callable[[str], None] | None) -> None:
+    """Calls `hook(name)` at each crash point from now on; None takes it away."""
+    global _hook
+    _hook = hook
+
+
+def reach(name: str) -> None:
+    """The driver is at `name` now."""
+    if _hook is not None:
+        _hook(name)
+
+
+def _killer(point: str, nth: int) -> Callable[[str], None]:
+    seen = 0
+
+    def hook(name: str) -> None:
+        nonlocal seen
+        if name == point:
+            seen += 1
+            if seen == nth:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return hook
+
+
+def install_from_environment() -> None:
+    """Arms the point named by KSTREAM_CRASH_AT, if it is set."""
+    spec = os.environ.get(VARIABLE)
+    if spec:
+        point, _, nth = spec.partition(":")
+        if point not in CRASH_POINTS:
+            raise ValueError(f"{VARIABLE} names no crash point: {point!r}; there are {', '.join(CRASH_POINTS)}")
+        install(_killer(point, int(nth or "1")))

@@ -1,0 +1,80 @@
+"""DStreamGraph: all inputs and outputs of a context; makes the jobs of a batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kstream.batch import Job
+from kstream.batch_time import Duration, Time
+from kstream.dstream.recipe import Recorder
+
+if TYPE_CHECKING:
+    from kstream.dstream.dstream import DStream
+    from kstream.dstream.input_dstream import InputDStream
+    from kstream.dstream.transformed import ForEachDStream
+
+
+class DStreamGraph:
+    """Built on the user's thread before start; afterwards used by the JobGenerator's thread only."""
+
+    def __init__(self, batch_duration: Duration) -> None:
+        self.batch_duration = batch_duration
+        self.zero_time: Time | None = None
+        self.remember_duration: Duration | None = None
+        self.recorder = Recorder()
+        self._inputs: list[InputDStream] = []
+        self._outputs: list[ForEachDStream] = []
+
+    def add_input_stream(self, stream: InputDStream) -> int:
+        """Adds an input and returns its id: 0, 1, 2 … in order of creation over all kinds."""
+        self._inputs.append(stream)
+        return len(self._inputs) - 1
+
+    def add_output_stream(self, stream: ForEachDStream) -> None:
+        self._outputs.append(stream)
+
+    @property
+    def input_streams(self) -> list[InputDStream]:
+        return list(self._inputs)
+
+    @property
+    def output_streams(self) -> list[ForEachDStream]:
+        return list(self._outputs)
+
+    def active_inputs(self) -> list[InputDStream]:
+        """The inputs that some output depends on; the others are never planned."""
+        reached: set[int] = set()
+        todo: list[DStream] = [*self._outputs]
+        while todo:
+            stream = todo.pop()
+            if id(stream) not in reached:
+                reached.add(id(stream))
+                todo.extend(stream.dependencies)
+        return [stream for stream in self._inputs if id(stream) in reached]
+
+    def remember(self, duration: Duration) -> None:
+        self.remember_duration = duration
+
+    def initialize(self, zero_time: Time) -> None:
+        """Sets the zero time of all streams and works out how long each remembers. Once, at start or restart."""
+        self.zero_time = zero_time
+        for output in self._outputs:
+            output.initialize(zero_time)
+        for output in self._outputs:
+            if self.remember_duration is not None:
+                output.remember(self.remember_duration)
+            output.propagate_remember()
+
+    def generate_jobs(self, time: Time) -> list[Job]:
+        """The jobs of a batch, numbered by output. The inputs' plans for `time` must be known to them."""
+        jobs = (output.generate_job(time, index) for index, output in enumerate(self._outputs))
+        return [job for job in jobs if job is not None]
+
+    def clear_metadata(self, time: Time) -> None:
+        """Forgets what no batch after `time` (or `time` itself) needs."""
+        for output in self._outputs:
+            output.clear_metadata(time)
+
+    def longest_remember(self) -> Duration:
+        """How long the inputs remember: how far back a batch may look."""
+        return max((stream.remember_duration for stream in self.active_inputs()), default=self.batch_duration)

@@ -1,0 +1,78 @@
+"""InputDStream: where data enters, by a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kstream.batch import InputPlan, Json
+from kstream.batch_time import Time
+from kstream.dstream.dstream import DStream
+from kstream.dstream.ports import StreamHost
+from kstream.dstream.recipe import Recipe
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+
+class InputDStream(DStream):
+    """Base of all inputs. Every call below comes from the driver, `start` to `stop`, from one thread at a time.
+
+    The order in a batch: `plan` (may look outside, moves nothing) → the plan is made durable → `planned` (move the cursors) →
+    `rdd`. A plan that could not be stored is forgotten: the next `plan` starts at the same place. After a restart `restored` gets
+    the newest stored data before `start`, and `rdd` is asked for batches planned by an earlier driver.
+    """
+
+    no_recipe_reason: ClassVar[str] = "an input has no stored form"
+
+    def __init__(self, ssc: StreamHost) -> None:
+        super().__init__(ssc, (), ssc.graph.batch_duration)
+        self._plans: dict[Time, Mapping[str, Json]] = {}
+        self.id = ssc.graph.add_input_stream(self)
+
+    def register_recipe(self) -> None:
+        """Writes this input into the graph's recorder. Called once by whoever made it, when it is whole."""
+        self.recorder.add_input(self, self.recipe(), self.no_recipe_reason)
+
+    def start(self) -> None:
+        """Gets ready to plan; may block on the outside. What it raises fails `ssc.start()`."""
+
+    def stop(self) -> None:
+        """Lets go of what `start` took."""
+
+    def starting_point(self) -> InputPlan:
+        """Where a stream that starts for the first time stands, as the plan of a batch of nothing. After `start`."""
+        return InputPlan({})
+
+    def plan(self, time: Time) -> InputPlan:
+        """What this stream gives to the batch. Must move no cursor. What it raises leaves the batch unplanned."""
+        raise NotImplementedError
+
+    def planned(self, time: Time, data: Mapping[str, Json]) -> None:
+        """The plan is durable: move the cursors behind it."""
+
+    def restored(self, time: Time, data: Mapping[str, Json]) -> None:
+        """Restart: the newest stored plan of this stream. NotRecoverableError if it cannot go on from there."""
+
+    def rdd(self, time: Time, data: Mapping[str, Json]) -> RDD[Any] | None:
+        """The RDD of a batch from its plan data. Must move no cursor and not look outside."""
+        raise NotImplementedError
+
+    def recipe(self) -> Recipe | None:
+        """How to make this input again without `setup`; None if that would need a secret or cannot be said."""
+        return None
+
+    # -- for the JobGenerator
+
+    def remember_plan(self, time: Time, data: Mapping[str, Json]) -> None:
+        """Keeps the data of a planned batch for `compute`, until it falls out of the remember duration."""
+        self._plans[time] = data
+
+    def compute(self, time: Time) -> RDD[Any] | None:
+        data = self._plans.get(time)
+        return None if data is None else self.rdd(time, data)
+
+    def clear_metadata(self, time: Time) -> None:
+        super().clear_metadata(time)
+        for old in [t for t in self._plans if t <= time - self.remember_duration]:
+            del self._plans[old]

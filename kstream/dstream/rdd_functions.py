@@ -1,0 +1,36 @@
+"""What operators do to one RDD, where pyspark's RDD has no single call for it. Run on the driver."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+
+def reduce_to_one(rdd: RDD[Any], func: Callable[[Any, Any], Any]) -> RDD[Any]:
+    """An RDD of one record, all of `rdd` combined; empty if `rdd` is."""
+    return rdd.map(lambda x: (None, x)).reduceByKey(func, 1).map(lambda pair: pair[1])
+
+
+def count(rdd: RDD[Any]) -> RDD[int]:
+    """An RDD of one record, the number of records; 0 also for an RDD without partitions."""
+    if rdd.getNumPartitions() == 0:
+        return rdd.ctx.parallelize([0], 1)
+    return reduce_to_one(rdd.mapPartitions(_count_partition), operator.add)
+
+
+def _count_partition(records: Iterable[Any]) -> Iterator[int]:
+    yield sum(1 for _ in records)
+
+
+def print_first(time: datetime, rdd: RDD[Any], num: int) -> None:
+    """Prints a batch in pyspark's form: a rule, the time, the first records, `...` if there are more."""
+    taken = rdd.take(num + 1)
+    lines = ["-" * 43, f"Time: {time}", "-" * 43, *(str(record) for record in taken[:num])]
+    if len(taken) > num:
+        lines.append("...")
+    print("\n".join(lines), "", sep="\n", flush=True)

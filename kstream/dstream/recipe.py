@@ -1,0 +1,175 @@
+"""Recorder: writes down each operator call, so that a graph can be stored as data and made again by the same calls.
+
+One line a public call: the stream it was called on, the operator's name, its arguments (numbers as JSON, functions by index,
+streams by index). Calls made inside another operator are not written down, the outer one repeats them. What is stored is the
+public API, so it stays readable across versions of kstream.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+
+from pyspark.storagelevel import StorageLevel
+
+from kstream.batch_time import Duration
+from kstream.errors import NotSerializableError
+
+if TYPE_CHECKING:
+    from kstream.dstream.dstream import DStream
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How an input is made again: `kind` names its connector (`kafka-direct`), `args` are JSON, `functions` the user's.
+
+    No secrets in `args`: an input that needs one offers no recipe, and the user's setup makes it.
+    """
+
+    kind: str
+    args: Mapping[str, Any]
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
+
+
+class _Recordable(Protocol):
+    @property
+    def recorder(self) -> Recorder: ...
+
+
+class Recorder:
+    """The calls that built one graph. Driver thread only, before start."""
+
+    def __init__(self) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self.functions: list[Any] = []
+        self._streams: list[DStream] = []
+        self._depth = threading.local()
+        self.why_not: str | None = None
+
+    @property
+    def nested(self) -> bool:
+        return getattr(self._depth, "value", 0) > 0
+
+    def enter(self) -> None:
+        self._depth.value = getattr(self._depth, "value", 0) + 1
+
+    def leave(self) -> None:
+        self._depth.value -= 1
+
+    def add_input(self, stream: DStream, recipe: Recipe | None, reason: str) -> None:
+        """Notes an input stream; without a recipe the graph cannot be restored, for `reason`."""
+        if recipe is None:
+            self.why_not = self.why_not or reason
+            self._add(stream, {"input": None})
+            return
+        functions = {name: self._encode(f) for name, f in recipe.functions.items()}
+        self._add(stream, {"input": recipe.kind, "args": dict(recipe.args), "functions": functions})
+
+    def add_call(self, target: DStream | None, operator: str, args: Any, kwargs: Any, result: DStream | None) -> None:
+        """Notes one operator call; `target` None stands for the context."""
+        call = {
+            "on": None if target is None else self._index(target),
+            "call": operator,
+            "args": [self._encode(a) for a in args],
+            "kwargs": {k: self._encode(v) for k, v in kwargs.items()},
+        }
+        self._add(result, call)
+
+    def _add(self, stream: DStream | None, call: dict[str, Any]) -> None:
+        if stream is not None and not any(s is stream for s in self._streams):
+            call["stream"] = len(self._streams)
+            self._streams.append(stream)
+        self.calls.append(call)
+
+    def _index(self, stream: DStream) -> int:
+        for index, known in enumerate(self._streams):
+            if known is stream:
+                return index
+        raise NotSerializableError(f"{stream!r} was not made by a public operator of this context")
+
+    def _encode(self, value: Any) -> Any:
+        from kstream.dstream.dstream import DStream
+
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        if isinstance(value, DStream):
+            return {"stream": self._index(value)}
+        if isinstance(value, Duration):
+            return {"ms": value.milliseconds}
+        if isinstance(value, StorageLevel):
+            parts = [value.useDisk, value.useMemory, value.useOffHeap, value.deserialized, value.replication]
+            return {"level": parts}
+        if isinstance(value, (list, tuple)) and value and all(isinstance(v, DStream) for v in value):
+            return {"streams": [self._index(v) for v in value]}
+        self.functions.append(value)
+        return {"function": len(self.functions) - 1}
+
+
+class Replay:
+    """Makes a graph again from recorded calls. `functions` are the unpickled values."""
+
+    def __init__(self, host: Any, functions: list[Any], make_input: Callable[[Recipe], DStream]) -> None:
+        self._host = host
+        self._functions = functions
+        self._make_input = make_input
+        self._streams: list[Any] = []
+
+    def run(self, calls: list[dict[str, Any]]) -> None:
+        for call in calls:
+            result = self._input(call) if "input" in call else self._call(call)
+            if "stream" in call:
+                self._streams.append(result)
+
+    def _input(self, call: dict[str, Any]) -> DStream:
+        functions = {name: self._decode(v) for name, v in call["functions"].items()}
+        return self._make_input(Recipe(call["input"], call["args"], functions))
+
+    def _call(self, call: dict[str, Any]) -> Any:
+        target = self._host if call["on"] is None else self._streams[call["on"]]
+        args = [self._decode(a) for a in call["args"]]
+        kwargs = {k: self._decode(v) for k, v in call["kwargs"].items()}
+        return getattr(target, call["call"])(*args, **kwargs)
+
+    def _decode(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        ((kind, inner),) = value.items()
+        if kind == "stream":
+            return self._streams[inner]
+        if kind == "streams":
+            return [self._streams[i] for i in inner]
+        if kind == "ms":
+            return Duration(inner)
+        if kind == "level":
+            return StorageLevel(*inner)
+        return self._functions[inner]
+
+
+def recorded(method: Callable[P, R]) -> Callable[P, R]:
+    """Marks a public operator: its outermost calls are written down by the recorder of the stream (or context) it is on."""
+
+    @functools.wraps(method)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        from kstream.dstream.dstream import DStream
+
+        target: Any = args[0]
+        recorder: Recorder = target.recorder
+        if recorder.nested:
+            return method(*args, **kwargs)
+        recorder.enter()
+        try:
+            result = method(*args, **kwargs)
+        finally:
+            recorder.leave()
+        on = target if isinstance(target, DStream) else None
+        made = result if isinstance(result, DStream) else None
+        recorder.add_call(on, method.__name__, args[1:], kwargs, made)
+        return result
+
+    return wrapper

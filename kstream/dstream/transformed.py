@@ -1,0 +1,91 @@
+"""Streams made of other streams' RDDs of the same batch: transform, union, and the output operation foreachRDD."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kstream.batch import Job
+from kstream.batch_time import Time
+from kstream.dstream.dstream import DStream
+from kstream.errors import NoRDDError
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+
+def same_slide(parents: Sequence[DStream]) -> None:
+    """ValueError unless the streams belong to one context and slide together."""
+    if not parents:
+        raise ValueError("needs at least one stream")
+    if any(p.ssc is not parents[0].ssc for p in parents):
+        raise ValueError("the streams belong to different contexts")
+    slides = sorted({p.slide_duration for p in parents})
+    if len(slides) > 1:
+        raise ValueError(f"the streams have different slide durations: {', '.join(map(str, slides))}")
+
+
+class TransformedDStream(DStream):
+    """Applies `func(time, rdd, …)` to the parents' RDDs of each batch, on the driver, in the generator's thread."""
+
+    def __init__(self, parents: Sequence[DStream], func: Callable[..., RDD[Any]], name: str = "transform") -> None:
+        same_slide(parents)
+        super().__init__(parents[0].ssc, parents, parents[0].slide_duration)
+        self._func = func
+        self.operator = name
+
+    def compute(self, time: Time) -> RDD[Any] | None:
+        result = self._func(time, *(self._parent_rdd(p, time) for p in self.dependencies))
+        if result is None:
+            raise NoRDDError(
+                f"the function of {self.operator} at {self.creation_site} returned None for batch {time}: "
+                "it must return an RDD (an empty one: sc.emptyRDD())",
+                time=time.milliseconds,
+            )
+        return result
+
+    def _parent_rdd(self, parent: DStream, time: Time) -> RDD[Any]:
+        rdd = parent.getOrCompute(time)
+        if rdd is None:
+            raise NoRDDError(f"{self.operator}: a parent stream has no RDD for batch {time}", time=time.milliseconds)
+        return rdd
+
+
+class UnionDStream(TransformedDStream):
+    """All parents' records of each batch, in the parents' order."""
+
+    def __init__(self, parents: Sequence[DStream]) -> None:
+        super().__init__(parents, lambda _time, *rdds: self.context_rdd_union(rdds), "union")
+
+    def context_rdd_union(self, rdds: Sequence[RDD[Any]]) -> RDD[Any]:
+        return rdds[0] if len(rdds) == 1 else self.ssc.sparkContext.union(list(rdds))
+
+
+class ForEachDStream(DStream):
+    """An output operation: `func(time, rdd)` on the driver, in a job thread, for each batch."""
+
+    def __init__(self, parent: DStream, func: Callable[[Time, RDD[Any]], object], name: str = "foreachRDD") -> None:
+        super().__init__(parent.ssc, (parent,), parent.slide_duration)
+        self._func = func
+        self.operator = name
+
+    def compute(self, time: Time) -> None:
+        return None
+
+    def generate_job(self, time: Time, output_op_id: int) -> Job | None:
+        """The batch's job; None when the parent has no RDD at this time (its window does not slide now)."""
+        rdd = self.dependencies[0].getOrCompute(time)
+        if rdd is None:
+            return None
+        func = self._func
+        return Job(
+            time=time,
+            output_op_id=output_op_id,
+            run=lambda: _discard(func(time, rdd)),
+            name=f"{self.operator} at {self.creation_site}",
+            call_site=str(self.creation_site),
+        )
+
+
+def _discard(_result: object) -> None:
+    """An output operation's result means nothing."""

@@ -1,0 +1,133 @@
+"""Engine: the moving parts of one started context, made at start and wired to each other.
+
+The context owns the API and the states; the engine owns threads. It is made for one start and never used again after `stop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kstream.batch import events
+from kstream.batch_time import Time
+from kstream.checkpoint import LogContents, Meta, PlanLog, read_log, take_epoch
+from kstream.checkpoint.reader import tidy, write_meta
+from kstream.clock import Clock
+from kstream.conf import Settings
+from kstream.dstream import DStreamGraph
+from kstream.errors import AlreadyExistsError, FencedError, IntervalChangedError
+from kstream.scheduler import InputInfoTracker, JobGenerator, JobScheduler, StreamingListenerBus
+from kstream.scheduler.no_log import NoLog
+from kstream.scheduler.ports import JobEnvironment, check_concurrent_jobs
+from kstream.scheduler.unfinished import UnfinishedBatches
+from kstream.storage import FileStore
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A checkpoint this driver has become the writer of. `contents` is None without a checkpoint directory."""
+
+    log: PlanLog | NoLog
+    contents: LogContents | None
+
+
+class Engine:
+    """Starts: log opened (epoch taken) → event loop and bus → inputs → generator. Stops in the opposite order."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        environment: JobEnvironment,
+        graph: DStreamGraph,
+        clock: Clock,
+        bus: StreamingListenerBus,
+        store: FileStore | None,
+        on_error: Callable[[str, BaseException], None],
+        on_fenced: Callable[[FencedError], None],
+    ) -> None:
+        self._settings = settings
+        self._graph = graph
+        self._clock = clock
+        self._bus = bus
+        self._store = store
+        self._on_error = on_error
+        self._on_fenced = on_fenced
+        self._concurrent_jobs = check_concurrent_jobs(settings.get("spark.streaming.concurrentJobs"))
+        self._environment = environment
+        self._generator: JobGenerator | None = None
+        self._scheduler: JobScheduler | None = None
+
+    def start(self) -> None:
+        """Returns when batches are being generated. On an error: call `stop`."""
+        opened = self._open()
+        self._wire(opened.log)
+        assert self._scheduler is not None and self._generator is not None
+        self._scheduler.start()
+        self._bus.start()
+        self._bus.post(events.StreamingListenerStreamingStarted(self._clock.time_ms()))
+        contents = opened.contents
+        if contents is not None and contents.meta is not None and contents.last_planned is not None:
+            self._generator.restart(contents.meta.zero_time, contents, contents.last_planned)
+        else:
+            self._generator.start_first_time(self._first_zero_time())
+
+    def stop(self, graceful: bool, timeout: float) -> None:
+        """Generator first, so that nothing new comes; then the jobs; listeners last, so that they hear the end."""
+        if self._generator is not None and self._scheduler is not None:
+            if not graceful:
+                self._scheduler.refuse_jobs()
+            self._generator.stop(graceful, timeout, wait_for_tick=False)
+            self._scheduler.stop(graceful, timeout)
+        self._bus.stop()
+
+    def _wire(self, log: PlanLog | NoLog) -> None:
+        unfinished = UnfinishedBatches()
+        interval = self._graph.batch_duration.milliseconds
+        # The scheduler and the generator know each other; the scheduler only by this callback.
+        self._scheduler = JobScheduler(
+            self._clock, log, self._environment, self._bus, unfinished, self._concurrent_jobs,
+            on_batch_end=self._batch_ended, on_error=self._on_error, max_wait_ms=interval,
+        )  # fmt: skip
+        self._generator = JobGenerator(
+            self._graph, self._clock, log, self._scheduler, self._environment, InputInfoTracker(), unfinished,
+            self._on_fenced, self._settings.get("spark.streaming.kstream.maxBatchFailures"),
+        )  # fmt: skip
+
+    def _batch_ended(self, time: Time, succeeded: bool) -> None:
+        assert self._generator is not None
+        self._generator.on_batch_end(time, succeeded)
+
+    # -- the checkpoint
+
+    def _open(self) -> _Opened:
+        """Becomes the writer, then reads: nobody older can submit anything that is not seen now."""
+        if self._store is None:
+            return _Opened(NoLog(), None)
+        epoch = take_epoch(self._store, self._clock.time_ms())
+        contents = read_log(self._store)
+        self._check_interval(contents.meta)
+        tidy(self._store, contents)
+        kept = {time: plan.epoch for time, plan in contents.plans.items()}
+        return _Opened(PlanLog(self._store, epoch, kept), contents)
+
+    def _check_interval(self, meta: Meta | None) -> None:
+        given = self._graph.batch_duration
+        if meta is not None and meta.interval != given:
+            assert self._store is not None
+            raise IntervalChangedError(
+                f"{self._store.url} was written with a batch interval of {meta.interval}, this context has {given}: use the stored "
+                "interval, or a new checkpoint directory",
+                path=self._store.url, stored_ms=meta.interval.milliseconds, given_ms=given.milliseconds,
+            )  # fmt: skip
+
+    def _first_zero_time(self) -> Time:
+        """The zero time of a stream without plans: stored before anything is planned, so that all drivers agree on it."""
+        assert self._generator is not None
+        zero = self._generator.first_zero_time()
+        if self._store is None:
+            return zero
+        try:
+            write_meta(self._store, Meta(zero, self._graph.batch_duration))
+        except AlreadyExistsError:  # a driver before us, or beside us, came this far and planned nothing
+            pass
+        return zero

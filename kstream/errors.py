@@ -1,0 +1,146 @@
+"""Every exception of kstream's core, one tree.
+
+    KStreamError
+    ├── ConfigurationError            a setting has a value that cannot work
+    ├── IllegalStateError             a call came in the wrong phase of life (start after stop …)
+    ├── ListenerStopError             stop() was called from inside a listener
+    ├── BatchError                    something about one batch
+    │   ├── PlanFailedError           an input could not be planned; nothing moved
+    │   ├── BatchGivenUpError         a batch failed too often and went to the ledger
+    │   └── NoRDDError                an operator needed an RDD and its parent had none
+    ├── StorageError                  the store under a checkpoint failed
+    │   ├── AlreadyExistsError        create-if-absent found the name taken
+    │   ├── MissingFileError          a name that must be there is not
+    │   └── UnsupportedStoreError     the store cannot create-if-absent
+    ├── CheckpointError               what is stored cannot be used as it is
+    │   ├── CorruptRecordError        a record's bytes are not what was written
+    │   ├── FormatVersionError        written by a newer kstream
+    │   ├── IntervalChangedError      the batch interval differs from the stored one
+    │   ├── NotSerializableError      the graph's functions cannot be stored
+    │   └── NotRecoverableError       an input cannot be restored at all (queueStream)
+    ├── FencedError                   another driver has taken this checkpoint
+    ├── MissingDependencyError        an optional part is not installed
+    └── JavaNotFoundError             no Java that Spark can run on
+
+Facts are attributes, the message is made of them: what happened, with which values, what to do.
+`retriable` on the class says whether the same call may succeed later. All survive pickling.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class KStreamError(Exception):
+    """Base of every error kstream raises. `facts` are keyword values, also readable as attributes."""
+
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.facts = facts
+        for name, value in facts.items():
+            setattr(self, name, value)
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (type(self), self.message, self.facts)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def _rebuild(cls: type[KStreamError], message: str, facts: dict[str, Any]) -> KStreamError:
+    error = cls.__new__(cls)
+    KStreamError.__init__(error, message, **facts)
+    return error
+
+
+class ConfigurationError(KStreamError):
+    """A setting or an argument has a value that cannot work. Facts: key, value."""
+
+
+class IllegalStateError(KStreamError):
+    """A call came in the wrong phase of a context's life. Facts: state."""
+
+
+class ListenerStopError(IllegalStateError):
+    """stop() was called from inside a StreamingListener, where it would wait for itself."""
+
+
+class BatchError(KStreamError):
+    """Something about one batch. Facts: time (ms)."""
+
+
+class PlanFailedError(BatchError):
+    """The inputs of a batch could not be planned; no cursor moved, the next batch starts at the same offsets."""
+
+    retriable = True
+
+
+class BatchGivenUpError(BatchError):
+    """A batch failed on its first run and on every allowed re-run; it is in the ledger. Facts: time, failures."""
+
+
+class NoRDDError(BatchError):
+    """A parent stream had no RDD for a batch time where one is needed. Facts: time."""
+
+
+class StorageError(KStreamError):
+    """The store under a checkpoint failed. Facts: path."""
+
+    retriable = True
+
+
+class AlreadyExistsError(StorageError):
+    """Create-if-absent found the name taken."""
+
+    retriable = False
+
+
+class MissingFileError(StorageError):
+    """A file that was asked for is not there."""
+
+    retriable = False
+
+
+class UnsupportedStoreError(StorageError):
+    """The store under this URL cannot create a file only if it is absent."""
+
+    retriable = False
+
+
+class CheckpointError(KStreamError):
+    """What is stored under a checkpoint cannot be used as it is. Facts: path."""
+
+
+class CorruptRecordError(CheckpointError):
+    """A record's bytes are not what was written. Facts: path, reason."""
+
+
+class FormatVersionError(CheckpointError):
+    """A record was written by a newer kstream. Facts: path, version, supported."""
+
+
+class IntervalChangedError(CheckpointError):
+    """The batch interval differs from the one the checkpoint was written with. Facts: stored_ms, given_ms."""
+
+
+class NotSerializableError(CheckpointError):
+    """The graph's functions cannot be stored beside the checkpoint."""
+
+
+class NotRecoverableError(CheckpointError):
+    """An input stream cannot be restored from a checkpoint at all."""
+
+
+class FencedError(KStreamError):
+    """Another driver has taken this checkpoint; this one submits nothing more. Facts: path, epoch, newer_epoch."""
+
+
+class MissingDependencyError(KStreamError):
+    """An optional part is not installed. Facts: package, install."""
+
+
+class JavaNotFoundError(KStreamError):
+    """No Java that Spark can run on was found. Facts: looked_at, minimum."""

@@ -1,0 +1,33 @@
+"""StreamingListener: what a user subclasses to hear of batches.
+
+Called on one thread of its own, one event after the other, in order, never concurrently. A slow listener delays the others, not
+the batches. What a listener raises is logged and the next one is called. `ssc.stop()` from inside raises ListenerStopError.
+"""
+
+from __future__ import annotations
+
+from kstream.batch import events
+
+
+class StreamingListener:
+    """Override what you want to hear; every method does nothing by default."""
+
+    def onStreamingStarted(self, streamingStarted: events.StreamingListenerStreamingStarted) -> None:
+        """The context has been started."""
+
+    def onBatchSubmitted(self, batchSubmitted: events.StreamingListenerBatchSubmitted) -> None:
+        """A batch has been planned and submitted; all three delays are unknown (−1)."""
+
+    def onBatchStarted(self, batchStarted: events.StreamingListenerBatchStarted) -> None:
+        """The first job of a batch has started; the scheduling delay is known."""
+
+    def onBatchCompleted(self, batchCompleted: events.StreamingListenerBatchCompleted) -> None:
+        """The last job of a batch has ended; all delays are known. Failures are in `outputOperationInfos()`."""
+
+    def onOutputOperationStarted(self, outputOperationStarted: events.StreamingListenerOutputOperationStarted) -> None:
+        """One output operation of a batch has started."""
+
+    def onOutputOperationCompleted(
+        self, outputOperationCompleted: events.StreamingListenerOutputOperationCompleted
+    ) -> None:
+        """One output operation of a batch has ended, well or not."""

@@ -1,0 +1,9 @@
+"""Threads and time, no streams: an event loop and a recurring timer.
+
+One idea: everything that decides runs on one thread with one queue, so that decisions need no locks; the timer only posts.
+"""
+
+from kstream.loop.event_loop import EventLoop
+from kstream.loop.recurring_timer import RecurringTimer
+
+__all__ = ["EventLoop", "RecurringTimer"]

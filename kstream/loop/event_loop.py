@@ -1,0 +1,79 @@
+"""EventLoop: one daemon thread that handles posted events one after the other, in order."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+E = TypeVar("E")
+logger = logging.getLogger(__name__)
+
+
+class _Stop:
+    """Ends the loop after the events posted before it."""
+
+
+class EventLoop(Generic[E]):
+    """Hands each posted event to `on_receive` on one thread; what that raises goes to `on_error`, and the loop goes on.
+
+    `post` never blocks and may be called from any thread, the loop's own included. Events posted after `stop` are dropped.
+    """
+
+    def __init__(self, name: str, on_receive: Callable[[E], None], on_error: Callable[[BaseException], None]) -> None:
+        self._on_receive = on_receive
+        self._on_error = on_error
+        self._queue: queue.SimpleQueue[E | _Stop] = queue.SimpleQueue()
+        self._stopped = threading.Event()
+        self._discard = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def post(self, event: E) -> None:
+        if not self._stopped.is_set():
+            self._queue.put(event)
+
+    def stop(self, drain: bool = False) -> None:
+        """Ends the loop and waits for the event in hand; with `drain` for those queued too. From its own thread: no wait."""
+        if self._stopped.is_set():
+            return
+        self._stopped.set()
+        if not drain:
+            self._discard.set()
+        self._queue.put(_Stop())
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    @property
+    def is_active(self) -> bool:
+        return self._thread.is_alive() and not self._stopped.is_set()
+
+    def is_own_thread(self) -> bool:
+        """Whether the caller runs on this loop."""
+        return threading.current_thread() is self._thread
+
+    def _run(self) -> None:
+        while True:
+            event = self._queue.get()
+            if isinstance(event, _Stop):
+                return
+            if self._discard.is_set():
+                continue
+            try:
+                self._on_receive(event)
+            except BaseException as e:  # nothing a background thread meets is swallowed
+                self._report(e)
+
+    def _report(self, error: BaseException) -> None:
+        try:
+            self._on_error(error)
+        except Exception:
+            logger.exception("error handler of %s failed", self._thread.name)
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._stopped.is_set() else "active" if self._thread.is_alive() else "new"
+        return f"<EventLoop {self._thread.name} [{state}, {self._queue.qsize()} queued]>"

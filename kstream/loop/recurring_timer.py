@@ -1,0 +1,77 @@
+"""RecurringTimer: calls back at each multiple of a period, on a thread of its own (Spark's `RecurringTimer.scala`)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from kstream.clock import Clock
+
+
+class RecurringTimer:
+    """Calls `callback(time_ms)` at start, start + period, …; no tick is skipped when the clock jumps or a callback was slow.
+
+    The callback runs on the timer's thread and should only post. What it raises ends the timer and goes to `on_error`.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        period_ms: int,
+        callback: Callable[[int], None],
+        name: str,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self._clock = clock
+        self._period = period_ms
+        self._callback = callback
+        self._on_error = on_error
+        self._stopping = threading.Event()
+        self._interrupt = threading.Event()
+        self._previous = -1
+        self._next = -1
+        self._thread = threading.Thread(target=self._loop, name=f"RecurringTimer - {name}", daemon=True)
+
+    def start_time(self) -> int:
+        """The first multiple of the period strictly after now."""
+        return (self._clock.time_ms() // self._period + 1) * self._period
+
+    def restart_time(self, zero_ms: int) -> int:
+        """The first zero + n × period strictly after now."""
+        return ((self._clock.time_ms() - zero_ms) // self._period + 1) * self._period + zero_ms
+
+    def start(self, start_ms: int) -> int:
+        """Starts ticking at `start_ms` (which may lie in the past: those ticks come at once); returns it."""
+        self._next = start_ms
+        self._thread.start()
+        return start_ms
+
+    def stop(self, interrupt: bool) -> int:
+        """Stops; returns the time of the last tick, −1 if there was none. Waits for the thread.
+
+        Not interrupted, the tick waited for and one more are still called before the thread ends (as in Spark).
+        """
+        self._stopping.set()
+        if interrupt:
+            self._interrupt.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+        return self._previous
+
+    def _loop(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._tick()
+            self._tick()  # the one after the stop flag, as in Spark: what arrived until it is still handed over
+        except BaseException as e:
+            self._on_error(e)
+
+    def _tick(self) -> None:
+        while (wait := self._next - self._clock.time_ms()) > 0:
+            if self._clock.wait(wait, self._interrupt):
+                return
+        if self._interrupt.is_set():
+            return
+        self._callback(self._next)
+        self._previous = self._next
+        self._next += self._period

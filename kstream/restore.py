@@ -1,0 +1,95 @@
+"""From a stored graph back to calls, and from a graph to what is stored. The context's side of `checkpoint.sidecar`."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kstream.checkpoint import sidecar
+from kstream.dstream.recipe import Recorder
+from kstream.errors import ConfigurationError, NotSerializableError
+from kstream.spark.spark_context import dump_functions, load_functions
+from kstream.storage import FileStore
+
+logger = logging.getLogger(__name__)
+
+_SAVED_CONF = re.compile(
+    r"spark\.(app\.name|master|default\.parallelism|streaming\..*|driver\.memory|executor\.(memory|cores|instances))"
+)
+_SECRET = re.compile(r"secret|password|passwd|token|credential|sasl|ssl|jaas|\.key$", re.IGNORECASE)
+MODES = ("auto", "graph", "setup")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGraph:
+    """What a context is made of again: its interval, saved settings, operator calls and their functions."""
+
+    interval_ms: int
+    remember_ms: int | None
+    conf: dict[str, str]
+    calls: list[dict[str, Any]]
+    functions: list[Any]
+
+
+def savable_conf(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The settings that may be stored: an allow-list, and of that nothing whose name smells of a secret."""
+    return {k: v for k, v in settings if _SAVED_CONF.fullmatch(k) and not _SECRET.search(k)}
+
+
+def dump_graph_functions(recorder: Recorder) -> bytes:
+    """The functions of a graph, pickled; NotSerializableError says which step of it cannot be."""
+    try:
+        return dump_functions(recorder.functions)
+    except Exception as e:
+        raise NotSerializableError(
+            "Checkpointing is on, but the DStreams with their functions are not serializable: "
+            f"{type(e).__name__}: {e}. Do not use the context, a lock, a connection or another object of this process inside "
+            "them; make such things inside the function."
+        ) from e
+
+
+def store_graph(
+    store: FileStore, recorder: Recorder, functions: bytes, conf: dict[str, str], intervals: tuple[int, int | None],
+    code: dict[str, str] | None,
+) -> None:  # fmt: skip
+    """Writes the sidecar. Failing to is no more than a warning: a restart then calls `setup`."""
+    graph = {
+        "interval": intervals[0],
+        "remember": intervals[1],
+        "conf": conf,
+        "calls": recorder.calls,
+        "why_not": recorder.why_not,
+    }
+    try:
+        sidecar.write_sidecar(store, graph, functions, code)
+    except Exception as e:
+        logger.warning("the graph could not be stored beside the checkpoint, a restart will call setup: %s", e)
+
+
+def load_graph(store: FileStore, setup: Callable[[], Any], mode: str) -> StoredGraph | str:
+    """The stored graph if it may be used, else why `setup` has to be called. `mode` as in spark.streaming.kstream.recovery."""
+    if mode not in MODES:
+        raise ConfigurationError(
+            f"spark.streaming.kstream.recovery is {mode!r}; it must be one of {', '.join(MODES)}",
+            key="spark.streaming.kstream.recovery", value=mode,
+        )  # fmt: skip
+    if mode == "setup":
+        return "spark.streaming.kstream.recovery is setup"
+    stored = sidecar.read_sidecar(store)
+    if isinstance(stored, str):
+        return stored
+    graph, functions, code = stored
+    if graph["why_not"]:
+        return graph["why_not"]
+    if mode == "auto":
+        difference = "it is not known what code made the graph" if code is None else sidecar.changed(code, setup)
+        if difference:
+            return difference
+    try:
+        loaded = load_functions(functions)
+    except Exception as e:
+        return f"the stored functions cannot be loaded: {type(e).__name__}: {e}"
+    return StoredGraph(graph["interval"], graph["remember"], graph["conf"], graph["calls"], loaded)

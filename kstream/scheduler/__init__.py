@@ -1,0 +1,12 @@
+"""What happens when: the JobGenerator plans and generates batches, the JobScheduler runs them, listeners hear of it.
+
+One idea: a batch moves in one direction: planned → plan durable → submitted → run → completion durable → cleaned → told. The
+generator's thread owns the first half, the scheduler's the second; they exchange messages, not locks.
+"""
+
+from kstream.scheduler.input_info_tracker import InputInfoTracker
+from kstream.scheduler.job_generator import JobGenerator
+from kstream.scheduler.job_scheduler import JobScheduler
+from kstream.scheduler.listener_bus import StreamingListenerBus
+
+__all__ = ["InputInfoTracker", "JobGenerator", "JobScheduler", "StreamingListenerBus"]

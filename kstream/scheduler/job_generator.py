@@ -1,0 +1,326 @@
+"""JobGenerator: at each tick plans a batch, makes the plan durable, generates its jobs and submits them.
+
+Everything that decides about batches runs on this class's one event thread; the timer and the JobScheduler only post.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kstream import crash_point
+from kstream.batch import BatchPlan, InputPlan, JobSet, StreamInputInfo
+from kstream.batch_time import Time
+from kstream.checkpoint import LogContents
+from kstream.clock import Clock, RisingClock
+from kstream.dstream import DStreamGraph, InputDStream
+from kstream.errors import BatchGivenUpError, FencedError, KStreamError, PlanFailedError, StorageError
+from kstream.loop import EventLoop, RecurringTimer
+from kstream.scheduler.downtime import batches_during_downtime
+from kstream.scheduler.input_info_tracker import InputInfoTracker
+from kstream.scheduler.job_scheduler import JobScheduler
+from kstream.scheduler.ports import BatchLog, JobEnvironment
+from kstream.scheduler.unfinished import UnfinishedBatches
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateJobs:
+    time: Time
+
+
+@dataclass(frozen=True, slots=True)
+class ClearMetadata:
+    time: Time
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Everything posted before it has been handled."""
+
+    reached: threading.Event
+
+
+@dataclass(slots=True)
+class Resume:
+    """Submit what an earlier driver left pending and plan what it missed; `ended` is set when that is done."""
+
+    contents: LogContents
+    missed: list[Time]
+    ended: threading.Event = field(default_factory=threading.Event)
+
+
+JobGeneratorEvent: TypeAlias = GenerateJobs | ClearMetadata | Drained | Resume
+
+
+class JobGenerator:
+    """See the module. `start` returns when the timer runs; on a restart that is after all missed batches were submitted.
+
+    `on_fenced(error)` is called once, when another driver has taken over; nothing is planned or submitted from then on.
+    """
+
+    def __init__(
+        self,
+        graph: DStreamGraph,
+        clock: Clock,
+        log: BatchLog,
+        scheduler: JobScheduler,
+        environment: JobEnvironment,
+        input_info: InputInfoTracker,
+        unfinished: UnfinishedBatches,
+        on_fenced: Callable[[FencedError], None],
+        max_batch_failures: int = 3,
+    ) -> None:
+        self._graph = graph
+        self._clock = RisingClock(clock)
+        self._wall = clock
+        self._log = log
+        self._scheduler = scheduler
+        self._environment = environment
+        self._input_info = input_info
+        self._unfinished = unfinished
+        self._on_fenced = on_fenced
+        self._max_failures = max_batch_failures
+        self._fenced = False
+        self._inputs: list[InputDStream] = []
+        self._timer = self._make_timer()
+        self._loop: EventLoop[JobGeneratorEvent] = EventLoop(
+            "JobGenerator", self._process, lambda e: self._scheduler.report_error("Error in job generator", e)
+        )
+        self._cleaner: EventLoop[Time] = EventLoop(
+            "PlanLogCleaner", self._clean_log, lambda e: logger.warning("could not remove old plans: %s", e)
+        )
+
+    def _make_timer(self) -> RecurringTimer:
+        return RecurringTimer(
+            self._clock,
+            self._graph.batch_duration.milliseconds,
+            lambda ms: self._loop.post(GenerateJobs(Time(ms))),
+            "JobGenerator",
+            lambda e: self._scheduler.report_error("Error in the batch timer", e),
+        )
+
+    # -- start and stop; the caller's thread
+
+    def first_zero_time(self) -> Time:
+        """The zero time of a stream that starts for the first time now: one interval before its first batch."""
+        return Time(self._timer.start_time()) - self._graph.batch_duration
+
+    def start_first_time(self, zero_time: Time) -> None:
+        """Starts a stream that has never planned. The first batch is at `zero_time` + interval."""
+        self._begin(zero_time)
+        for stream in self._inputs:
+            stream.start()
+        self._plan_starting_point(zero_time)
+        self._timer.start((zero_time + self._graph.batch_duration).milliseconds)
+        logger.info("started JobGenerator at %s", zero_time + self._graph.batch_duration)
+
+    def restart(self, zero_time: Time, contents: LogContents, last_planned: Time) -> None:
+        """Goes on from what the log says: pending batches with their plans, missed ones planned now, then the timer."""
+        self._clock = RisingClock(self._wall, not_before_ms=last_planned.milliseconds)
+        self._timer = self._make_timer()
+        self._begin(zero_time)
+        for stream in self._inputs:
+            self._restore(stream, contents)
+            stream.start()
+        interval = self._graph.batch_duration
+        restart = Time(self._timer.restart_time(zero_time.milliseconds))
+        missed = batches_during_downtime(last_planned, restart, interval, self._graph.longest_remember())
+        pending = contents.pending
+        for what, times in (("during down time", missed), ("pending processing", pending)):
+            logger.info("batches %s (%d batches): %s", what, len(times), _listed(times))
+        logger.info("batches to reschedule (%d batches): %s", len(pending + missed), _listed(pending + missed))
+        resume = Resume(contents, missed)
+        self._loop.post(resume)
+        resume.ended.wait()
+        self._timer.start(restart.milliseconds)
+        logger.info("restarted JobGenerator at %s", restart)
+
+    def _begin(self, zero_time: Time) -> None:
+        self._inputs = self._graph.active_inputs()
+        self._graph.initialize(zero_time)
+        self._loop.start()
+        self._cleaner.start()
+
+    def _restore(self, stream: InputDStream, contents: LogContents) -> None:
+        newest = contents.newest_data(stream.id)
+        if newest is not None:
+            stream.restored(*newest)
+        for time, plan in contents.plans.items():
+            if stream.id in plan.inputs:
+                stream.remember_plan(time, plan.inputs[stream.id])
+
+    def _plan_starting_point(self, zero_time: Time) -> None:
+        """Stores where the inputs stand before the first batch: a batch of nothing at the zero time, done at once.
+
+        Without it a driver killed before its first plan would start at a later `latest` and miss what came in between.
+        """
+        plan = self._record(zero_time, {stream.id: stream.starting_point() for stream in self._inputs})
+        self._log.write_plan(plan)
+        self._log.complete(zero_time, plan.epoch, self._clock.time_ms())
+
+    def stop(self, graceful: bool, timeout: float, wait_for_tick: bool) -> None:
+        """Stops planning. Graceful: every batch planned so far ends first, within `timeout` seconds.
+
+        `wait_for_tick` lets the timer tick once more, for inputs that hold received data; a direct stream holds none.
+        """
+        self._timer.stop(interrupt=not (graceful and wait_for_tick))
+        if graceful and not self._fenced:
+            drained = threading.Event()
+            self._loop.post(Drained(drained))
+            if not (drained.wait(timeout) and self._unfinished.wait_none_running(timeout)):
+                logger.warning("graceful stop: not all batches ended within %s s; a restart runs the rest", timeout)
+        self._loop.stop()
+        self._cleaner.stop(drain=True)
+        for stream in self._inputs:
+            stream.stop()
+
+    def on_batch_end(self, time: Time, succeeded: bool) -> None:
+        """Called by the JobScheduler when a batch's jobs have ended and that is stored."""
+        self._loop.post(ClearMetadata(time))
+
+    # -- the event thread
+
+    def _process(self, event: JobGeneratorEvent) -> None:
+        match event:
+            case GenerateJobs(time):
+                self._generate(time)
+            case ClearMetadata(time):
+                self._clear_metadata()
+            case Drained(reached):
+                reached.set()
+            case Resume():
+                self._resume(event)
+
+    def _generate(self, time: Time) -> None:
+        """One tick: plan, make durable, generate, submit. Whatever fails is reported; the stream goes on."""
+        if self._fenced:
+            return
+        try:
+            settled = self._log.settle()
+            if settled is not None:  # its write was reported as failed and had happened: it stands, and comes first
+                self._go_on(settled)
+            crash_point.reach(crash_point.BEFORE_PLAN)
+            plans = {stream.id: stream.plan(time) for stream in self._inputs}
+            plan = self._record(time, plans)
+            self._log.write_plan(plan)
+        except StorageError as e:
+            self._scheduler.report_error(f"batch {time} was not planned", _unsettled(time, e))
+        except Exception as e:
+            self._scheduler.report_error(f"Error generating jobs for time {time}", e)
+        else:
+            crash_point.reach(crash_point.PLAN_DURABLE)
+            for stream_id, part in plans.items():
+                self._input_info.reportInfo(time, StreamInputInfo(stream_id, part.num_records, part.metadata))
+            self._go_on(plan, report=False)
+
+    def _record(self, time: Time, plans: dict[int, InputPlan]) -> BatchPlan:
+        data = {stream_id: plan.data for stream_id, plan in plans.items()}
+        records = {stream_id: plan.num_records for stream_id, plan in plans.items()}
+        floor = min(self._unfinished.all() | {time})
+        return BatchPlan(time, self._log.epoch, uuid.uuid4().hex, data, records, floor)
+
+    def _go_on(self, plan: BatchPlan, report: bool = True) -> None:
+        """The plan is durable: move the cursors, look for a newer writer, submit."""
+        for stream in self._inputs:
+            data = plan.inputs.get(stream.id)
+            if data is not None:
+                stream.remember_plan(plan.time, data)
+                stream.planned(plan.time, data)
+        if report:
+            self._report_records(plan)
+        self._submit(plan)
+
+    def _resume(self, event: Resume) -> None:
+        try:
+            for time in event.contents.pending:
+                self._rerun(event.contents.plans[time], event.contents.failures.get(time, 0))
+            for time in event.missed:
+                self._generate(time)
+        finally:
+            event.ended.set()
+
+    def _rerun(self, plan: BatchPlan, failures: int) -> None:
+        """Submits a pending batch of an earlier driver with its own plan; past the limit of failures it is given up."""
+        if self._fenced:
+            return
+        if failures > self._max_failures:
+            self._log.give_up(plan.time, plan.epoch, self._clock.time_ms(), failures)
+            error = BatchGivenUpError(
+                f"batch {plan.time} failed {failures} times and is given up: it is in the ledger and never runs again",
+                time=plan.time.milliseconds, failures=failures,
+            )  # fmt: skip
+            self._scheduler.report_error(str(error), error)
+            return
+        self._report_records(plan)
+        self._submit(plan)
+
+    def _report_records(self, plan: BatchPlan) -> None:
+        for stream_id, records in plan.num_records.items():
+            self._input_info.reportInfo(plan.time, StreamInputInfo(stream_id, records, dict(plan.inputs[stream_id])))
+
+    def _submit(self, plan: BatchPlan) -> None:
+        time = plan.time
+        self._unfinished.planned(time)
+        try:
+            self._log.probe()
+            with self._environment.for_generation(time):
+                jobs = self._graph.generate_jobs(time)
+        except FencedError as e:
+            self._fence(e)
+        except StorageError as e:
+            # Whether somebody took over is unknown, so nothing may be submitted; the plan stays pending.
+            self._end_unsubmitted(plan, e)
+        except Exception as e:
+            self._end_unsubmitted(plan, e)
+        else:
+            if jobs:
+                job_set = JobSet(time, jobs, self._input_info.getInfo(time), self._wall.time_ms())
+                self._scheduler.submit_job_set(job_set, plan.epoch)
+            else:
+                self._end_without_jobs(plan)
+
+    def _end_without_jobs(self, plan: BatchPlan) -> None:
+        self._log.complete(plan.time, plan.epoch, self._wall.time_ms())
+        self._unfinished.ended(plan.time, succeeded=True)
+        self._loop.post(ClearMetadata(plan.time))
+
+    def _end_unsubmitted(self, plan: BatchPlan, error: Exception) -> None:
+        """The batch stays pending: no completion, run again at a restart."""
+        self._unfinished.ended(plan.time, succeeded=False)
+        self._scheduler.report_error(f"Error generating jobs for time {plan.time}", error)
+        self._log.fail(plan.time, plan.epoch, self._wall.time_ms(), str(error))
+
+    def _fence(self, error: FencedError) -> None:
+        self._fenced = True
+        self._scheduler.refuse_jobs()
+        self._on_fenced(error)
+
+    def _clear_metadata(self) -> None:
+        up_to = self._unfinished.clean_up_to()
+        if up_to is None:
+            return
+        self._graph.clear_metadata(up_to)
+        self._input_info.cleanup(up_to - self._graph.longest_remember())
+        self._cleaner.post(up_to)
+
+    def _clean_log(self, up_to: Time) -> None:
+        crash_point.reach(crash_point.CLEANING)
+        self._log.clean(up_to, self._unfinished.all(), self._graph.longest_remember())
+
+
+def _unsettled(time: Time, error: StorageError | PlanFailedError) -> KStreamError:
+    return PlanFailedError(
+        f"batch {time} was not planned: {error}. Its records go to the next batch.", time=time.milliseconds
+    )
+
+
+def _listed(times: list[Time], most: int = 20) -> str:
+    text = ", ".join(str(t) for t in times[:most])
+    return text if len(times) <= most else f"{text}, … {times[-1]}"
+

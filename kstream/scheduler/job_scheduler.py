@@ -1,0 +1,194 @@
+"""JobScheduler: runs the jobs of submitted batches on a fixed pool of threads and notes how they end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kstream import crash_point
+from kstream.batch import Job, JobSet, events
+from kstream.batch_time import Time
+from kstream.clock import Clock
+from kstream.errors import FencedError
+from kstream.loop import EventLoop
+from kstream.scheduler.listener_bus import StreamingListenerBus
+from kstream.scheduler.ports import BatchLog, JobEnvironment
+from kstream.scheduler.unfinished import UnfinishedBatches
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JobStarted:
+    job: Job
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobCompleted:
+    job: Job
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReported:
+    message: str
+    error: BaseException
+
+
+JobSchedulerEvent: TypeAlias = JobStarted | JobCompleted | ErrorReported
+
+
+class JobScheduler:
+    """Jobs of one batch start in order of their output; with `concurrent_jobs` 1 a batch ends before the next begins.
+
+    `on_batch_end(time, succeeded)` is called on the event thread after the completion is stored and before listeners hear of it.
+    `on_error` gets every failure, once. A job that waited longer than `max_wait_ms` after the last look is checked for a newer
+    writer before it starts: a driver that was stopped and comes back runs nothing.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        log: BatchLog,
+        environment: JobEnvironment,
+        listener_bus: StreamingListenerBus,
+        unfinished: UnfinishedBatches,
+        concurrent_jobs: int,
+        on_batch_end: Callable[[Time, bool], None],
+        on_error: Callable[[str, BaseException], None],
+        max_wait_ms: int = 1000,
+    ) -> None:
+        self._clock = clock
+        self._log = log
+        self._environment = environment
+        self._bus = listener_bus
+        self._unfinished = unfinished
+        self._on_batch_end = on_batch_end
+        self._on_error = on_error
+        self._max_wait = max_wait_ms
+        self._job_sets: dict[Time, tuple[JobSet, int]] = {}
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._pool = ThreadPoolExecutor(concurrent_jobs, thread_name_prefix="streaming-job-executor")
+        self._loop: EventLoop[JobSchedulerEvent] = EventLoop(
+            "JobScheduler", self._process, lambda e: self._on_error("Error in job scheduler", e)
+        )
+
+    def start(self) -> None:
+        self._loop.start()
+
+    def submit_job_set(self, job_set: JobSet, plan_epoch: int) -> None:
+        """Queues the jobs of a batch whose plan is durable. Returns at once."""
+        with self._lock:
+            self._job_sets[job_set.time] = (job_set, plan_epoch)
+        self._bus.post(events.StreamingListenerBatchSubmitted(job_set.to_batch_info()))
+        submitted = self._clock.monotonic_ms()
+        for job in job_set.jobs:
+            self._pool.submit(self._run, job, submitted)
+        logger.info("added jobs for time %s", job_set.time)
+
+    def report_error(self, message: str, error: BaseException) -> None:
+        self._loop.post(ErrorReported(message, error))
+
+    def pending_times(self) -> list[Time]:
+        """Batches submitted and not ended."""
+        with self._lock:
+            return sorted(self._job_sets)
+
+    def refuse_jobs(self) -> None:
+        """Jobs that have not started never will; those running may finish."""
+        self._closed.set()
+
+    def stop(self, graceful: bool, timeout: float) -> None:
+        """Ends the pool and the event loop. Graceful: waits for queued jobs; else only `timeout` seconds, then cancels."""
+        if not graceful:
+            self.refuse_jobs()
+        self._pool.shutdown(wait=False, cancel_futures=not graceful)
+        if not self._wait_pool(None if graceful else timeout):
+            self._environment.cancel_all()
+        self._closed.set()
+        self._loop.stop(drain=True)
+
+    def _wait_pool(self, timeout: float | None) -> bool:
+        waiter = threading.Thread(target=self._pool.shutdown, kwargs={"wait": True}, daemon=True)
+        waiter.start()
+        waiter.join(timeout)
+        return not waiter.is_alive()
+
+    # -- in a job thread
+
+    def _run(self, job: Job, submitted_ms: int) -> None:
+        if self._closed.is_set():
+            return
+        try:
+            if self._clock.monotonic_ms() - submitted_ms > self._max_wait:
+                self._log.probe()
+        except FencedError as e:
+            self.refuse_jobs()
+            self._loop.post(ErrorReported(f"job {job.id} was not started", e))
+            return
+        except Exception as e:
+            logger.warning("could not look for a newer writer before %s, starting it: %s", job.id, e)
+        self._loop.post(JobStarted(job, self._clock.time_ms()))
+        try:
+            with self._environment.for_job(job):
+                crash_point.reach(crash_point.RUNNING)
+                job.run()
+        except BaseException as e:
+            job.error = e
+        crash_point.reach(crash_point.JOB_DONE)
+        self._loop.post(JobCompleted(job, self._clock.time_ms()))
+
+    # -- on the event thread
+
+    def _process(self, event: JobSchedulerEvent) -> None:
+        match event:
+            case JobStarted(job, at_ms):
+                self._handle_start(job, at_ms)
+            case JobCompleted(job, at_ms):
+                self._handle_completion(job, at_ms)
+            case ErrorReported(message, error):
+                self._on_error(message, error)
+
+    def _handle_start(self, job: Job, at_ms: int) -> None:
+        job.start_ms = at_ms
+        job_set, _ = self._job_sets[job.time]
+        if job_set.handle_start(at_ms):
+            self._bus.post(events.StreamingListenerBatchStarted(job_set.to_batch_info()))
+        self._bus.post(events.StreamingListenerOutputOperationStarted(job.to_info()))
+
+    def _handle_completion(self, job: Job, at_ms: int) -> None:
+        job.end_ms = at_ms
+        job_set, plan_epoch = self._job_sets[job.time]
+        last = job_set.handle_completion(job, at_ms)
+        self._bus.post(events.StreamingListenerOutputOperationCompleted(job.to_info()))
+        if last:
+            self._end_batch(job_set, plan_epoch, at_ms)
+        if job.error is not None:
+            self._on_error(f"Error running job {job.id}", job.error)
+
+    def _end_batch(self, job_set: JobSet, plan_epoch: int, at_ms: int) -> None:
+        with self._lock:
+            del self._job_sets[job_set.time]
+        succeeded = not job_set.errors
+        try:
+            if succeeded:
+                self._log.complete(job_set.time, plan_epoch, at_ms)
+            else:
+                self._log.fail(job_set.time, plan_epoch, at_ms, "; ".join(map(str, job_set.errors)))
+        except Exception as e:  # the batch stays pending in the log: a restart runs it again
+            succeeded = False
+            self._on_error(f"could not note the end of batch {job_set.time}; a restart will run it again", e)
+        self._unfinished.ended(job_set.time, succeeded)
+        self._on_batch_end(job_set.time, succeeded)
+        info = job_set.to_batch_info()
+        logger.info("total delay: %s ms for time %s (execution: %s ms)", info.total_delay_ms, job_set.time, info.processing_delay_ms)
+        self._bus.post(events.StreamingListenerBatchCompleted(info))
+
+    def __repr__(self) -> str:
+        return f"<JobScheduler {len(self._job_sets)} batches in hand>"

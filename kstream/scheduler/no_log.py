@@ -1,0 +1,33 @@
+"""NoLog: the log of a stream without a checkpoint directory. Plans live as long as the driver."""
+
+from __future__ import annotations
+
+from kstream.batch import BatchPlan
+from kstream.batch_time import Duration, Time
+
+
+class NoLog:
+    """Stores nothing; nothing can be recovered, nobody can take over."""
+
+    epoch = 0
+
+    def write_plan(self, plan: BatchPlan) -> None:
+        pass
+
+    def settle(self) -> BatchPlan | None:
+        return None
+
+    def probe(self) -> None:
+        pass
+
+    def complete(self, time: Time, plan_epoch: int, at_ms: int) -> None:
+        pass
+
+    def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str) -> None:
+        pass
+
+    def give_up(self, time: Time, plan_epoch: int, at_ms: int, failures: int) -> None:
+        pass
+
+    def clean(self, done_up_to: Time, unfinished: set[Time], remember: Duration) -> None:
+        pass

@@ -1,0 +1,61 @@
+"""SparkJobEnvironment: the Spark side of a job thread, set as Spark's own JobHandler sets it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark import SparkContext
+
+from kstream.batch import Job
+from kstream.batch_time import Duration, Time, format_batch_time
+
+_GROUP_KEYS = ("spark.jobGroup.id", "spark.job.description", "callSite.short", "callSite.long")
+_TAGS = "spark.job.tags"
+
+
+class SparkJobEnvironment:
+    """Captures the starting thread's local properties once; every job thread gets a copy, so later changes are not seen.
+
+    Of these the job group is cleared and interrupt-on-cancel set to false. Job threads must be pinned to JVM threads, which is
+    pyspark's default.
+    """
+
+    def __init__(self, sc: SparkContext, interval: Duration) -> None:
+        self._sc = sc
+        self._interval = interval
+        self._tag = f"kstream-{uuid.uuid4().hex}"
+        self._captured = self._jvm_context().getLocalProperties().clone()
+        for key in _GROUP_KEYS:
+            self._captured.remove(key)
+        self._captured.setProperty("spark.job.interruptOnCancel", "false")
+        tags = self._captured.getProperty(_TAGS)
+        self._captured.setProperty(_TAGS, f"{tags},{self._tag}" if tags else self._tag)
+
+    @contextmanager
+    def for_job(self, job: Job) -> Iterator[None]:
+        at = format_batch_time(job.time, self._interval)
+        properties = self._captured.clone()
+        properties.setProperty(
+            "spark.job.description", f"Streaming job from [output operation {job.output_op_id}, batch time {at}]"
+        )
+        properties.setProperty("spark.streaming.internal.batchTime", str(job.time.milliseconds))
+        properties.setProperty("spark.streaming.internal.outputOpId", str(job.output_op_id))
+        properties.setProperty("callSite.short", job.name)
+        properties.setProperty("callSite.long", job.call_site)
+        self._jvm_context().setLocalProperties(properties)
+        yield
+
+    @contextmanager
+    def for_generation(self, time: Time) -> Iterator[None]:
+        self._jvm_context().setLocalProperties(self._captured.clone())
+        yield
+
+    def cancel_all(self) -> None:
+        self._jvm_context().cancelJobsWithTag(self._tag)
+
+    def _jvm_context(self) -> Any:
+        return self._sc._jsc.sc()  # pyright: ignore
+

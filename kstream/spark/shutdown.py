@@ -1,0 +1,98 @@
+"""Stopping on SIGTERM, in the two ways a driver can be asked to end.
+
+Started as `python job.py`, the signal reaches Python. Under spark-submit it reaches the JVM, which ends in 0.6 s and tells Python
+nothing; there a shutdown hook of Hadoop's ShutdownHookManager runs before Spark's own (priority 50), and jobs still run inside it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from pyspark import SparkContext
+
+logger = logging.getLogger(__name__)
+
+_PRIORITY = 60
+_TIMEOUT_SECONDS = 600
+
+
+class _JavaRunnable:
+    """A Python callable as a java.lang.Runnable."""
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self._action = action
+
+    def run(self) -> None:
+        try:
+            self._action()
+        except Exception:
+            logger.exception("stopping on shutdown failed")
+
+    class Java:
+        implements = ["java.lang.Runnable"]  # noqa: RUF012 - py4j reads exactly this
+
+
+def under_spark_submit() -> bool:
+    """Whether the JVM is our parent (spark-submit) instead of our child."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+class ShutdownHook:
+    """Calls `stop(graceful)` when the driver is told to end. Take it away with `remove` once the context has stopped.
+
+    Plain Python: SIGTERM, if the context was started in the main thread and nobody else handles the signal. A graceful stop lets
+    the program run on after `awaitTermination`; any other ends it by the signal. spark-submit: only for a graceful stop.
+    """
+
+    def __init__(self, sc: SparkContext, graceful: bool, stop: Callable[[bool], None]) -> None:
+        self._graceful = graceful
+        self._stop = stop
+        self._previous: Any = None
+        self._jvm_hook: Any = None
+        self._manager: Any = None
+        if under_spark_submit():
+            if graceful:
+                self._add_jvm_hook(sc)
+        elif threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._on_signal)
+            self._previous = signal.SIG_DFL
+
+    def remove(self) -> None:
+        if self._previous is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._previous)
+            self._previous = None
+        if self._jvm_hook is not None:
+            manager, hook, self._jvm_hook = self._manager, self._jvm_hook, None
+            try:
+                manager.removeShutdownHook(hook)
+            except Exception as e:  # the JVM is shutting down: the hook is what called us
+                logger.debug("shutdown hook not removed: %s", e)
+
+    def _add_jvm_hook(self, sc: SparkContext) -> None:
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        gateway: Any = sc._gateway  # pyright: ignore
+        ensure_callback_server_started(gateway)
+        jvm = gateway.jvm
+        # A bare proxy has no hashCode, which the manager's set needs: hence the Thread around it.
+        self._jvm_hook = jvm.java.lang.Thread(_JavaRunnable(lambda: self._stop(True)))
+        self._manager = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
+        self._manager.addShutdownHook(
+            self._jvm_hook, _PRIORITY, _TIMEOUT_SECONDS, jvm.java.util.concurrent.TimeUnit.SECONDS
+        )
+
+    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
+        """Runs in the main thread between two byte codes: only hands over, so that the interrupted code can finish."""
+        threading.Thread(target=self._stop_and_leave, name="streaming-shutdown", daemon=False).start()
+
+    def _stop_and_leave(self) -> None:
+        logger.warning("SIGTERM: stopping %s", "gracefully" if self._graceful else "at once")
+        self._stop(self._graceful)
+        if not self._graceful:
+            os._exit(128 + signal.SIGTERM)
