@@ -1,7 +1,7 @@
 """One real Apache Kafka node (KRaft) on loopback, as a process from jars.
 
-    with running_broker(directory) as broker: broker.create_topic("t", 4); broker.produce("t", [("key", "value", 0)])
-    python -m integration.kafka_broker DIR        # runs one until Enter or end of input
+with running_broker(directory) as broker: broker.create_topic("t", 4); broker.produce("t", [("key", "value", 0)])
+python -m integration.kafka_broker DIR        # runs one until Enter or end of input
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every setting kstream reads: key, type, default, meaning, in one table.
 
-`Settings` reads them from anything with `get(key, default)` (a SparkConf). A value that does not parse is a ConfigurationError
+`Settings` reads them from anything with `get(key)` (a SparkConf). A value that does not parse is a ConfigurationError
 that names the key. The README's table is made of `ENTRIES` (`python -m kstream.conf`).
 """
 
@@ -16,7 +16,7 @@ from kstream.errors import ConfigurationError
 class ConfSource(Protocol):
     """What holds the settings; pyspark's SparkConf fits."""
 
-    def get(self, key: str, defaultValue: str | None = None, /) -> str | None: ...
+    def get(self, key: str, /) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +86,13 @@ class Settings:
     def get(self, key: str) -> Any:
         """The value of a setting of the table, parsed; its default when unset. KeyError for a key not in the table."""
         entry = BY_KEY[key]
-        text = self._source.get(key, None)
+        text = self._source.get(key)
         if text is None:
             return entry.default
         try:
             return _PARSERS[entry.kind](text)
         except ValueError as e:
-            raise ConfigurationError(
-                f"{key} is {text!r}, which is not a {entry.kind}: {entry.meaning}", key=key, value=text
-            ) from e
+            raise ConfigurationError(f"{key} is {text!r}, which is not a {entry.kind}: {entry.meaning}", key=key, value=text) from e
 
 
 def markdown_table() -> str:

@@ -52,9 +52,7 @@ class StreamingContext:
     _activation_lock: ClassVar[threading.RLock] = threading.RLock()
     _active: ClassVar[StreamingContext | None] = None
 
-    def __init__(
-        self, sparkContext: SparkContext | SparkConf, batchDuration: float | Duration, *, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, sparkContext: SparkContext | SparkConf, batchDuration: float | Duration, *, clock: Clock | None = None) -> None:
         duration = batchDuration if isinstance(batchDuration, Duration) else Seconds(batchDuration)
         if duration.milliseconds <= 0:
             raise ConfigurationError(f"batchDuration must be above zero, it is {duration}", key="batchDuration", value=duration)
@@ -127,9 +125,7 @@ class StreamingContext:
         return context
 
     @classmethod
-    def getActiveOrCreate(
-        cls, checkpointPath: str | None, setupFunc: Callable[[], StreamingContext]
-    ) -> StreamingContext:
+    def getActiveOrCreate(cls, checkpointPath: str | None, setupFunc: Callable[[], StreamingContext]) -> StreamingContext:
         """The active context; if there is none, getOrCreate (or `setupFunc` alone, without a path)."""
         with cls._activation_lock:
             active = cls._active

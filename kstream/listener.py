@@ -27,7 +27,5 @@ class StreamingListener:
     def onOutputOperationStarted(self, outputOperationStarted: events.StreamingListenerOutputOperationStarted) -> None:
         """One output operation of a batch has started."""
 
-    def onOutputOperationCompleted(
-        self, outputOperationCompleted: events.StreamingListenerOutputOperationCompleted
-    ) -> None:
+    def onOutputOperationCompleted(self, outputOperationCompleted: events.StreamingListenerOutputOperationCompleted) -> None:
         """One output operation of a batch has ended, well or not."""

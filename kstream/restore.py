@@ -17,7 +17,9 @@ from kstream.storage import FileStore
 logger = logging.getLogger(__name__)
 
 _SAVED_CONF = re.compile(
-    r"spark\.(app\.name|master|default\.parallelism|streaming\..*|driver\.memory|executor\.(memory|cores|instances))"
+    r"spark\.(app\.name|master|default\.parallelism|streaming\..*|(driver|executor)\.(memory|cores|maxResultSize|instances)"
+    r"|cores\.max|task\.cpus|ui\.(enabled|showConsoleProgress)|locality\..*|shuffle\..*|memory\..*|speculation|network\.timeout"
+    r"|dynamicAllocation\..*|python\..*|pyspark\..*)"
 )
 _SECRET = re.compile(r"secret|password|passwd|token|credential|sasl|ssl|jaas|\.key$", re.IGNORECASE)
 MODES = ("auto", "graph", "setup")

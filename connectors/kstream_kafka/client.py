@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import Any, cast
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as ClientError
@@ -36,6 +36,8 @@ client_log.propagate = False
 UNKNOWN_TOPIC_WAIT_MS = 3_000
 """How long a topic that is not there is looked for: one just created takes a moment to be known to every broker."""
 
+_LATEST = cast(OffsetSpec, OffsetSpec.latest())
+_EARLIEST = cast(OffsetSpec, OffsetSpec.earliest())
 _AWAY = frozenset({ClientError._TRANSPORT, ClientError._TIMED_OUT, ClientError._ALL_BROKERS_DOWN, ClientError._RESOLVE})
 _UNKNOWN = frozenset({ClientError.UNKNOWN_TOPIC_OR_PART, ClientError._UNKNOWN_TOPIC, ClientError._UNKNOWN_PARTITION})
 _MOVING = frozenset(
@@ -46,9 +48,7 @@ _MOVING = frozenset(
         ClientError._WAIT_CACHE, ClientError.UNKNOWN_TOPIC_ID,
     }
 )  # fmt: skip
-_NOT_OURS = frozenset(
-    {ClientError.GROUP_AUTHORIZATION_FAILED, ClientError._MAX_POLL_EXCEEDED, ClientError.COORDINATOR_NOT_AVAILABLE}
-)
+_NOT_OURS = frozenset({ClientError.GROUP_AUTHORIZATION_FAILED, ClientError._MAX_POLL_EXCEEDED, ClientError.COORDINATOR_NOT_AVAILABLE})
 """About consumer groups, which are not used: librdkafka looks for a coordinator all the same."""
 
 
@@ -85,11 +85,11 @@ class KafkaDriverClient:
 
     def latest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
         """Where each log ends: the high watermark, or the last stable offset under read_committed."""
-        return self._ends(partitions, OffsetSpec.latest)
+        return self._ends(partitions, _LATEST)
 
     def earliest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
         """Where each log begins."""
-        return self._ends(partitions, OffsetSpec.earliest)
+        return self._ends(partitions, _EARLIEST)
 
     def requests_sent(self, name: str) -> dict[str, int]:
         """Requests of this kind (`ListOffsets`, `Metadata` …) sent so far to each broker, as librdkafka last counted them.
@@ -117,9 +117,10 @@ class KafkaDriverClient:
             raise self._mapped(e, timeout) from e
         return {name: sorted(t.partitions) for name, t in metadata.topics.items() if t.error is None}
 
-    def _ends(self, partitions: Collection[Partition], spec: Callable[[], OffsetSpec]) -> dict[Partition, LogEnd]:
+    def _ends(self, partitions: Collection[Partition], spec: OffsetSpec) -> dict[Partition, LogEnd]:
         """Asks for all partitions at once, then again for those that failed for a passing reason."""
         found: dict[Partition, LogEnd] = {}
+        failures: dict[Partition, ClientError] = {}
         asked: Iterable[Partition] = partitions
         for attempt in range(self._max_retries + 1):
             if attempt:
@@ -132,13 +133,11 @@ class KafkaDriverClient:
             asked = list(failures)
         raise self._no_answer(failures)
 
-    def _ask(
-        self, partitions: Iterable[Partition], spec: Callable[[], OffsetSpec]
-    ) -> tuple[dict[Partition, LogEnd], dict[Partition, ClientError]]:
+    def _ask(self, partitions: Iterable[Partition], spec: OffsetSpec) -> tuple[dict[Partition, LogEnd], dict[Partition, ClientError]]:
         """One call, one request a broker: the answers, and the passing failures. Any other failure is raised."""
         timeout = self._params.api_timeout_ms
         isolation = IsolationLevel.READ_COMMITTED if self._params.read_committed else IsolationLevel.READ_UNCOMMITTED
-        wanted = {TopicPartition(topic, partition): spec() for topic, partition in partitions}
+        wanted = {TopicPartition(topic, partition): spec for topic, partition in partitions}
         if not wanted:
             return {}, {}
         self._admin.poll(0)
@@ -196,8 +195,7 @@ class KafkaRangeConsumer:
 
     def assign(self, topic: str, partition: int, offset: int, leader_epoch: int | None) -> None:
         """Starts to fetch this partition from `offset`; what was fetched for an earlier assignment is dropped."""
-        epoch = {} if leader_epoch is None else {"leader_epoch": leader_epoch}
-        self._consumer.assign([TopicPartition(topic, partition, offset, **epoch)])
+        self._consumer.assign([TopicPartition(topic, partition, offset, leader_epoch=-1 if leader_epoch is None else leader_epoch)])
 
     def unassign(self) -> None:
         """Stops fetching."""

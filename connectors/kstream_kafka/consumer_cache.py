@@ -15,7 +15,7 @@ Rules, each of which has bitten someone:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,7 +44,7 @@ class ConsumerCache:
     _of_the_parent: list[_Entry] = field(default_factory=list[_Entry])
 
     @contextmanager
-    def lend(self, settings: Settings, task_attempt: int = -1, retry: bool = False) -> Iterator[RangeConsumer]:
+    def lend(self, settings: Settings, task_attempt: int = -1, retry: bool = False) -> Generator[RangeConsumer]:
         """A consumer for one range, unassigned afterwards. `task_attempt` is Spark's unique id of it; `retry` asks for a fresh one."""
         self._forget_after_fork()
         key = _key(settings)
@@ -78,7 +78,7 @@ class ConsumerCache:
         for key, entry in list(self._entries.items()):
             self._drop(key, entry)
 
-    def _uncached(self, settings: Settings) -> Iterator[RangeConsumer]:
+    def _uncached(self, settings: Settings) -> Generator[RangeConsumer]:
         consumer = self.make(settings)
         try:
             yield consumer

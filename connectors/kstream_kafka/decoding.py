@@ -62,8 +62,7 @@ def _handled(decoding: Decoding, handler: Callable[[KafkaMessageAndMetadata], An
     topic, partition = where.topic, where.partition
     key_decoder, value_decoder, record = decoding.key_decoder, decoding.value_decoder, KafkaMessageAndMetadata
     return lambda chunk: [
-        handler(record(topic, partition, m.offset(), m.key(), m.value(), m.timestamp()[1], key_decoder, value_decoder))
-        for m in chunk
+        handler(record(topic, partition, m.offset(), m.key(), m.value(), m.timestamp()[1], key_decoder, value_decoder)) for m in chunk
     ]
 
 

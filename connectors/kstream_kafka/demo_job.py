@@ -132,6 +132,13 @@ class JournalListener(StreamingListener):
         )  # fmt: skip
 
 
+SUBMIT = (
+    "--conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false --conf spark.log.level=ERROR "
+    "--conf spark.driver.host=127.0.0.1 --driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m' pyspark-shell"
+)
+"""Of Spark itself, for the first start and the restored one: no page, no progress bar, and a JVM made for a minute's life."""
+
+
 def _die_with_parent() -> None:
     """Ends this process, and with it Spark, when the demo that started it is gone."""
     sys.stdin.read()
@@ -151,6 +158,7 @@ def main() -> None:
     given = parser.parse_args()
     options = Options(given.bootstrap, given.topic, given.out, given.interval, given.window, given.max_rate)
     threading.Thread(target=_die_with_parent, daemon=True).start()
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", SUBMIT)
     ssc = StreamingContext.getOrCreate(given.checkpoint, lambda: build(options))
     ssc.addStreamingListener(JournalListener(options.out))
     ssc.start()

@@ -134,9 +134,7 @@ class OffsetOutOfRangeError(_RangeError):
                 "retention or deleteRecords was faster than this stream. Those records are lost; give the topic a longer retention"
             )
         elif latest is not None and at > latest:
-            message = (
-                f"offset {at} lies behind the log's end {latest}: the topic was truncated or made anew since the range was planned"
-            )
+            message = f"offset {at} lies behind the log's end {latest}: the topic was truncated or made anew since the range was planned"
         else:
             message = (
                 f"the broker refuses offset {at} (its log is [{earliest}, {latest}) now): the log was cut below that offset and "

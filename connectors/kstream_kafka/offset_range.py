@@ -104,7 +104,4 @@ class KafkaMessageAndMetadata:
         return (KafkaMessageAndMetadata, raw)
 
     def __repr__(self) -> str:
-        return (
-            f"KafkaMessageAndMetadata(topic: {self.topic}, partition: {self.partition}, "
-            f"offset: {self.offset}, key and message...)"
-        )
+        return f"KafkaMessageAndMetadata(topic: {self.topic}, partition: {self.partition}, offset: {self.offset}, key and message...)"

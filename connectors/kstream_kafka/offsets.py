@@ -52,9 +52,7 @@ def share_by_lag(rate: float, lags: Mapping[Partition, int], max_rate: Callable[
     return shares
 
 
-def max_messages(
-    current: Mapping[Partition, int], latest: Mapping[Partition, int], limits: RateLimits
-) -> dict[Partition, int] | None:
+def max_messages(current: Mapping[Partition, int], latest: Mapping[Partition, int], limits: RateLimits) -> dict[Partition, int] | None:
     """Most records of each partition in this batch; None when nothing limits it."""
     if limits.estimate is not None and limits.estimate > 0:
         lags = {p: max(end - current[p], 0) for p, end in latest.items()}

@@ -105,9 +105,7 @@ class KafkaParams:
                 else:
                     settings[name] = translated
         if not settings.get("bootstrap.servers"):
-            raise KafkaConfigError(
-                "bootstrap.servers", "is missing", "Give host:port of a broker, also accepted as metadata.broker.list."
-            )
+            raise KafkaConfigError("bootstrap.servers", "is missing", "Give host:port of a broker, also accepted as metadata.broker.list.")
         settings["isolation.level"] = _one_of("isolation.level", settings.get("isolation.level", _ISOLATION[0]), _ISOLATION)
         settings["auto.offset.reset"] = _reset(settings.get("auto.offset.reset", "latest"))
         return KafkaParams(settings, own)

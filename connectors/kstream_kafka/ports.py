@@ -6,7 +6,7 @@ Nothing here knows confluent_kafka. Offsets are the next to read, ends are exclu
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -79,8 +79,9 @@ class RangeConsumer(Protocol):
 
     def unassign(self) -> None: ...
 
-    def consume(self, num_messages: int, timeout: float) -> list[Any]:
-        """MessageLikes: blocks until there are so many or `timeout` seconds are over, whichever is first."""
+    @property
+    def consume(self) -> Callable[[int, float], list[Any]]:
+        """consume(n, timeout) → MessageLikes: blocks until there are n or `timeout` seconds are over, whichever is first."""
         ...
 
     def trouble(self, error: Any) -> Trouble: ...

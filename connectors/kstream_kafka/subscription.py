@@ -47,7 +47,8 @@ Subscribed = Topics | TopicPattern
 def subscription(topics: Sequence[str] | re.Pattern[str]) -> Subscribed:
     """From what the user gives: a list of names, a compiled pattern, or a list of one name that starts with `^`.
 
-    TypeError for anything but a list, tuple or pattern (as Spark 2.4), KafkaConfigError for an empty list or a pattern that does not compile.
+    TypeError for anything but a list, tuple or pattern (as Spark 2.4), KafkaConfigError for an empty list or a pattern that does
+    not compile.
     """
     if isinstance(topics, re.Pattern):
         return TopicPattern(topics.pattern, topics.flags)

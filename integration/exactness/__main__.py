@@ -32,7 +32,11 @@ def main() -> int:
     print(f"batches: {verdict.batches}, attempts: {verdict.attempts}, run again: {verdict.batches_run_again}, records: {verdict.records}")
     for breach in verdict.breaches:
         print("BREACH:", breach)
-    print("verdict:", "exact" if not verdict.breaches else f"{len(verdict.breaches)} breaches", f"(records of it: {directory})" if options.keep or verdict.breaches else "")
+    print(
+        "verdict:",
+        "exact" if not verdict.breaches else f"{len(verdict.breaches)} breaches",
+        f"(records of it: {directory})" if options.keep or verdict.breaches else "",
+    )
     if not options.keep and not verdict.breaches:
         import shutil
 

@@ -39,10 +39,7 @@ def plan_kills(count: int, seed: int) -> list[Kill]:
     """Every crash point equally often, at a different pass each time, and random moments in between; shuffled."""
     rng = random.Random(seed)
     points = [*crash_point.CRASH_POINTS, *([RANDOM] if count > len(crash_point.CRASH_POINTS) else [])]
-    kills = [
-        Kill(point, nth=rng.randint(1, 5), after_s=rng.uniform(0, 3))
-        for point in (points[i % len(points)] for i in range(count))
-    ]
+    kills = [Kill(point, nth=rng.randint(1, 5), after_s=rng.uniform(0, 3)) for point in (points[i % len(points)] for i in range(count))]
     rng.shuffle(kills)
     return kills
 
@@ -56,7 +53,7 @@ class Campaign:
     directory: Path
     produce: Any
     conf: dict[str, str] = field(default_factory=dict)
-    interval: float = 0.5
+    interval: float = 1.0
     window: int = 10
     rate: int = 200
     say: Any = print

@@ -62,7 +62,8 @@ def setup(options: dict[str, Any]) -> StreamingContext:
 
     stream.foreachRDD(batch)
     counts = stream.map(lambda kv: (kv[0], 1))
-    counts.reduceByKeyAndWindow(lambda a, b: a + b, None, options["interval"] * options["window"]).foreachRDD(window)
+    width = options["interval"] * options["window"]
+    counts.reduceByKeyAndWindow(lambda a, b: a + b, None, width, numPartitions=1).foreachRDD(window)
     return ssc
 
 

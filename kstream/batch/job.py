@@ -32,9 +32,7 @@ class Job:
 
     def to_info(self) -> OutputOperationInfo:
         reason = None if self.error is None else str(self.error)
-        return OutputOperationInfo(
-            self.time, self.output_op_id, self.name, self.call_site, self.start_ms, self.end_ms, reason
-        )
+        return OutputOperationInfo(self.time, self.output_op_id, self.name, self.call_site, self.start_ms, self.end_ms, reason)
 
 
 @dataclass(slots=True, eq=False)
@@ -81,6 +79,4 @@ class JobSet:
 
     def to_batch_info(self) -> BatchInfo:
         outputs = {job.output_op_id: job.to_info() for job in self.jobs}
-        return BatchInfo(
-            self.time, self.inputs, self.submission_ms, self.processing_start_ms, self.processing_end_ms, outputs
-        )
+        return BatchInfo(self.time, self.inputs, self.submission_ms, self.processing_start_ms, self.processing_end_ms, outputs)

@@ -24,9 +24,7 @@ from kstream.storage import FileStore
 class PlanLog:
     """Writes what this driver plans and finishes. All calls block on the store (0.4 ms on a local disk)."""
 
-    def __init__(
-        self, store: FileStore, epoch: int, kept: Mapping[Time, int] | None = None
-    ) -> None:
+    def __init__(self, store: FileStore, epoch: int, kept: Mapping[Time, int] | None = None) -> None:
         """`kept`: plans that lie in the store already, with their epochs."""
         self._store = store
         self.epoch = epoch
@@ -118,8 +116,8 @@ class PlanLog:
                 return self._kept[0]
         return None
 
-    def _note(self, name: str, kind: str, fields: dict[str, object]) -> None:
+    def _note(self, name: str, kind: str, fields: Mapping[str, object]) -> None:
         try:
-            self._store.create(name, format.encode(kind, fields))
+            self._store.create(name, format.encode(kind, dict(fields)))
         except AlreadyExistsError:
             pass

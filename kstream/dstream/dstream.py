@@ -23,8 +23,6 @@ from kstream.errors import ConfigurationError, IllegalStateError
 if TYPE_CHECKING:
     from pyspark import RDD
 
-    from kstream.context import StreamingContext
-
 
 class DStream:
     """One stream of a graph. Subclasses say how a batch's RDD is made (`compute`).
@@ -46,9 +44,9 @@ class DStream:
         self._generated: dict[Time, RDD[Any]] = {}
         self._lock = threading.RLock()
 
-    def context(self) -> StreamingContext:
+    def context(self) -> StreamHost:
         """The StreamingContext this stream belongs to."""
-        return self.ssc  # pyright: ignore[reportReturnType]
+        return self.ssc
 
     @property
     def recorder(self) -> Recorder:
@@ -169,9 +167,7 @@ class DStream:
         return self._each("mapPartitions", lambda rdd: rdd.mapPartitions(f, preservesPartitioning))
 
     @recorded
-    def mapPartitionsWithIndex(
-        self, f: Callable[[int, Iterable[Any]], Iterable[Any]], preservesPartitioning: bool = False
-    ) -> DStream:
+    def mapPartitionsWithIndex(self, f: Callable[[int, Iterable[Any]], Iterable[Any]], preservesPartitioning: bool = False) -> DStream:
         """f(index, iterator) for each partition."""
         return self._each("mapPartitionsWithIndex", lambda rdd: rdd.mapPartitionsWithIndex(f, preservesPartitioning))
 

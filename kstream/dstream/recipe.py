@@ -11,7 +11,7 @@ import functools
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pyspark.storagelevel import StorageLevel
 
@@ -35,11 +35,6 @@ class Recipe:
     kind: str
     args: Mapping[str, Any]
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
-
-
-class _Recordable(Protocol):
-    @property
-    def recorder(self) -> Recorder: ...
 
 
 class Recorder:

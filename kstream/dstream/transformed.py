@@ -28,7 +28,7 @@ def same_slide(parents: Sequence[DStream]) -> None:
 class TransformedDStream(DStream):
     """Applies `func(time, rdd, …)` to the parents' RDDs of each batch, on the driver, in the generator's thread."""
 
-    def __init__(self, parents: Sequence[DStream], func: Callable[..., RDD[Any]], name: str = "transform") -> None:
+    def __init__(self, parents: Sequence[DStream], func: Callable[..., RDD[Any] | None], name: str = "transform") -> None:
         same_slide(parents)
         super().__init__(parents[0].ssc, parents, parents[0].slide_duration)
         self._func = func

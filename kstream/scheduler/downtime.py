@@ -8,9 +8,7 @@ MOST = 1000
 """Downtimes of more batches than this are coalesced."""
 
 
-def batches_during_downtime(
-    last_planned: Time, restart: Time, interval: Duration, remember: Duration, most: int = MOST
-) -> list[Time]:
+def batches_during_downtime(last_planned: Time, restart: Time, interval: Duration, remember: Duration, most: int = MOST) -> list[Time]:
     """Batch times after `last_planned` (excluded) and before `restart` (excluded), oldest first.
 
     Under the catch-up policy the first takes what there is (under the rate cap) and the later ones what the cap left over. Past

@@ -315,12 +315,9 @@ class JobGenerator:
 
 
 def _unsettled(time: Time, error: StorageError | PlanFailedError) -> KStreamError:
-    return PlanFailedError(
-        f"batch {time} was not planned: {error}. Its records go to the next batch.", time=time.milliseconds
-    )
+    return PlanFailedError(f"batch {time} was not planned: {error}. Its records go to the next batch.", time=time.milliseconds)
 
 
 def _listed(times: list[Time], most: int = 20) -> str:
     text = ", ".join(str(t) for t in times[:most])
     return text if len(times) <= most else f"{text}, … {times[-1]}"
-

@@ -71,9 +71,7 @@ def parse_version(text: str) -> int | None:
 def _probe(java: Path) -> tuple[int | None, Path | None]:
     """Version and home of a java; (None, None) if it does not run."""
     try:
-        done = subprocess.run(
-            [java, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60, check=False
-        )
+        done = subprocess.run([java, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None, None
     output = done.stderr + done.stdout

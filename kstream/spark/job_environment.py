@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,12 +35,10 @@ class SparkJobEnvironment:
         self._captured.setProperty(_TAGS, f"{tags},{self._tag}" if tags else self._tag)
 
     @contextmanager
-    def for_job(self, job: Job) -> Iterator[None]:
+    def for_job(self, job: Job) -> Generator[None]:
         at = format_batch_time(job.time, self._interval)
         properties = self._captured.clone()
-        properties.setProperty(
-            "spark.job.description", f"Streaming job from [output operation {job.output_op_id}, batch time {at}]"
-        )
+        properties.setProperty("spark.job.description", f"Streaming job from [output operation {job.output_op_id}, batch time {at}]")
         properties.setProperty("spark.streaming.internal.batchTime", str(job.time.milliseconds))
         properties.setProperty("spark.streaming.internal.outputOpId", str(job.output_op_id))
         properties.setProperty("callSite.short", job.name)
@@ -49,7 +47,7 @@ class SparkJobEnvironment:
         yield
 
     @contextmanager
-    def for_generation(self, time: Time) -> Iterator[None]:
+    def for_generation(self, time: Time) -> Generator[None]:
         self._jvm_context().setLocalProperties(self._captured.clone())
         yield
 
@@ -58,4 +56,3 @@ class SparkJobEnvironment:
 
     def _jvm_context(self) -> Any:
         return self._sc._jsc.sc()  # pyright: ignore
-

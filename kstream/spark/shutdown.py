@@ -83,9 +83,7 @@ class ShutdownHook:
         # A bare proxy has no hashCode, which the manager's set needs: hence the Thread around it.
         self._jvm_hook = jvm.java.lang.Thread(_JavaRunnable(lambda: self._stop(True)))
         self._manager = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
-        self._manager.addShutdownHook(
-            self._jvm_hook, _PRIORITY, _TIMEOUT_SECONDS, jvm.java.util.concurrent.TimeUnit.SECONDS
-        )
+        self._manager.addShutdownHook(self._jvm_hook, _PRIORITY, _TIMEOUT_SECONDS, jvm.java.util.concurrent.TimeUnit.SECONDS)
 
     def _on_signal(self, signum: int, frame: FrameType | None) -> None:
         """Runs in the main thread between two byte codes: only hands over, so that the interrupted code can finish."""

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkContext
 
-try:
+if TYPE_CHECKING:
     from pyspark.core.rdd import PipelinedRDD
-except ModuleNotFoundError:  # pyspark 3.5
-    from pyspark.rdd import PipelinedRDD
+else:
+    try:
+        from pyspark.core.rdd import PipelinedRDD
+    except ModuleNotFoundError:  # pyspark 3.5
+        from pyspark.rdd import PipelinedRDD
 
 _BASES = "_kstream_empty_rdds"
 _lock = threading.Lock()
@@ -29,7 +32,9 @@ class WorkerRDD(PipelinedRDD[Any, Any]):
     """
 
     def __init__(self, sc: SparkContext, partitions: int, make: Callable[[int], Iterable[Any]]) -> None:
-        def compute(index: int, _: Iterable[Any]) -> Iterable[Any]:
+        def compute(index: int, nothing: Iterable[Any]) -> Iterable[Any]:
+            for _ in nothing:  # to its end: Spark throws a worker away whose input was left unread, and every task starts a new one
+                pass
             return make(index)
 
         super().__init__(_empty_rdd(sc, partitions), compute)

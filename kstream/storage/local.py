@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -104,7 +104,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 @contextmanager
-def _mapped(verb: str, path: Path) -> Iterator[None]:
+def _mapped(verb: str, path: Path) -> Generator[None]:
     """Turns what the operating system says into a StorageError with the path and what to do."""
     try:
         yield

@@ -8,14 +8,15 @@ import threading
 class ManualClock:
     """A clock that moves only by `advance` or `set_time`, never back.
 
-    Moving it returns once every thread that was waiting for a time now reached has been woken and waits again (or has ended
-    its waiting), so what a timer posts at a tick is posted when `advance` returns.
+    Moving it returns once every thread that was waiting for a time now reached has been woken and waits again (or has ended),
+    so what a timer posts at a tick is posted when `advance` returns. A thread that does neither is waited for 10 s.
     """
 
     def __init__(self, time_ms: int = 0) -> None:
         self._now = time_ms
         self._condition = threading.Condition()
-        self._waiting: dict[int, int] = {}
+        self._waiting: dict[threading.Thread, int] = {}
+        self._woken: set[threading.Thread] = set()
 
     def time_ms(self) -> int:
         with self._condition:
@@ -33,19 +34,28 @@ class ManualClock:
             if time_ms < self._now:
                 raise ValueError(f"time can't go backwards: {time_ms} < {self._now}")
             self._now = time_ms
+            self._woken.discard(threading.current_thread())
             self._condition.notify_all()
-            self._condition.wait_for(lambda: all(due > self._now for due in self._waiting.values()), timeout=10)
+            for _ in range(500):  # in steps: a thread that ends notifies nobody
+                if self._condition.wait_for(self._everybody_waits, 0.02):
+                    break
+
+    def _everybody_waits(self) -> bool:
+        return all(due > self._now for due in self._waiting.values()) and not any(t.is_alive() for t in self._woken)
 
     def wait(self, milliseconds: int, stop: threading.Event) -> bool:
         """Blocks until time has moved on by so much or `stop` is set."""
-        me = threading.get_ident()
+        me = threading.current_thread()
         with self._condition:
             target = self._now + milliseconds
+            self._woken.discard(me)
             self._waiting[me] = target
             self._condition.notify_all()
             while self._now < target and not stop.is_set():
                 self._condition.wait(0.02)  # `stop` is an Event: its setting notifies nobody here
             del self._waiting[me]
+            if self._now >= target:
+                self._woken.add(me)
             self._condition.notify_all()
             return stop.is_set()
 

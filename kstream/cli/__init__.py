@@ -1,0 +1,33 @@
+"""`kstream …`: what a person types.
+
+One idea: every command ends in a sentence. What goes wrong is one line on standard error that says what happened and what to do,
+with exit code 1; a traceback is there for who asks with `--verbose`.
+
+    kstream run          a job from its checkpoint, until SIGTERM or Ctrl-C
+    kstream checkpoint   what a checkpoint holds, without Spark
+    kstream demo         a stream on an embedded broker, killed in the middle, with the proof that nothing was lost
+
+The modules here import lightly, so that `kstream checkpoint show` needs no pyspark; `run` loads it when it starts.
+"""
+
+from __future__ import annotations
+
+import click
+
+from kstream import __version__
+from kstream.cli.checkpoint import checkpoint
+from kstream.cli.demo.command import demo
+from kstream.cli.run import run
+
+__all__ = ["main"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="kstream")
+def main() -> None:
+    """Spark Streaming in Python, centred on Kafka."""
+
+
+main.add_command(run)
+main.add_command(checkpoint)
+main.add_command(demo)

@@ -1,0 +1,135 @@
+"""`kstream checkpoint show`: what a checkpoint holds, for people and as JSON. Needs neither Java nor pyspark."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from kstream.batch import BatchPlan
+from kstream.batch_time import Time, format_batch_time
+from kstream.checkpoint import LogContents, Meta, format, names, read_log
+from kstream.checkpoint.reader import has_checkpoint
+from kstream.cli.errors import clear_errors, fail
+from kstream.cli.ranges import compact, kafka_ranges
+from kstream.storage import FileStore, open_store
+
+_STYLES = {"done": "green", "pending": "yellow", "void": "dim"}
+
+
+@click.group()
+def checkpoint() -> None:
+    """Look into a checkpoint."""
+
+
+@checkpoint.command()
+@click.argument("path")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+@click.option("--last", type=click.IntRange(min=1), help="Only the last so many batches.")
+def show(path: str, as_json: bool, last: int | None) -> None:
+    """Show the batches a checkpoint holds: their ranges, and which of them have ended."""
+    with clear_errors():
+        store = open_store(path)
+        if not has_checkpoint(store):
+            fail(f"there is no checkpoint in {store.url}: no stream has started there (looked for {store.path(names.META)})")
+        contents = read_log(store)
+        epochs = read_epochs(store)
+    if as_json:
+        click.echo(json.dumps(as_data(store.url, contents, epochs, last), indent=2))
+    else:
+        _print(store.url, contents, epochs, last)
+
+
+def read_epochs(store: FileStore) -> list[tuple[int, int]]:
+    """(number, ms since the epoch at which it was taken) of every driver that has started here, oldest first."""
+    numbers = sorted(n for n in map(names.parse_epoch, store.list()) if n is not None)
+    records = ((n, names.epoch(n)) for n in numbers)
+    return [(n, int(format.decode("epoch", store.read(name), store.path(name))["at"])) for n, name in records]
+
+
+def state_of(time: Time, contents: LogContents) -> str:
+    """done, pending, `failed n` (and still pending), given up, or void."""
+    if contents.plans[time].void:
+        return "void"
+    if time in contents.done:
+        return "done"
+    if time in contents.given_up:
+        return "given up"
+    failures = contents.failures.get(time, 0)
+    return f"failed {failures}" if failures else "pending"
+
+
+def _newest(contents: LogContents, last: int | None) -> list[BatchPlan]:
+    plans = [contents.plans[time] for time in sorted(contents.plans)]
+    return plans if last is None else plans[-last:]
+
+
+def as_data(url: str, contents: LogContents, epochs: list[tuple[int, int]], last: int | None) -> dict[str, Any]:
+    """All of it as JSON values; times in ms since the Unix epoch."""
+    meta = contents.meta
+    plans = [
+        {
+            "time": plan.time.milliseconds,
+            "epoch": plan.epoch,
+            "state": state_of(plan.time, contents),
+            "failures": contents.failures.get(plan.time, 0),
+            "streams": [
+                {"id": number, "records": plan.num_records.get(number, 0), "plan": dict(data)}
+                for number, data in sorted(plan.inputs.items())
+            ],
+        }
+        for plan in _newest(contents, last)
+    ]
+    return {
+        "path": url,
+        "zero_time": meta.zero_time.milliseconds if meta else None,
+        "interval": meta.interval.milliseconds if meta else None,
+        "epochs": [{"epoch": number, "taken_at": at} for number, at in epochs],
+        "plans": plans,
+    }
+
+
+def _print(url: str, contents: LogContents, epochs: list[tuple[int, int]], last: int | None) -> None:
+    console = Console(highlight=False, soft_wrap=False)
+    meta = contents.meta
+    assert meta is not None
+    console.print(f"[bold]{escape(url)}[/bold]")
+    console.print(f"batch interval {meta.interval}, first batch at {_moment(meta.zero_time + meta.interval, meta)}")
+    for number, at in epochs:
+        console.print(f"epoch {number}: a driver started at {datetime.fromtimestamp(at / 1000):%Y-%m-%d %H:%M:%S}")
+    table = Table("batch", "ms", "epoch", "state", "stream", "records", "ranges")
+    for plan in _newest(contents, last):
+        _add_rows(table, plan, state_of(plan.time, contents), meta)
+    console.print(table)
+    console.print(_summary(contents, last))
+
+
+def _add_rows(table: Table, plan: BatchPlan, state: str, meta: Meta) -> None:
+    shown = f"[{_STYLES.get(state, 'red')}]{state}[/]"
+    head = (_moment(plan.time, meta), str(plan.time.milliseconds), str(plan.epoch), shown)
+    if not plan.inputs:
+        table.add_row(*head, "", "", "")
+    for index, (number, data) in enumerate(sorted(plan.inputs.items())):
+        ranges = kafka_ranges(data)
+        text = json.dumps(dict(data)) if ranges is None else compact(ranges)
+        cells = head if index == 0 else ("", "", "", "")
+        table.add_row(*cells, str(number), str(plan.num_records.get(number, 0)), escape(text))
+
+
+def _summary(contents: LogContents, last: int | None) -> str:
+    counts: dict[str, int] = {}
+    for time in contents.plans:
+        kind = state_of(time, contents).partition(" ")[0].replace("given", "given up")
+        counts[kind] = counts.get(kind, 0) + 1
+    words = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+    shown = "" if last is None or last >= len(contents.plans) else f" (the last {last} shown)"
+    return f"{len(contents.plans)} batches kept{shown}{': ' + words if words else ''}"
+
+
+def _moment(time: Time, meta: Meta) -> str:
+    return f"{time.to_datetime():%Y-%m-%d} {format_batch_time(time, meta.interval)}"

@@ -1,0 +1,167 @@
+"""`kstream run module:setup --checkpoint PATH`: a job from its checkpoint."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kstream.batch_time import Time
+from kstream.checkpoint.reader import forget_batch
+from kstream.cli.errors import clear_errors, one_line, require_pyspark
+from kstream.errors import ConfigurationError
+from kstream.storage import open_store
+
+if TYPE_CHECKING:
+    from kstream.context import StreamingContext
+
+logger = logging.getLogger(__name__)
+
+
+@click.command()
+@click.argument("job", metavar="MODULE:SETUP")
+@click.option("--checkpoint", "path", required=True, metavar="PATH", help="Where the stream keeps its plans; made if it is not there.")
+@click.option("--forget-batch", type=int, metavar="MS", help="First set the plans of this batch time aside, damaged or not.")
+@click.option("--verbose", is_flag=True, help="Show tracebacks and what Kafka's client says.")
+def run(job: str, path: str, forget_batch: int | None, verbose: bool) -> None:
+    """Run a streaming job until SIGTERM or Ctrl-C; start it again and it goes on exactly.
+
+    MODULE:SETUP names a function without arguments that returns a StreamingContext: `jobs.orders:setup`, or `job.py:setup` for a
+    file. It is called at the first start, and at a restart only if the code has changed.
+    """
+    configure_logging(verbose)
+    with clear_errors(verbose):
+        require_pyspark()
+        if forget_batch is not None:
+            forget(path, forget_batch)
+        _run(load_setup(job), path)
+
+
+def _run(setup: Callable[[], Any], path: str) -> None:
+    """Blocks until the context has stopped; raises what its streams raise."""
+    from kstream.context import StreamingContext
+
+    context = StreamingContext.getOrCreate(path, setup)
+    if not isinstance(context, StreamingContext):
+        raise ConfigurationError(f"setup must return a StreamingContext, it returned {context!r}", key="setup", value=None)
+    _ship(setup, context)
+    try:
+        context.start()
+        context.awaitTermination()
+    except KeyboardInterrupt:
+        logger.info("interrupted: what is planned and not done runs at the next start")
+        context.stop(stopSparkContext=True, stopGraceFully=False)
+        raise SystemExit(130) from None
+    except BaseException:
+        context.stop(stopSparkContext=True, stopGraceFully=False)
+        raise
+    logger.info("stopped")
+
+
+def _ship(setup: Callable[[], Any], context: StreamingContext) -> None:
+    """Gives the job's file to executors on other machines; whatever else it imports must be installed there."""
+    file = getattr(sys.modules.get(setup.__module__), "__file__", None)
+    sc = context.sparkContext
+    if file and "." not in setup.__module__ and not (sc.master or "").startswith("local"):
+        sc.addPyFile(file)
+
+
+def load_setup(job: str) -> Callable[[], Any]:
+    """The function that `module:name` or `file.py:name` names. ConfigurationError says which part of it is wrong.
+
+    What the module raises while it is imported passes as it is.
+    """
+    where, _, name = job.rpartition(":")
+    if not where or not name:
+        raise ConfigurationError(f"{job!r} does not name a job: give module:function, or file.py:function", key="job", value=job)
+    module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
+    setup = getattr(module, name, None)
+    if not callable(setup):
+        what = "has no function" if setup is None else "has no function but a value"
+        raise ConfigurationError(f"{where} {what} {name!r}: give module:function, or file.py:function", key="job", value=job)
+    return setup
+
+
+def _load_module(name: str) -> ModuleType:
+    _importable_from(Path.cwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as e:
+        if e.name is None or not (name == e.name or name.startswith(e.name + ".")):
+            raise  # the module is there, something it imports is not
+        raise ConfigurationError(f"there is no module {e.name!r} in {Path.cwd()} or on PYTHONPATH", key="job", value=name) from e
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ConfigurationError(f"there is no file {path}", key="job", value=str(path))
+    _importable_from(path.resolve().parent)
+    spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _importable_from(folder: Path) -> None:
+    """Puts a folder first on sys.path, here and in the Python workers of this machine."""
+    sys.path.insert(0, str(folder))
+    known = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = f"{folder}{os.pathsep}{known}" if known else str(folder)
+
+
+def forget(path: str, time_ms: int) -> None:
+    """Sets the plans of a batch aside and says where from; ConfigurationError if there is none of that time."""
+    store = open_store(path)
+    moved = forget_batch(store, Time(time_ms))
+    if not moved:
+        raise ConfigurationError(
+            f"{store.url} holds no plan of batch {time_ms} ms: see `kstream checkpoint show {path}`", key="forget-batch", value=time_ms
+        )
+    for place in moved:
+        logger.warning("set aside %s; the offsets of that batch are read again by the next one", place)
+
+
+class _OneLine(logging.Formatter):
+    """Time, level, room and message; an exception is its one line unless tracebacks are wanted."""
+
+    def __init__(self, tracebacks: bool) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
+        self._tracebacks = tracebacks
+
+    def format(self, record: logging.LogRecord) -> str:
+        if self._tracebacks or record.exc_info is None:
+            return super().format(record)
+        plain = logging.makeLogRecord({**record.__dict__, "msg": _first_line(record), "args": (), "exc_info": None, "exc_text": None})
+        return super().format(plain)
+
+
+def _first_line(record: logging.LogRecord) -> str:
+    error = record.exc_info[1] if record.exc_info else None
+    if error is None:
+        return record.getMessage()
+    message, said = record.getMessage(), str(error)
+    if said and message.endswith(said):
+        message = message[: -len(said)].rstrip(": ")
+    return f"{message}: {one_line(error)}"
+
+
+def configure_logging(verbose: bool) -> None:
+    """Readable lines on standard error: kstream's own from INFO up, everybody else's from WARNING up."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_OneLine(verbose))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("kstream").setLevel(logging.INFO)
+    logging.getLogger("kstream_kafka").setLevel(logging.INFO)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    if verbose:
+        logging.getLogger("kstream.kafka").propagate = True

@@ -1,0 +1,347 @@
+"""A whole engine without a JVM: fake RDDs, an input that reads a list, drivers that can be killed, and a record of every attempt.
+
+`World` is what outlives a driver: the log that is read, the store, the clock, the attempts. `Driver` is one process's life: kill it
+(`die`) and nothing it does from then on reaches the store or the record, as after kill -9.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time as real_time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from kstream.batch import InputPlan, Job
+from kstream.batch_time import Duration, Time
+from kstream.clock import Clock
+from kstream.conf import Settings
+from kstream.dstream import DStream, DStreamGraph, ForEachDStream, InputDStream, TransformedDStream
+from kstream.engine import Engine
+from kstream.listener import StreamingListener
+from kstream.scheduler import StreamingListenerBus
+from kstream.storage import FileStore, MemoryFileStore
+from kstream.testing import ManualClock
+from tests.stores import MortalStore
+
+INTERVAL = 1000
+START = 1_000_000
+PATIENCE = 20.0
+_living: list[Driver] = []
+
+
+class Killed(BaseException):
+    """The driver died here."""
+
+
+class FakeRDD:
+    """Records in a list, with the few calls that streams make."""
+
+    def __init__(self, records: Sequence[Any], ranges: tuple[int, int] | None = None) -> None:
+        self.records = list(records)
+        self.range = ranges
+        self.is_cached = False
+        self.unpersisted = False
+
+    def persist(self, _level: Any) -> FakeRDD:
+        self.is_cached = True
+        return self
+
+    def unpersist(self) -> FakeRDD:
+        self.unpersisted = True
+        return self
+
+    def map(self, f: Callable[[Any], Any]) -> FakeRDD:
+        return FakeRDD([f(record) for record in self.records])
+
+
+class FakeSparkContext:
+    """Makes fake RDDs."""
+
+    defaultParallelism = 2
+
+    def union(self, rdds: Sequence[FakeRDD]) -> FakeRDD:
+        return FakeRDD([record for rdd in rdds for record in rdd.records])
+
+    def emptyRDD(self) -> FakeRDD:
+        return FakeRDD([])
+
+
+class FakeConf(dict[str, str]):
+    """A SparkConf's reading side is a dict's."""
+
+
+class FakeHost:
+    """What streams hold of a context."""
+
+    def __init__(self, conf: Mapping[str, str], interval_ms: int = INTERVAL) -> None:
+        self.settings = Settings(FakeConf(conf))
+        self.graph = DStreamGraph(Duration(interval_ms))
+        self.sparkContext: Any = FakeSparkContext()
+
+    @property
+    def recorder(self) -> Any:
+        return self.graph.recorder
+
+    def check_can_add(self, what: str) -> None:
+        """Anything may be added."""
+
+
+class FakeEnvironment:
+    """No Spark around the jobs."""
+
+    def __init__(self) -> None:
+        self.cancelled = 0
+
+    @contextmanager
+    def for_job(self, job: Job) -> Iterator[None]:
+        yield
+
+    @contextmanager
+    def for_generation(self, time: Time) -> Iterator[None]:
+        yield
+
+    def cancel_all(self) -> None:
+        self.cancelled += 1
+
+
+class LogInput(InputDStream):
+    """Reads a growing list; a plan is the half-open range [from, until) of it, at most `most` records."""
+
+    def __init__(self, host: Any, log: list[Any], most: int = 1_000_000) -> None:
+        super().__init__(host)
+        self.log = log
+        self.cursor = 0
+        self.most = most
+        self.before_plan: Callable[[Time], None] = lambda _time: None
+        self.calls: list[str] = []
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+
+    def starting_point(self) -> InputPlan:
+        self.calls.append("starting_point")
+        return InputPlan({"from": self.cursor, "until": self.cursor})
+
+    def plan(self, time: Time) -> InputPlan:
+        self.before_plan(time)
+        until = min(len(self.log), self.cursor + self.most)
+        return InputPlan({"from": self.cursor, "until": until}, until - self.cursor)
+
+    def planned(self, time: Time, data: Mapping[str, Any]) -> None:
+        self.cursor = data["until"]
+
+    def restored(self, time: Time, data: Mapping[str, Any]) -> None:
+        self.calls.append("restored")
+        self.cursor = data["until"]
+
+    def rdd(self, time: Time, data: Mapping[str, Any]) -> Any:
+        return FakeRDD(self.log[data["from"] : data["until"]], (data["from"], data["until"]))
+
+
+@dataclass
+class Attempt:
+    """One run of one batch, noted when it begins. `records` are what the output was handed."""
+
+    driver: int
+    time: int
+    records: tuple[Any, ...]
+    finished: bool = False
+
+
+@dataclass
+class Recorder(StreamingListener):
+    """Every event a bus told, in order, as (method, event)."""
+
+    world: World
+    events: list[tuple[str, Any]] = field(default_factory=list)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("on"):
+            return lambda event: self._note(name, event)
+        return super().__getattribute__(name)
+
+    def _note(self, name: str, event: Any) -> None:
+        self.events.append((name, event))
+        self.world.notify()
+
+    def named(self, name: str) -> list[Any]:
+        return [event for method, event in self.events if method == name]
+
+    def completed(self) -> list[int]:
+        return [e.batchInfo().batchTime().milliseconds for e in self.named("onBatchCompleted")]
+
+
+class World:
+    """What no driver's death changes."""
+
+    def __init__(self, store: FileStore | None = None, clock: Clock | None = None) -> None:
+        self.log: list[int] = []
+        self.store: Any = MemoryFileStore(f"memory://{uuid.uuid4().hex}") if store is None else store
+        self.clock: Any = ManualClock(START) if clock is None else clock
+        self.attempts: list[Attempt] = []
+        self.numbers = itertools.count(1)
+        self._changed = threading.Condition()
+
+    def notify(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait(self, what: Callable[[], Any], patience: float = PATIENCE) -> None:
+        """Blocks until `what()` is true; AssertionError when it does not come true."""
+        end = real_time.monotonic() + patience
+        with self._changed:
+            while not what():
+                assert real_time.monotonic() < end, "what was waited for never happened"
+                self._changed.wait(0.02)
+
+    def produce(self, count: int) -> None:
+        self.log.extend(range(len(self.log), len(self.log) + count))
+
+    def begin(self, driver: Driver, time: Time, rdd: FakeRDD) -> Attempt:
+        with self._changed:
+            driver.check_alive()
+            attempt = Attempt(driver.number, time.milliseconds, tuple(rdd.records))
+            self.attempts.append(attempt)
+            self._changed.notify_all()
+        return attempt
+
+    def end(self, driver: Driver, attempt: Attempt) -> None:
+        with self._changed:
+            driver.check_alive()
+            attempt.finished = True
+            self._changed.notify_all()
+
+    def times(self) -> list[int]:
+        return [a.time for a in self.attempts]
+
+    def records_by_time(self) -> dict[int, tuple[Any, ...]]:
+        """Batch time → its records. AssertionError if a batch time was ever seen with two different contents."""
+        seen: dict[int, tuple[Any, ...]] = {}
+        for attempt in self.attempts:
+            assert seen.setdefault(attempt.time, attempt.records) == attempt.records, f"two contents for {attempt.time}"
+        return seen
+
+    def assert_exact(self) -> None:
+        """No batch time with two contents, no record in two batches, every record in a batch that was finished."""
+        contents = self.records_by_time()
+        handed = [record for records in contents.values() for record in records]
+        assert len(handed) == len(set(handed)), f"batches overlap: {sorted(handed)}"
+        done = {record for a in self.attempts if a.finished for record in a.records}
+        assert done == set(self.log), f"missed: {sorted(set(self.log) - done)}"
+
+
+Build = Callable[[FakeHost, "Driver"], None]
+
+
+class Driver:
+    """One life of one driver, from `start` to `stop` or `die`."""
+
+    def __init__(
+        self, world: World, conf: Mapping[str, str] | None = None, *, build: Build | None = None,
+        interval_ms: int = INTERVAL, store: Any = None, clock: Any = None, checkpoint: bool = True, most: int = 1_000_000,
+    ) -> None:  # fmt: skip
+        self.world = world
+        self.number = next(world.numbers)
+        self.alive = True
+        self.host = FakeHost(conf or {}, interval_ms)
+        self.clock = world.clock if clock is None else clock
+        self.input = LogInput(self.host, world.log, most)
+        self.before_job: Callable[[int], None] = lambda _time: None
+        self.errors: list[tuple[str, BaseException]] = []
+        self.fenced: list[BaseException] = []
+        self.bus = StreamingListenerBus()
+        self.listener = Recorder(world)
+        self.bus.add(self.listener)
+        self.environment = FakeEnvironment()
+        (build or (lambda host, driver: driver.output(driver.input)))(self.host, self)
+        self.store = MortalStore(world.store if store is None else store, self) if checkpoint else None
+        self.engine = Engine(
+            self.host.settings, self.environment, self.host.graph, self.clock, self.bus, self.store, self._on_error,
+            self._on_fenced,
+        )  # fmt: skip
+
+    def output(self, stream: DStream) -> None:
+        """An output that notes each attempt. `before_job(time)` runs between its beginning and its end."""
+        self.host.graph.add_output_stream(ForEachDStream(stream, self._job))
+
+    def _job(self, time: Time, rdd: Any) -> None:
+        attempt = self.world.begin(self, time, rdd)
+        self.before_job(time.milliseconds)
+        self.world.end(self, attempt)
+
+    def _on_error(self, message: str, error: BaseException) -> None:
+        self.errors.append((message, error))
+        self.world.notify()
+
+    def _on_fenced(self, error: BaseException) -> None:
+        self.fenced.append(error)
+        self.world.notify()
+
+    # -- life
+
+    def start(self) -> Driver:
+        _living.append(self)
+        self.engine.start()
+        return self
+
+    def stop(self, graceful: bool = True, timeout: float = PATIENCE) -> None:
+        if self in _living:
+            _living.remove(self)
+        self.engine.stop(graceful, timeout)
+
+    def die(self) -> None:
+        """From here on nothing this driver does has an effect."""
+        self.alive = False
+        self.world.notify()
+
+    def kill(self) -> None:
+        """Dies, and ends the threads that a dead process would not have."""
+        self.die()
+        self.stop(graceful=False, timeout=1.0)
+
+    def check_alive(self) -> None:
+        if not self.alive:
+            raise Killed("the driver is dead")
+
+    # -- time
+
+    def tick(self, produced: int = 0) -> int:
+        """Produces so many records, lets one interval pass and waits for the batch to be told as completed; its time."""
+        time = self.tick_only(produced)
+        self.world.wait(lambda: time in self.listener.completed())
+        return time
+
+    def tick_only(self, produced: int = 0) -> int:
+        """As `tick`, without waiting."""
+        self.world.produce(produced)
+        self.clock.wait_for_waiters()
+        self.clock.advance(INTERVAL)
+        return self.clock.time_ms() // INTERVAL * INTERVAL
+
+    def messages(self) -> list[str]:
+        return [message for message, _ in self.errors]
+
+    def wait_error(self, kind: type[BaseException], count: int = 1) -> None:
+        self.world.wait(lambda: sum(isinstance(e, kind) for _, e in self.errors) >= count)
+
+
+def stop_everything() -> None:
+    """Kills the drivers a test left running."""
+    for driver in list(_living):
+        driver.kill()
+
+
+def started(world: World, conf: Mapping[str, str] | None = None, **options: Any) -> Driver:
+    return Driver(world, conf, **options).start()
+
+
+def mapped(stream: DStream) -> DStream:
+    """A stream between an input and its output: each record unchanged."""
+    return TransformedDStream([stream], lambda _time, rdd: rdd.map(lambda x: x), "map")

@@ -1,0 +1,146 @@
+"""Stand-ins for Kafka: a consumer over a list of records, a driver client over a dict of logs, a host for streams."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kstream_kafka.errors import UnknownTopicError
+from kstream_kafka.ports import LogEnd, Partition, Subscription, Trouble
+
+from kstream.batch_time import Duration
+from kstream.conf import Settings
+from kstream.dstream.graph import DStreamGraph
+
+
+@dataclass
+class Message:
+    """A record, or an event when `problem` is set; its offset is then where it happened."""
+
+    at: int
+    payload: bytes | None = b"v"
+    name: bytes | None = None
+    problem: Trouble | None = None
+    epoch: int | None = None
+
+    def error(self) -> Trouble | None:
+        return self.problem
+
+    def key(self) -> bytes | None:
+        return self.name
+
+    def value(self) -> bytes | None:
+        return self.payload
+
+    def offset(self) -> int:
+        return self.at
+
+    def timestamp(self) -> tuple[int, int]:
+        return (1, 1000 + self.at)
+
+    def leader_epoch(self) -> int | None:
+        return self.epoch
+
+
+def records(offsets: Iterable[int], epoch: int | None = None) -> list[Message]:
+    return [Message(at, b"%d" % at, epoch=epoch) for at in offsets]
+
+
+class FakeConsumer:
+    """Gives the scripted answers of `consume` one after the other, then nothing; time passes by what each call waits."""
+
+    def __init__(self, script: Sequence[list[Message]] = (), log_range: tuple[int | None, int | None] = (0, 100)) -> None:
+        self.script = list(script)
+        self.assigned: list[tuple[str, int, int, int | None]] = []
+        self.asked: list[int] = []
+        self.unassigned = 0
+        self.closed = False
+        self.now = 0.0
+        self._log_range = log_range
+        self.words = ""
+
+    def assign(self, topic: str, partition: int, offset: int, leader_epoch: int | None) -> None:
+        self.assigned.append((topic, partition, offset, leader_epoch))
+
+    def unassign(self) -> None:
+        self.unassigned += 1
+
+    def consume(self, num_messages: int, timeout: float) -> list[Any]:
+        self.asked.append(num_messages)
+        if self.script:
+            answer = self.script.pop(0)
+            self.script[:0] = [answer[num_messages:]] if answer[num_messages:] else []
+            return answer[:num_messages]
+        self.now += timeout
+        return []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def trouble(self, error: Any) -> Trouble:
+        return error
+
+    def log_range(self, topic: str, partition: int) -> tuple[int | None, int | None]:
+        return self._log_range
+
+    def last_error(self) -> str:
+        return self.words
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class FakeClient:
+    """A cluster: the [earliest, latest) of each partition. Counts the questions."""
+
+    logs: dict[Partition, tuple[int, int]] = field(default_factory=dict)
+    epoch: int | None = 7
+    asked: list[str] = field(default_factory=list)
+    closed: bool = False
+    failure: Exception | None = None
+
+    def partitions(self, subscription: Subscription) -> set[Partition]:
+        self.asked.append("partitions")
+        topics = {topic for topic, _ in self.logs}
+        missing = [name for name in subscription.names if name not in topics]
+        if missing:
+            raise UnknownTopicError(missing, len(topics))
+        return {p for p in self.logs if subscription.wants(p[0])}
+
+    def latest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
+        self.asked.append("latest")
+        if self.failure is not None:
+            raise self.failure
+        return {p: LogEnd(self.logs[p][1], self.epoch) for p in partitions if p in self.logs}
+
+    def earliest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
+        self.asked.append("earliest")
+        return {p: LogEnd(self.logs[p][0], self.epoch) for p in partitions}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeHost:
+    """What a stream asks of its context, without Spark."""
+
+    def __init__(self, conf: dict[str, str] | None = None, batch_ms: int = 1000) -> None:
+        self.settings = Settings(_Conf(conf or {}))
+        self.graph = DStreamGraph(Duration(batch_ms))
+
+    @property
+    def sparkContext(self) -> Any:
+        raise AssertionError("planning must not need Spark")
+
+    def check_can_add(self, what: str) -> None:
+        pass
+
+
+@dataclass
+class _Conf:
+    values: dict[str, str]
+
+    def get(self, key: str, defaultValue: str | None = None, /) -> str | None:
+        return self.values.get(key, defaultValue)
