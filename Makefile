@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-integration check format dist bench clean
+.PHONY: help install demo test test-fast test-integration check format dist jars bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -19,7 +19,9 @@ $(STAMP): requirements.lock pyproject.toml scripts/install.sh
 demo: install ## an embedded broker, a stream of orders, a driver that is killed, and the proof that nothing was lost
 	@$(VENV)/bin/kstream demo
 
-test: test-fast test-integration ## the fast suite, then the integration suite against a real Kafka broker
+test: install ## the fast suite, then the integration suite against a real Kafka broker
+	@$(PY) -m pytest tests
+	@$(PY) -m pytest integration
 
 test-fast: install ## no broker, no sleep
 	@$(PY) -m pytest tests
@@ -42,6 +44,9 @@ dist: install ## the wheel, and the same wheel as .zip for --py-files
 	@$(PY) -m build --wheel --no-isolation --outdir dist . > /dev/null
 	@for wheel in dist/*.whl; do cp "$$wheel" "$${wheel%.whl}.zip"; done
 	@ls -l dist
+
+jars: install ## fetch the real broker's jars into .cache/ now (the integration suite does it when it needs them)
+	@$(PY) -m integration.kafka_jars
 
 bench: install ## the ratios of integration/benchmarks, each side by side in one run
 	@$(PY) -m integration.benchmarks

@@ -6,11 +6,14 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.kafka_broker import KafkaBroker, running_broker
+from integration.kafka_broker import BrokerError, KafkaBroker, running_broker
+from integration.kafka_jars import JarsMissingError
+from kstream.errors import JavaNotFoundError
 from kstream.spark.java import ensure_java
 
 if TYPE_CHECKING:
@@ -20,14 +23,26 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """JAVA_HOME before anything starts Spark, the tests' own processes included; the run ends in one line without a Java."""
+    try:
+        ensure_java()
+    except JavaNotFoundError as e:
+        raise pytest.UsageError(str(e)) from None
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--broker", choices=["process"], default="process", help="how the Kafka broker is started")
 
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """A real broker; it is a failure if it cannot be had."""
-    with running_broker(tmp_path_factory.mktemp("kafka")) as broker:
+    """A real broker; it is a failure, in one line, if it cannot be had."""
+    with ExitStack() as stack:
+        try:
+            broker = stack.enter_context(running_broker(tmp_path_factory.mktemp("kafka")))
+        except (BrokerError, JarsMissingError, JavaNotFoundError) as e:
+            pytest.fail(f"no Kafka broker: {e}", pytrace=False)
         yield broker
 
 
@@ -46,7 +61,6 @@ def topic(kafka: KafkaBroker) -> Callable[..., str]:
 @pytest.fixture(scope="session")
 def sc() -> Iterator[SparkContext]:
     """A SparkContext as kstream makes it, on two cores."""
-    ensure_java()
     from pyspark import SparkConf
 
     from kstream.spark.spark_context import make_spark_context

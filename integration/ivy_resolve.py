@@ -15,7 +15,8 @@ def main(directory: str, coordinates: str) -> None:
     system_trust = Path("/etc/ssl/certs/java/cacerts")
     if "kstream-java-home" in str(home) and system_trust.exists():
         # A JRE from a wheel trusts only its own list; the machine's may know a proxy's certificate.
-        os.environ["JDK_JAVA_OPTIONS"] = f"-Djavax.net.ssl.trustStore={system_trust}"
+        options = os.environ.get("JDK_JAVA_OPTIONS", "")
+        os.environ["JDK_JAVA_OPTIONS"] = f"{options} -Djavax.net.ssl.trustStore={system_trust}".strip()
     from pyspark.java_gateway import launch_gateway
 
     gateway = launch_gateway()

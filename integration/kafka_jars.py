@@ -12,6 +12,8 @@ from pathlib import Path
 KAFKA = "4.3.1"
 COORDINATES = (f"org.apache.kafka:kafka_2.13:{KAFKA}", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4")
 DIRECTORY_VARIABLE = "KSTREAM_KAFKA_JARS"
+CACHE = Path(__file__).resolve().parent.parent / ".cache"
+_MARKER = ".complete"
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -22,26 +24,76 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 _DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
 
 
+class JarsMissingError(RuntimeError):
+    """The broker's jars are not there and could not be fetched; one line that says why and what to do."""
+
+
 def kafka_jars() -> Path:
-    """The folder with the broker's jars, fetched now if they are not there. RuntimeError says what failed and what to do."""
+    """The folder with the broker's jars, fetched now if they are not there; JarsMissingError if that fails.
+
+    A folder named in KSTREAM_KAFKA_JARS is only read. The cache is filled beside itself and renamed, so that a fetch that was cut
+    short is redone and two at once do not meet.
+    """
     given = os.environ.get(DIRECTORY_VARIABLE)
-    folder = Path(given) if given else Path(__file__).resolve().parent.parent / ".cache" / f"kafka-{KAFKA}"
-    marker = folder / ".complete"
-    if marker.exists() or (given and any(folder.glob("*kafka_2.13-*.jar"))):
+    if given:
+        if not _has_broker(Path(given)):
+            raise JarsMissingError(
+                f"{DIRECTORY_VARIABLE} names {given}, which holds no kafka_2.13 jar; correct it, or unset it to fetch them"
+            )
+        return Path(given)
+    folder = CACHE / f"kafka-{KAFKA}"
+    if (folder / _MARKER).exists():
         return folder
-    shutil.rmtree(folder, ignore_errors=True)  # a fetch that was cut short
-    folder.mkdir(parents=True)
-    fetch = _fetch_by_maven if shutil.which("mvn") else _fetch_by_ivy
-    try:
-        fetch(folder)
-    except (OSError, subprocess.SubprocessError) as e:
-        output = getattr(e, "output", None) or b""
-        raise RuntimeError(
-            f"Kafka {KAFKA}'s jars could not be fetched ({e}); is there a network? A folder that has them can be named in "
-            f"{DIRECTORY_VARIABLE}.\n{output.decode(errors='replace')[-2000:]}"
-        ) from e
-    marker.touch()
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"kafka-{KAFKA}-", dir=CACHE) as work:
+        fresh = Path(work) / "jars"
+        _fetch(fresh)
+        (fresh / _MARKER).touch()
+        _put(fresh, folder)
     return folder
+
+
+def _put(fresh: Path, folder: Path) -> None:
+    """Renames `fresh` to `folder`, in place of what is cut short there; another's whole folder stands."""
+    if folder.exists() and not (folder / _MARKER).exists():
+        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        fresh.rename(folder)
+    except OSError:
+        if not (folder / _MARKER).exists():
+            raise
+
+
+def _fetch(folder: Path) -> None:
+    """By Maven where it is; where it is not, or fails, by Ivy."""
+    failures: list[str] = []
+    for name, fetch in (("Maven", _fetch_by_maven), ("Ivy", _fetch_by_ivy)):
+        if name == "Maven" and shutil.which("mvn") is None:
+            continue
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        try:
+            fetch(folder)
+            if _has_broker(folder):
+                return
+            failures.append(f"{name}: no jar came")
+        except (OSError, subprocess.SubprocessError) as e:
+            failures.append(f"{name}: {_reason(e)}")
+    raise JarsMissingError(
+        f"Kafka {KAFKA}'s jars could not be fetched ({'; '.join(failures)}): is Maven Central reachable? "
+        f"A folder that holds them can be named in {DIRECTORY_VARIABLE}"
+    )
+
+
+def _has_broker(folder: Path) -> bool:
+    return any(folder.glob("*kafka_2.13-*.jar"))
+
+
+def _reason(error: Exception) -> str:
+    """The line of a failed command's output that tells most, cut to what fits in a line."""
+    lines = (getattr(error, "output", None) or b"").decode(errors="replace").splitlines()
+    telling = [line.strip() for line in lines if "ERROR" in line or "Exception" in line or "not found" in line or "unresolved" in line]
+    return (telling[0] if telling else str(error))[:300]
 
 
 def _fetch_by_maven(folder: Path) -> None:
@@ -53,13 +105,9 @@ def _fetch_by_maven(folder: Path) -> None:
 
 
 def _fetch_by_ivy(folder: Path) -> None:
-    """spark-submit --packages resolves the coordinates into a folder of its own; scala-library is pyspark's."""
+    """Spark's resolver, in a process of its own; scala-library, which it leaves out, is pyspark's."""
     with tempfile.TemporaryDirectory() as work:
-        script = Path(work) / "nothing.py"
-        script.write_text("")
-        _run(
-            [sys.executable, "-m", "integration.ivy_resolve", work, ",".join(COORDINATES)],
-        )
+        _run([sys.executable, "-m", "integration.ivy_resolve", work, ",".join(COORDINATES)])
         for jar in (Path(work) / "jars").glob("*.jar"):
             shutil.copyfile(jar, folder / jar.name)
     import pyspark
@@ -69,4 +117,17 @@ def _fetch_by_ivy(folder: Path) -> None:
 
 
 def _run(command: list[str]) -> None:
-    subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600)
+    subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600, cwd=CACHE.parent)
+
+
+def main() -> int:
+    try:
+        print(kafka_jars())
+    except JarsMissingError as e:
+        print(f"jars: {e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

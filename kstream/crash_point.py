@@ -1,7 +1,8 @@
 """The named moments in a batch's life at which a test may kill the driver.
 
 `reach(name)` costs one comparison when nobody listens. `KSTREAM_CRASH_AT=plan-durable:3` in the environment kills this process
-with SIGKILL the third time it gets there: no handler, no finally, just as a machine dies. Tests in one process install a hook.
+with SIGKILL the third time it gets there: no handler, no finally, just as a machine dies. A third part names another signal
+(`plan-durable:3:SIGSTOP` freezes it). Tests in one process install a hook.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def reach(name: str) -> None:
         _hook(name)
 
 
-def _killer(point: str, nth: int) -> Callable[[str], None]:
+def _killer(point: str, nth: int, how: signal.Signals) -> Callable[[str], None]:
     seen = 0
 
     def hook(name: str) -> None:
@@ -42,7 +43,7 @@ def _killer(point: str, nth: int) -> Callable[[str], None]:
         if name == point:
             seen += 1
             if seen == nth:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), how)
 
     return hook
 
@@ -51,7 +52,8 @@ def install_from_environment() -> None:
     """Arms the point named by KSTREAM_CRASH_AT, if it is set."""
     spec = os.environ.get(VARIABLE)
     if spec:
-        point, _, nth = spec.partition(":")
+        point, *rest = spec.split(":")
+        nth, how = [*rest, *("1", "SIGKILL")[len(rest) :]]
         if point not in CRASH_POINTS:
             raise ValueError(f"{VARIABLE} names no crash point: {point!r}; there are {', '.join(CRASH_POINTS)}")
-        install(_killer(point, int(nth or "1")))
+        install(_killer(point, int(nth), signal.Signals[how]))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kstream.batch import events
 from kstream.batch_time import Time
 from kstream.checkpoint import LogContents, Meta, PlanLog, read_log, take_epoch
-from kstream.checkpoint.reader import tidy, write_meta
+from kstream.checkpoint.reader import read_meta, tidy, write_meta
 from kstream.clock import Clock
 from kstream.conf import Settings
 from kstream.dstream import DStreamGraph
@@ -69,15 +69,15 @@ class Engine:
         if contents is not None and contents.meta is not None and contents.last_planned is not None:
             self._generator.restart(contents.meta.zero_time, contents, contents.last_planned)
         else:
-            self._generator.start_first_time(self._first_zero_time())
+            self._generator.start_first_time(self._zero_time())
 
     def stop(self, graceful: bool, timeout: float) -> None:
         """Generator first, so that nothing new comes; then the jobs; listeners last, so that they hear the end."""
         if self._generator is not None and self._scheduler is not None:
             if not graceful:
                 self._scheduler.refuse_jobs()
-            self._generator.stop(graceful, timeout, wait_for_tick=False)
-            self._scheduler.stop(graceful, timeout)
+            in_time = self._generator.stop(graceful, timeout, wait_for_tick=False)
+            self._scheduler.stop(graceful and in_time, min(timeout, 2.0))
         self._bus.stop()
 
     def _wire(self, log: PlanLog | NoLog) -> None:
@@ -103,12 +103,12 @@ class Engine:
         """Becomes the writer, then reads: nobody older can submit anything that is not seen now."""
         if self._store is None:
             return _Opened(NoLog(), None)
+        self._check_interval(read_meta(self._store))  # before a running driver is fenced for nothing
         epoch = take_epoch(self._store, self._clock.time_ms())
         contents = read_log(self._store)
         self._check_interval(contents.meta)
-        tidy(self._store, contents)
-        kept = {time: plan.epoch for time, plan in contents.plans.items()}
-        return _Opened(PlanLog(self._store, epoch, kept), contents)
+        tidy(self._store, contents, epoch)
+        return _Opened(PlanLog(self._store, epoch, contents), contents)
 
     def _check_interval(self, meta: Meta | None) -> None:
         given = self._graph.batch_duration
@@ -120,7 +120,7 @@ class Engine:
                 path=self._store.url, stored_ms=meta.interval.milliseconds, given_ms=given.milliseconds,
             )  # fmt: skip
 
-    def _first_zero_time(self) -> Time:
+    def _zero_time(self) -> Time:
         """The zero time of a stream without plans: stored before anything is planned, so that all drivers agree on it."""
         assert self._generator is not None
         zero = self._generator.first_zero_time()
@@ -128,6 +128,9 @@ class Engine:
             return zero
         try:
             write_meta(self._store, Meta(zero, self._graph.batch_duration))
-        except AlreadyExistsError:  # a driver before us, or beside us, came this far and planned nothing
-            pass
-        return zero
+            return zero
+        except AlreadyExistsError:  # a driver before us, or beside us, came this far and planned nothing: its zero time holds
+            meta = read_meta(self._store)
+            assert meta is not None
+            self._check_interval(meta)
+            return meta.zero_time

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from pyspark import SparkConf, SparkContext
 
 from kstream import crash_point
 from kstream.context import StreamingContext
+from kstream.spark.java import ensure_java
 from tests import harness
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run whatever python3 is on PATH
 
 
 def spark_conf() -> SparkConf:
@@ -20,19 +24,37 @@ def spark_conf() -> SparkConf:
     settings = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
+        "spark.streaming.gracefulStopTimeout": "60s",
     }
     return SparkConf().setMaster("local[2]").setAppName("kstream-tests").setAll(list(settings.items()))
 
 
 @pytest.fixture(scope="session")
 def sc() -> Iterator[SparkContext]:
+    ensure_java()
     context = SparkContext.getOrCreate(spark_conf())
     context.setLogLevel("OFF")
     yield context
     context.stop()
+
+
+@pytest.fixture
+def setting(sc: SparkContext) -> Iterator[Callable[[str, str], None]]:
+    """Sets a configuration key of the shared SparkContext for one test."""
+    conf: Any = sc._conf
+    keys: list[str] = []
+
+    def set_one(key: str, value: str) -> None:
+        keys.append(key)
+        conf.set(key, value)
+
+    yield set_one
+    for key in keys:
+        conf._jconf.remove(key)
 
 
 @pytest.fixture(autouse=True)

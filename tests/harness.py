@@ -19,7 +19,7 @@ from kstream.batch import InputPlan, Job
 from kstream.batch_time import Duration, Time
 from kstream.clock import Clock
 from kstream.conf import Settings
-from kstream.dstream import DStream, DStreamGraph, ForEachDStream, InputDStream, TransformedDStream
+from kstream.dstream import DStream, DStreamGraph, ForEachDStream, InputDStream
 from kstream.engine import Engine
 from kstream.listener import StreamingListener
 from kstream.scheduler import StreamingListenerBus
@@ -54,7 +54,7 @@ class FakeRDD:
         self.unpersisted = True
         return self
 
-    def map(self, f: Callable[[Any], Any]) -> FakeRDD:
+    def map(self, f: Callable[[Any], Any], preservesPartitioning: bool = False) -> FakeRDD:
         return FakeRDD([f(record) for record in self.records])
 
 
@@ -287,8 +287,13 @@ class Driver:
     # -- life
 
     def start(self) -> Driver:
+        """As the context starts it: what fails is stopped at once."""
         _living.append(self)
-        self.engine.start()
+        try:
+            self.engine.start()
+        except BaseException:
+            self.stop(graceful=False, timeout=1.0)
+            raise
         return self
 
     def stop(self, graceful: bool = True, timeout: float = PATIENCE) -> None:
@@ -321,7 +326,7 @@ class Driver:
     def tick_only(self, produced: int = 0) -> int:
         """As `tick`, without waiting."""
         self.world.produce(produced)
-        self.clock.wait_for_waiters()
+        wait_for_timers(self.clock)
         self.clock.advance(INTERVAL)
         return self.clock.time_ms() // INTERVAL * INTERVAL
 
@@ -330,6 +335,12 @@ class Driver:
 
     def wait_error(self, kind: type[BaseException], count: int = 1) -> None:
         self.world.wait(lambda: sum(isinstance(e, kind) for _, e in self.errors) >= count)
+
+
+def wait_for_timers(clock: ManualClock) -> None:
+    """Blocks until the batch timer of every driver on this clock waits for its next tick."""
+    timers = [driver.engine._generator._timer._thread for driver in _living if driver.clock is clock]
+    clock.wait_for_waiters(sum(thread.is_alive() for thread in timers))
 
 
 def stop_everything() -> None:
@@ -344,4 +355,4 @@ def started(world: World, conf: Mapping[str, str] | None = None, **options: Any)
 
 def mapped(stream: DStream) -> DStream:
     """A stream between an input and its output: each record unchanged."""
-    return TransformedDStream([stream], lambda _time, rdd: rdd.map(lambda x: x), "map")
+    return stream.map(lambda x: x)

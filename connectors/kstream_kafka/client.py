@@ -153,6 +153,9 @@ class KafkaDriverClient:
                     raise self._mapped(e, timeout) from e
                 failures[at.topic, at.partition] = error
             else:
+                if result.offset < 0:  # an answer without an offset and without an error: the request was cut off in the middle
+                    failures[at.topic, at.partition] = ClientError(ClientError.LEADER_NOT_AVAILABLE, "no offset came with the answer")
+                    continue
                 epoch = result.leader_epoch
                 answers[at.topic, at.partition] = LogEnd(result.offset, epoch if epoch is not None and epoch >= 0 else None)
         return answers, failures

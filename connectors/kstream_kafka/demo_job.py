@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import SparkConf
 
 from kstream import StreamingContext, StreamingListener
+from kstream.cli.errors import clear_errors
 from kstream_kafka import KafkaUtils
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def build(options: Options) -> StreamingContext:
     def save_orders(time: datetime, rdd: RDD[Any]) -> None:
         ranges = [r.to_json() for r in rdd.offsetRanges()]  # pyright: ignore
         write_journal(out, "attempt", batch=to_ms(time), ranges=ranges)
-        replace_file(out / "batches" / f"{to_ms(time)}.json", rdd.map(lambda record: order_row(record[1])).collect())
+        rows = [] if rdd.isEmpty() else rdd.map(lambda record: order_row(record[1])).collect()
+        replace_file(out / "batches" / f"{to_ms(time)}.json", rows)
 
     def save_window(time: datetime, rdd: RDD[Any]) -> None:
         totals = dict(rdd.collect())
@@ -134,9 +136,16 @@ class JournalListener(StreamingListener):
 
 SUBMIT = (
     "--conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false --conf spark.log.level=ERROR "
-    "--conf spark.driver.host=127.0.0.1 --driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m' pyspark-shell"
+    "--conf spark.driver.host=127.0.0.1 --driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"
 )
 """Of Spark itself, for the first start and the restored one: no page, no progress bar, and a JVM made for a minute's life."""
+
+
+def _warm_up(_: int) -> None:
+    """Loads what a worker needs, a few seconds' work, before the first batch is due rather than in it."""
+    import kstream_kafka.client as client
+
+    assert client
 
 
 def _die_with_parent() -> None:
@@ -159,10 +168,12 @@ def main() -> None:
     options = Options(given.bootstrap, given.topic, given.out, given.interval, given.window, given.max_rate)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", SUBMIT)
-    ssc = StreamingContext.getOrCreate(given.checkpoint, lambda: build(options))
-    ssc.addStreamingListener(JournalListener(options.out))
-    ssc.start()
-    ssc.awaitTermination()
+    with clear_errors(verbose=True):
+        ssc = StreamingContext.getOrCreate(given.checkpoint, lambda: build(options))
+        ssc.addStreamingListener(JournalListener(options.out))
+        ssc.sparkContext.parallelize(range(2), 2).foreach(_warm_up)
+        ssc.start()
+        ssc.awaitTermination()
     write_journal(options.out, "stopped")
 
 

@@ -81,7 +81,9 @@ SMALL_FETCH = {
 }  # fmt: skip
 """For ranges of few records: the first one is there in about 1 ms, and little is fetched past the end (facts.md)."""
 
-BULK_FETCH = {"fetch.wait.max.ms": 100, "fetch.queue.backoff.ms": 10, "max.partition.fetch.bytes": 4_194_304}
+BULK_FETCH = {"fetch.wait.max.ms": 10, "fetch.queue.backoff.ms": 10, "max.partition.fetch.bytes": 4_194_304}
+"""For long ranges. The short wait matters here too: a consumer that has fetched past its range waits at the log's end, and is given the
+next range only when that request is answered."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,7 +7,6 @@ hold no record at all. The partition ending *before* the range is an error, and 
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,8 +24,6 @@ from kstream_kafka.ports import RangeConsumer, Trouble
 CHUNK = 10_000
 SLICE_S = 0.05
 """Longest wait of one `consume` call: it waits for all it was asked for, and where offsets have gaps they never come."""
-
-_error = operator.methodcaller("error")
 
 
 def read_range(
@@ -83,7 +80,7 @@ class _Reading:
 
     def take(self, messages: list[Any]) -> list[Any]:
         """The records of the range among what the client gave; moves the position past all of it."""
-        if any(map(_error, messages)):
+        if any(map(type(messages[0]).error, messages)):  # the plain function: 5 times the speed of methodcaller
             messages = self._without_events(messages)
             if not messages:
                 return messages

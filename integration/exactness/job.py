@@ -1,6 +1,6 @@
 """The driver that is killed: counts a topic per batch and over a window, leaving a record of every attempt.
 
-Arguments: one JSON file with bootstrap, topic, directory, interval, window (batches) and conf. Every record of the topic says where
+Arguments: one JSON file with bootstrap, topic, directory, interval, window (batches), conf and perhaps checkpoint. Every record of the topic says where
 it lies ("partition:offset"), so that the sink can be compared with the ranges.
 """
 
@@ -73,7 +73,7 @@ def main() -> None:
     for folder in ("sink", "windows"):
         (root / folder).mkdir(exist_ok=True)
     append_line(root / "starts.jsonl", {"pid": os.getpid()})
-    ssc = StreamingContext.getOrCreate(str(root / "checkpoint"), lambda: setup(options))
+    ssc = StreamingContext.getOrCreate(options.get("checkpoint", str(root / "checkpoint")), lambda: setup(options))
     ssc.start()
     append_line(root / "started.jsonl", {"pid": os.getpid()})
     ssc.awaitTermination()

@@ -27,6 +27,8 @@ class BatchPlan:
 
     `void` marks a batch time that was given up before any job: its plan could not be written, and nothing may run for it.
     `floor` is the oldest batch that had not succeeded when this one was planned (itself, if all had): nothing older runs again.
+    `after` is the newest batch its driver found planned when it became the writer: a plan of an older epoch for a later time was
+    made by a fenced driver and never submitted.
     """
 
     time: Time
@@ -35,4 +37,5 @@ class BatchPlan:
     inputs: Mapping[int, Mapping[str, Json]]
     num_records: Mapping[int, int]
     floor: Time
+    after: Time = Time(0)
     void: bool = False

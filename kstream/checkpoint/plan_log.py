@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from dataclasses import replace
 
 from kstream import crash_point
 from kstream.batch import BatchPlan
@@ -16,19 +17,25 @@ from kstream.batch_time import Duration, Time
 from kstream.checkpoint import epoch as epochs
 from kstream.checkpoint import format, names
 from kstream.checkpoint.plan_record import decode_plan, encode_plan
+from kstream.checkpoint.reader import LogContents
 from kstream.checkpoint.retention import removable_up_to
 from kstream.errors import AlreadyExistsError, PlanFailedError, StorageError
 from kstream.storage import FileStore
+
+_NEWEST_KEPT = 2
 
 
 class PlanLog:
     """Writes what this driver plans and finishes. All calls block on the store (0.4 ms on a local disk)."""
 
-    def __init__(self, store: FileStore, epoch: int, kept: Mapping[Time, int] | None = None) -> None:
-        """`kept`: plans that lie in the store already, with their epochs."""
+    def __init__(self, store: FileStore, epoch: int, contents: LogContents | None = None) -> None:
+        """`contents`: what lies in the store already."""
+        plans = [] if contents is None else [contents.plans[time] for time in sorted(contents.plans)]
         self._store = store
         self.epoch = epoch
-        self._kept = deque(sorted((kept or {}).items()))
+        self._kept = deque((plan.time, plan.epoch) for plan in plans)
+        self._floor = plans[-1].floor if plans else Time(0)
+        self._newest = deque((plan.time for plan in plans if not plan.void), maxlen=_NEWEST_KEPT)
         self._unsettled: BatchPlan | None = None
         self._lock = threading.Lock()
 
@@ -53,6 +60,9 @@ class PlanLog:
                     f"the plan of batch {plan.time} could not be stored: {e}. Its records go to the next batch.",
                     time=plan.time.milliseconds,
                 ) from e
+        else:
+            with self._lock:
+                self._stands(plan)
 
     def settle(self) -> BatchPlan | None:
         """Finds out what became of a plan whose write failed; returns it if it was stored after all.
@@ -66,12 +76,18 @@ class PlanLog:
                 return None
             stored = self._claim(plan)
             self._unsettled = None
+            if stored:
+                self._stands(plan)
             return plan if stored else None
+
+    def _stands(self, plan: BatchPlan) -> None:
+        self._floor = plan.floor
+        self._newest.append(plan.time)
 
     def _claim(self, plan: BatchPlan) -> bool:
         """Whether the name of `plan` holds it, after trying to take the name with a void record."""
         name = names.plan(plan.time, self.epoch)
-        void = BatchPlan(plan.time, plan.epoch, plan.nonce, {}, {}, plan.floor, void=True)
+        void = replace(plan, inputs={}, num_records={}, void=True)
         try:
             self._store.create(name, encode_plan(void))
             return False
@@ -100,7 +116,9 @@ class PlanLog:
     def clean(self, done_up_to: Time, unfinished: Collection[Time], remember: Duration) -> None:
         """Removes what no batch needs any more; see `retention`. Called in the background, at any pace.
 
-        The plan goes before its completion: a completion alone means nothing, a plan alone would run again.
+        The plan goes before its completion: a completion alone means nothing, a plan alone would run again. Only plans older than
+        the floor of the newest durable plan go: a stray plan for the same time is then known by that floor. The newest two always
+        stay: a restart goes on from the newest, or from the other if that is damaged and given up.
         """
         limit = removable_up_to(unfinished, done_up_to, remember)
         while (oldest := self._oldest_removable(limit)) is not None:
@@ -112,9 +130,10 @@ class PlanLog:
 
     def _oldest_removable(self, limit: Time) -> tuple[Time, int] | None:
         with self._lock:
-            if len(self._kept) > 1 and self._kept[0][0] <= limit:
-                return self._kept[0]
-        return None
+            if len(self._newest) < _NEWEST_KEPT:
+                return None
+            time, epoch = self._kept[0]
+            return (time, epoch) if time <= limit and time < min(self._floor, self._newest[0]) else None
 
     def _note(self, name: str, kind: str, fields: Mapping[str, object]) -> None:
         try:

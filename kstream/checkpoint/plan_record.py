@@ -16,6 +16,7 @@ def encode_plan(plan: BatchPlan) -> bytes:
             "nonce": plan.nonce,
             "void": plan.void,
             "floor": plan.floor.milliseconds,
+            "after": plan.after.milliseconds,
             "inputs": {str(k): dict(v) for k, v in plan.inputs.items()},
             "records": {str(k): v for k, v in plan.num_records.items()},
         },
@@ -31,5 +32,6 @@ def decode_plan(data: bytes, path: str) -> BatchPlan:
         inputs={int(k): v for k, v in fields["inputs"].items()},
         num_records={int(k): v for k, v in fields["records"].items()},
         floor=Time(fields["floor"]),
+        after=Time(fields["after"]),
         void=fields["void"],
     )

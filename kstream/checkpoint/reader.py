@@ -10,6 +10,7 @@ from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import format, names
 from kstream.checkpoint.plan_record import decode_plan
+from kstream.errors import MissingFileError
 from kstream.storage import FileStore
 
 
@@ -91,10 +92,7 @@ def read_log(store: FileStore) -> LogContents:
     done = {(t, e[0]) for t, e in _keys(store, names.DONE)}
     given_up = {(t, e[0]) for t, e in _keys(store, names.GIVEN_UP)}
     failures = Counter((t, e[0]) for t, e in _keys(store, names.FAILED))
-    plans: dict[Time, BatchPlan] = {}
-    for time, epoch in best.items():
-        name = names.plan(time, epoch)
-        plans[time] = decode_plan(store.read(name), store.path(name))
+    plans = _read_plans(store, best, superseded)
     floor = plans[max(plans)].floor if plans else Time(0)
     for time in [t for t in plans if t < floor and (t, best[t]) not in done | given_up and not plans[t].void]:
         superseded.append((time, best[time]))
@@ -109,14 +107,39 @@ def read_log(store: FileStore) -> LogContents:
     )
 
 
-def tidy(store: FileStore, contents: LogContents) -> None:
-    """Removes what a restart has no use for: superseded plans, and completions and failures without a plan. The ledger stays."""
-    for time, epoch in contents.superseded:
-        store.delete(names.plan(time, epoch))
+def _read_plans(
+    store: FileStore, best: dict[Time, int], superseded: list[tuple[Time, int]]
+) -> dict[Time, BatchPlan]:  # fmt: skip
+    """The plans of `best`, oldest first, less those that a later driver did not know (its plans' `after`): they are superseded.
+
+    A plan that is gone since the listing was removed by a fenced driver that still cleans up: nobody needs it.
+    """
+    plans: dict[Time, BatchPlan] = {}
+    after: dict[int, Time] = {}
+    for time in sorted(best, reverse=True):
+        epoch, name = best[time], names.plan(time, best[time])
+        if any(epoch < later and time > after[later] for later in after):
+            superseded.append((time, epoch))
+            continue
+        try:
+            plans[time] = decode_plan(store.read(name), store.path(name))
+        except MissingFileError:
+            continue
+        after[epoch] = plans[time].after
+    return dict(sorted(plans.items()))
+
+
+def tidy(store: FileStore, contents: LogContents, epoch: int) -> None:
+    """Removes what a restart has no use for: superseded plans, and completions and failures without a plan. The ledger stays.
+
+    `epoch` is the caller's: what a driver that has taken over since then writes is newer than `contents` and left alone.
+    """
+    for time, plan_epoch in contents.superseded:
+        store.delete(names.plan(time, plan_epoch))
     known = {(time, plan.epoch) for time, plan in contents.plans.items()}
     for folder in (names.DONE, names.FAILED):
         for time, epochs in _keys(store, folder):
-            if (time, epochs[0]) not in known:
+            if epochs[0] < epoch and (time, epochs[0]) not in known:
                 store.delete(f"{folder}/{names.key(time, *epochs)}")
 
 

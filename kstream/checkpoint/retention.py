@@ -15,6 +15,6 @@ from kstream.batch_time import Duration, Time
 def removable_up_to(unfinished: Iterable[Time], done_up_to: Time, remember: Duration) -> Time:
     """Plans at this time and older may go; a plan exactly `remember` older than a batch is not needed by it.
 
-    `done_up_to` is the newest batch that has ended. The newest plan of all is kept whatever this says.
+    `done_up_to` is the newest batch that has ended. The newest plans are kept whatever this says.
     """
     return min([*unfinished, done_up_to]) - remember

@@ -7,6 +7,7 @@ the user's own modules (not site-packages, not the standard library) and the Pyt
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import importlib.util
 import json
@@ -103,6 +104,9 @@ _LIBRARY_ROOTS = [Path(sysconfig.get_path(key)).absolute() for key in ("stdlib",
 
 def _setup_digest(setup: Callable[[], Any]) -> str:
     """Digest of a function's code, defaults and closed-over values, stable between processes where their reprs are."""
+    if isinstance(setup, functools.partial):
+        arguments = [_stable(value) for value in (*setup.args, *sorted(setup.keywords.items()))]
+        return hashlib.sha256(json.dumps([_setup_digest(setup.func), arguments]).encode()).hexdigest()
     target: Any = getattr(setup, "__func__", setup)
     code = getattr(target, "__code__", None)
     if not isinstance(code, CodeType):
@@ -114,8 +118,13 @@ def _setup_digest(setup: Callable[[], Any]) -> str:
 
 
 def _code_parts(code: CodeType) -> list[Any]:
-    constants = [_code_parts(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    constants = [_code_parts(c) if isinstance(c, CodeType) else _constant(c) for c in code.co_consts]
     return [code.co_name, code.co_code.hex(), constants, list(code.co_names)]
+
+
+def _constant(value: Any) -> str:
+    """The repr; of a set with its elements sorted, whose order differs between processes."""
+    return f"frozenset({sorted(map(repr, value))})" if isinstance(value, frozenset) else repr(value)
 
 
 def _stable(value: Any) -> Any:

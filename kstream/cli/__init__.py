@@ -15,9 +15,9 @@ from __future__ import annotations
 import click
 
 from kstream import __version__
-from kstream.cli.checkpoint import checkpoint
-from kstream.cli.demo.command import demo
-from kstream.cli.run import run
+from kstream.cli.checkpoint import checkpoint_commands
+from kstream.cli.demo.command import demo_command
+from kstream.cli.run import run_command
 
 __all__ = ["main"]
 
@@ -28,6 +28,6 @@ def main() -> None:
     """Spark Streaming in Python, centred on Kafka."""
 
 
-main.add_command(run)
-main.add_command(checkpoint)
-main.add_command(demo)
+main.add_command(run_command)
+main.add_command(checkpoint_commands)
+main.add_command(demo_command)

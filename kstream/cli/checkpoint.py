@@ -22,12 +22,12 @@ from kstream.storage import FileStore, open_store
 _STYLES = {"done": "green", "pending": "yellow", "void": "dim"}
 
 
-@click.group()
-def checkpoint() -> None:
+@click.group("checkpoint")
+def checkpoint_commands() -> None:
     """Look into a checkpoint."""
 
 
-@checkpoint.command()
+@checkpoint_commands.command()
 @click.argument("path")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 @click.option("--last", type=click.IntRange(min=1), help="Only the last so many batches.")

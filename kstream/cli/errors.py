@@ -6,7 +6,7 @@ import importlib.util
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -54,7 +54,7 @@ def require_pyspark() -> None:
 
 
 @contextmanager
-def clear_errors(verbose: bool = False) -> Iterator[None]:
+def clear_errors(verbose: bool = False) -> Generator[None]:
     """Turns a KStreamError, or one that Spark carries, into its line and exit code 1. Other exceptions are bugs and pass."""
     try:
         yield

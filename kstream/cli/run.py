@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@click.command()
+@click.command("run")
 @click.argument("job", metavar="MODULE:SETUP")
 @click.option("--checkpoint", "path", required=True, metavar="PATH", help="Where the stream keeps its plans; made if it is not there.")
 @click.option("--forget-batch", type=int, metavar="MS", help="First set the plans of this batch time aside, damaged or not.")
 @click.option("--verbose", is_flag=True, help="Show tracebacks and what Kafka's client says.")
-def run(job: str, path: str, forget_batch: int | None, verbose: bool) -> None:
+def run_command(job: str, path: str, forget_batch: int | None, verbose: bool) -> None:
     """Run a streaming job until SIGTERM or Ctrl-C; start it again and it goes on exactly.
 
     MODULE:SETUP names a function without arguments that returns a StreamingContext: `jobs.orders:setup`, or `job.py:setup` for a
@@ -50,8 +50,6 @@ def _run(setup: Callable[[], Any], path: str) -> None:
     from kstream.context import StreamingContext
 
     context = StreamingContext.getOrCreate(path, setup)
-    if not isinstance(context, StreamingContext):
-        raise ConfigurationError(f"setup must return a StreamingContext, it returned {context!r}", key="setup", value=None)
     _ship(setup, context)
     try:
         context.start()
@@ -131,7 +129,7 @@ def forget(path: str, time_ms: int) -> None:
         logger.warning("set aside %s; the offsets of that batch are read again by the next one", place)
 
 
-class _OneLine(logging.Formatter):
+class LineFormatter(logging.Formatter):
     """Time, level, room and message; an exception is its one line unless tracebacks are wanted."""
 
     def __init__(self, tracebacks: bool) -> None:
@@ -158,7 +156,7 @@ def _first_line(record: logging.LogRecord) -> str:
 def configure_logging(verbose: bool) -> None:
     """Readable lines on standard error: kstream's own from INFO up, everybody else's from WARNING up."""
     handler = logging.StreamHandler()
-    handler.setFormatter(_OneLine(verbose))
+    handler.setFormatter(LineFormatter(verbose))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("kstream").setLevel(logging.INFO)
     logging.getLogger("kstream_kafka").setLevel(logging.INFO)

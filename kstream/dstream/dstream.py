@@ -76,13 +76,21 @@ class DStream:
             return rdd
 
     def slice_rdds(self, begin: Time, end: Time) -> list[RDD[Any]]:
-        """The RDDs of this stream's batch times in [begin, end], both ends included; times without one left out."""
+        """The RDDs of this stream's batch times in [begin, end], both ends included; times without one left out.
+
+        Times that were never planned (the plan could not be stored, or downtime was coalesced) have none.
+        """
         if self.zero_time is None:
             raise IllegalStateError(f"{self!r} has not been initialized", state="new")
         first = begin.floor(self.slide_duration, self.zero_time)
         first = first if first >= begin else first + self.slide_duration
-        rdds = (self.getOrCompute(time) for time in first.to(end, self.slide_duration) if time > self.zero_time)
+        times = [time for time in first.to(end, self.slide_duration) if time > self.zero_time and self.has_batch(time)]
+        rdds = [self.getOrCompute(time) for time in times]
         return [rdd for rdd in rdds if rdd is not None]
+
+    def has_batch(self, time: Time) -> bool:
+        """Whether every input this stream is made of was planned for the batch."""
+        return all(parent.has_batch(time) for parent in self.dependencies)
 
     def _is_time_valid(self, time: Time) -> bool:
         if self.zero_time is None:

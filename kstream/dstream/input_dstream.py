@@ -68,6 +68,9 @@ class InputDStream(DStream):
         """Keeps the data of a planned batch for `compute`, until it falls out of the remember duration."""
         self._plans[time] = data
 
+    def has_batch(self, time: Time) -> bool:
+        return time in self._plans
+
     def compute(self, time: Time) -> RDD[Any] | None:
         data = self._plans.get(time)
         return None if data is None else self.rdd(time, data)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from pyspark.storagelevel import StorageLevel
 
 from kstream.batch_time import Duration
-from kstream.errors import NotSerializableError
 
 if TYPE_CHECKING:
     from kstream.dstream.dstream import DStream
@@ -83,10 +82,12 @@ class Recorder:
         self.calls.append(call)
 
     def _index(self, stream: DStream) -> int:
+        """Where the stream stands in the record; one that nobody noted (a class of the user's own) cannot be made again."""
         for index, known in enumerate(self._streams):
             if known is stream:
                 return index
-        raise NotSerializableError(f"{stream!r} was not made by a public operator of this context")
+        self.add_input(stream, None, f"{stream!r} was not made by a public operator of this context")
+        return len(self._streams) - 1
 
     def _encode(self, value: Any) -> Any:
         from kstream.dstream.dstream import DStream

@@ -35,6 +35,8 @@ class TransformedDStream(DStream):
         self.operator = name
 
     def compute(self, time: Time) -> RDD[Any] | None:
+        if not any(parent.has_batch(time) for parent in self.dependencies):
+            return None  # a batch planned before these inputs were added
         result = self._func(time, *(self._parent_rdd(p, time) for p in self.dependencies))
         if result is None:
             raise NoRDDError(
@@ -56,6 +58,14 @@ class UnionDStream(TransformedDStream):
 
     def __init__(self, parents: Sequence[DStream]) -> None:
         super().__init__(parents, lambda _time, *rdds: self.context_rdd_union(rdds), "union")
+
+    def has_batch(self, time: Time) -> bool:
+        """Whether any parent's inputs were planned for the batch: an input added later takes nothing from the others."""
+        return any(parent.has_batch(time) for parent in self.dependencies)
+
+    def compute(self, time: Time) -> RDD[Any] | None:
+        rdds = [self._parent_rdd(parent, time) for parent in self.dependencies if parent.has_batch(time)]
+        return self.context_rdd_union(rdds) if rdds else None
 
     def context_rdd_union(self, rdds: Sequence[RDD[Any]]) -> RDD[Any]:
         return rdds[0] if len(rdds) == 1 else self.ssc.sparkContext.union(list(rdds))

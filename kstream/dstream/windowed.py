@@ -8,6 +8,7 @@ from pyspark.storagelevel import StorageLevel
 
 from kstream.batch_time import Duration, Time
 from kstream.dstream.dstream import DStream
+from kstream.dstream.recipe import recorded
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -30,9 +31,14 @@ class WindowedDStream(DStream):
         self.window_duration = window
         parent.persist(StorageLevel.MEMORY_ONLY)
 
+    @recorded
     def persist(self, storageLevel: StorageLevel = StorageLevel.MEMORY_ONLY) -> DStream:
         self.dependencies[0].persist(storageLevel)
         return self
+
+    def has_batch(self, time: Time) -> bool:
+        """Always: a window stands also where its newest batch is missing."""
+        return True
 
     def parent_remember_duration(self) -> Duration:
         return self.remember_duration + self.window_duration

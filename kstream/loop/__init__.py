@@ -1,9 +1,10 @@
-"""Threads and time, no streams: an event loop and a recurring timer.
+"""Threads and time, no streams: an event loop, a recurring timer, a pool of threads.
 
 One idea: everything that decides runs on one thread with one queue, so that decisions need no locks; the timer only posts.
 """
 
 from kstream.loop.event_loop import EventLoop
 from kstream.loop.recurring_timer import RecurringTimer
+from kstream.loop.worker_pool import WorkerPool
 
-__all__ = ["EventLoop", "RecurringTimer"]
+__all__ = ["EventLoop", "RecurringTimer", "WorkerPool"]

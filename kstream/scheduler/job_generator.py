@@ -87,6 +87,7 @@ class JobGenerator:
         self._on_fenced = on_fenced
         self._max_failures = max_batch_failures
         self._fenced = False
+        self._after = Time(0)
         self._inputs: list[InputDStream] = []
         self._timer = self._make_timer()
         self._loop: EventLoop[JobGeneratorEvent] = EventLoop(
@@ -112,18 +113,24 @@ class JobGenerator:
         return Time(self._timer.start_time()) - self._graph.batch_duration
 
     def start_first_time(self, zero_time: Time) -> None:
-        """Starts a stream that has never planned. The first batch is at `zero_time` + interval."""
+        """Starts a stream that has never planned. The first batch is at `zero_time` + interval.
+
+        A zero time that an earlier driver stored before it died keeps its step; the first batch is then the next of its times.
+        """
+        interval = self._graph.batch_duration
+        self._rise_from(zero_time)
+        first = max(zero_time + interval, Time(self._timer.restart_time(zero_time.milliseconds)))
         self._begin(zero_time)
         for stream in self._inputs:
             stream.start()
-        self._plan_starting_point(zero_time)
-        self._timer.start((zero_time + self._graph.batch_duration).milliseconds)
-        logger.info("started JobGenerator at %s", zero_time + self._graph.batch_duration)
+        self._plan_starting_point(first - interval)
+        self._timer.start(first.milliseconds)
+        logger.info("started JobGenerator at %s", first)
 
     def restart(self, zero_time: Time, contents: LogContents, last_planned: Time) -> None:
         """Goes on from what the log says: pending batches with their plans, missed ones planned now, then the timer."""
-        self._clock = RisingClock(self._wall, not_before_ms=last_planned.milliseconds)
-        self._timer = self._make_timer()
+        self._rise_from(last_planned)
+        self._after = last_planned
         self._begin(zero_time)
         for stream in self._inputs:
             self._restore(stream, contents)
@@ -141,6 +148,11 @@ class JobGenerator:
         self._timer.start(restart.milliseconds)
         logger.info("restarted JobGenerator at %s", restart)
 
+    def _rise_from(self, time: Time) -> None:
+        """Batch times from now on are later than `time`, even if the wall clock is behind it."""
+        self._clock = RisingClock(self._wall, not_before_ms=time.milliseconds)
+        self._timer = self._make_timer()
+
     def _begin(self, zero_time: Time) -> None:
         self._inputs = self._graph.active_inputs()
         self._graph.initialize(zero_time)
@@ -155,30 +167,33 @@ class JobGenerator:
             if stream.id in plan.inputs:
                 stream.remember_plan(time, plan.inputs[stream.id])
 
-    def _plan_starting_point(self, zero_time: Time) -> None:
-        """Stores where the inputs stand before the first batch: a batch of nothing at the zero time, done at once.
+    def _plan_starting_point(self, time: Time) -> None:
+        """Stores where the inputs stand before the first batch: a batch of nothing one interval before it, done at once.
 
         Without it a driver killed before its first plan would start at a later `latest` and miss what came in between.
         """
-        plan = self._record(zero_time, {stream.id: stream.starting_point() for stream in self._inputs})
+        plan = self._record(time, {stream.id: stream.starting_point() for stream in self._inputs})
         self._log.write_plan(plan)
-        self._log.complete(zero_time, plan.epoch, self._clock.time_ms())
+        self._log.complete(time, plan.epoch, self._wall.time_ms())
 
-    def stop(self, graceful: bool, timeout: float, wait_for_tick: bool) -> None:
-        """Stops planning. Graceful: every batch planned so far ends first, within `timeout` seconds.
+    def stop(self, graceful: bool, timeout: float, wait_for_tick: bool) -> bool:
+        """Stops planning. Graceful: every batch planned so far ends first, within `timeout` seconds; False if that passed.
 
         `wait_for_tick` lets the timer tick once more, for inputs that hold received data; a direct stream holds none.
         """
         self._timer.stop(interrupt=not (graceful and wait_for_tick))
+        in_time = True
         if graceful and not self._fenced:
             drained = threading.Event()
             self._loop.post(Drained(drained))
-            if not (drained.wait(timeout) and self._unfinished.wait_none_running(timeout)):
+            in_time = drained.wait(timeout) and self._unfinished.wait_none_running(timeout)
+            if not in_time:
                 logger.warning("graceful stop: not all batches ended within %s s; a restart runs the rest", timeout)
         self._loop.stop()
         self._cleaner.stop(drain=True)
         for stream in self._inputs:
             stream.stop()
+        return in_time
 
     def on_batch_end(self, time: Time, succeeded: bool) -> None:
         """Called by the JobScheduler when a batch's jobs have ended and that is stored."""
@@ -223,21 +238,28 @@ class JobGenerator:
         data = {stream_id: plan.data for stream_id, plan in plans.items()}
         records = {stream_id: plan.num_records for stream_id, plan in plans.items()}
         floor = min(self._unfinished.all() | {time})
-        return BatchPlan(time, self._log.epoch, uuid.uuid4().hex, data, records, floor)
+        return BatchPlan(time, self._log.epoch, uuid.uuid4().hex, data, records, floor, self._after)
 
     def _go_on(self, plan: BatchPlan, report: bool = True) -> None:
         """The plan is durable: move the cursors, look for a newer writer, submit."""
-        for stream in self._inputs:
-            data = plan.inputs.get(stream.id)
-            if data is not None:
-                stream.remember_plan(plan.time, data)
-                stream.planned(plan.time, data)
-        if report:
-            self._report_records(plan)
-        self._submit(plan)
+        self._unfinished.planned(plan.time)
+        try:
+            for stream in self._inputs:
+                data = plan.inputs.get(stream.id)
+                if data is not None:
+                    stream.remember_plan(plan.time, data)
+                    stream.planned(plan.time, data)
+            if report:
+                self._report_records(plan)
+        except Exception as e:
+            self._end_unsubmitted(plan, e)
+        else:
+            self._submit(plan)
 
     def _resume(self, event: Resume) -> None:
         try:
+            for time in event.contents.pending:  # all of them first: until it has run, a pending batch's plan must be kept
+                self._unfinished.planned(time)
             for time in event.contents.pending:
                 self._rerun(event.contents.plans[time], event.contents.failures.get(time, 0))
             for time in event.missed:
@@ -250,15 +272,24 @@ class JobGenerator:
         if self._fenced:
             return
         if failures > self._max_failures:
-            self._log.give_up(plan.time, plan.epoch, self._clock.time_ms(), failures)
-            error = BatchGivenUpError(
-                f"batch {plan.time} failed {failures} times and is given up: it is in the ledger and never runs again",
-                time=plan.time.milliseconds, failures=failures,
-            )  # fmt: skip
-            self._scheduler.report_error(str(error), error)
+            self._give_up(plan, failures)
+        else:
+            self._report_records(plan)
+            self._submit(plan)
+
+    def _give_up(self, plan: BatchPlan, failures: int) -> None:
+        try:
+            self._log.give_up(plan.time, plan.epoch, self._wall.time_ms(), failures)
+        except StorageError as e:  # not in the ledger: the next restart tries again
+            self._unfinished.ended(plan.time, succeeded=False)
+            self._scheduler.report_error(f"batch {plan.time} could not be given up", e)
             return
-        self._report_records(plan)
-        self._submit(plan)
+        self._unfinished.ended(plan.time, succeeded=True)
+        error = BatchGivenUpError(
+            f"batch {plan.time} failed {failures} times and is given up: it is in the ledger and never runs again",
+            time=plan.time.milliseconds, failures=failures,
+        )  # fmt: skip
+        self._scheduler.report_error(str(error), error)
 
     def _report_records(self, plan: BatchPlan) -> None:
         for stream_id, records in plan.num_records.items():
@@ -266,7 +297,6 @@ class JobGenerator:
 
     def _submit(self, plan: BatchPlan) -> None:
         time = plan.time
-        self._unfinished.planned(time)
         try:
             self._log.probe()
             with self._environment.for_generation(time):
@@ -286,15 +316,23 @@ class JobGenerator:
                 self._end_without_jobs(plan)
 
     def _end_without_jobs(self, plan: BatchPlan) -> None:
-        self._log.complete(plan.time, plan.epoch, self._wall.time_ms())
-        self._unfinished.ended(plan.time, succeeded=True)
+        succeeded = True
+        try:
+            self._log.complete(plan.time, plan.epoch, self._wall.time_ms())
+        except StorageError as e:
+            succeeded = False
+            self._scheduler.report_error(f"could not note the end of batch {plan.time}; a restart will run it again", e)
+        self._unfinished.ended(plan.time, succeeded)
         self._loop.post(ClearMetadata(plan.time))
 
     def _end_unsubmitted(self, plan: BatchPlan, error: Exception) -> None:
         """The batch stays pending: no completion, run again at a restart."""
         self._unfinished.ended(plan.time, succeeded=False)
         self._scheduler.report_error(f"Error generating jobs for time {plan.time}", error)
-        self._log.fail(plan.time, plan.epoch, self._wall.time_ms(), str(error))
+        try:
+            self._log.fail(plan.time, plan.epoch, self._wall.time_ms(), str(error))
+        except StorageError as e:  # without the note it is pending all the same
+            logger.warning("could not note the failure of batch %s: %s", plan.time, e)
 
     def _fence(self, error: FencedError) -> None:
         self._fenced = True

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from kstream import crash_point
@@ -14,7 +14,7 @@ from kstream.batch import Job, JobSet, events
 from kstream.batch_time import Time
 from kstream.clock import Clock
 from kstream.errors import FencedError
-from kstream.loop import EventLoop
+from kstream.loop import EventLoop, WorkerPool
 from kstream.scheduler.listener_bus import StreamingListenerBus
 from kstream.scheduler.ports import BatchLog, JobEnvironment
 from kstream.scheduler.unfinished import UnfinishedBatches
@@ -74,13 +74,14 @@ class JobScheduler:
         self._job_sets: dict[Time, tuple[JobSet, int]] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._pool = ThreadPoolExecutor(concurrent_jobs, thread_name_prefix="streaming-job-executor")
+        self._pool = WorkerPool(concurrent_jobs, "streaming-job-executor")
         self._loop: EventLoop[JobSchedulerEvent] = EventLoop(
             "JobScheduler", self._process, lambda e: self._on_error("Error in job scheduler", e)
         )
 
     def start(self) -> None:
         self._loop.start()
+        self._pool.start()
 
     def submit_job_set(self, job_set: JobSet, plan_epoch: int) -> None:
         """Queues the jobs of a batch whose plan is durable. Returns at once."""
@@ -89,7 +90,7 @@ class JobScheduler:
         self._bus.post(events.StreamingListenerBatchSubmitted(job_set.to_batch_info()))
         submitted = self._clock.monotonic_ms()
         for job in job_set.jobs:
-            self._pool.submit(self._run, job, submitted)
+            self._pool.submit(partial(self._run, job, submitted))
         logger.info("added jobs for time %s", job_set.time)
 
     def report_error(self, message: str, error: BaseException) -> None:
@@ -108,17 +109,11 @@ class JobScheduler:
         """Ends the pool and the event loop. Graceful: waits for queued jobs; else only `timeout` seconds, then cancels."""
         if not graceful:
             self.refuse_jobs()
-        self._pool.shutdown(wait=False, cancel_futures=not graceful)
-        if not self._wait_pool(None if graceful else timeout):
+        if not self._pool.stop(None if graceful else timeout):
+            self.refuse_jobs()
             self._environment.cancel_all()
-        self._closed.set()
         self._loop.stop(drain=True)
-
-    def _wait_pool(self, timeout: float | None) -> bool:
-        waiter = threading.Thread(target=self._pool.shutdown, kwargs={"wait": True}, daemon=True)
-        waiter.start()
-        waiter.join(timeout)
-        return not waiter.is_alive()
+        self._closed.set()
 
     # -- in a job thread
 
@@ -179,7 +174,7 @@ class JobScheduler:
         try:
             if succeeded:
                 self._log.complete(job_set.time, plan_epoch, at_ms)
-            else:
+            elif not self._closed.is_set():  # a job that a stop cut short has not failed
                 self._log.fail(job_set.time, plan_epoch, at_ms, "; ".join(map(str, job_set.errors)))
         except Exception as e:  # the batch stays pending in the log: a restart runs it again
             succeeded = False

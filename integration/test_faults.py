@@ -1,0 +1,206 @@
+"""What breaks outside: each is one clear error with the facts, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration.exactness.verdict import read_lines
+from integration.kafka_broker import KafkaBroker, free_ports
+from kstream import crash_point
+
+Driver = subprocess.Popen[bytes]
+
+
+class Job:
+    """Drivers of one checkpoint, each a process that runs `integration.exactness.job`."""
+
+    def __init__(self, directory: Path, bootstrap: str, topic: str, checkpoint: Path | None = None) -> None:
+        self.directory = directory
+        self.log = directory / "driver.log"
+        self._options = {
+            "bootstrap": bootstrap, "topic": topic, "directory": str(directory), "interval": 1, "window": 2,
+            "conf": {"spark.streaming.stopGracefullyOnShutdown": "true"},
+            "checkpoint": str(checkpoint or directory / "checkpoint"),
+        }  # fmt: skip
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "options.json").write_text(json.dumps(self._options))
+
+    def start(self, **environment: str) -> Driver:
+        with open(self.log, "ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "integration.exactness.job", str(self.directory / "options.json")],
+                env={**os.environ, **environment}, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+
+    def attempts(self) -> list[dict[str, Any]]:
+        return read_lines(self.directory / "attempts.jsonl")
+
+    def records_tried(self) -> int:
+        by_time = {a["time"]: a["ranges"] for a in self.attempts()}
+        return sum(until - start for ranges in by_time.values() for _t, _p, start, until in ranges)
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+
+@contextmanager
+def running(*drivers: Driver) -> Iterator[None]:
+    """Drivers that are gone when the block ends, stopped or not."""
+    try:
+        yield
+    finally:
+        for driver in drivers:
+            if driver.poll() is None:
+                driver.kill()
+                driver.wait()
+
+
+def wait_for(reached: Callable[[], Any], what: str, job: Job, seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not reached():
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} did not happen within {seconds} s:\n{job.output()[-4000:]}")
+        time.sleep(0.05)
+
+
+def librdkafka_lines(output: str) -> list[str]:
+    return [line for line in output.splitlines() if line.startswith("%") and "|rdkafka#" in line]
+
+
+def test_an_unreachable_broker_is_one_clear_error_and_no_screen_of_client_lines(tmp_path: Path) -> None:
+    job = Job(tmp_path, f"127.0.0.1:{free_ports(1)[0]}", "orders")
+    driver = job.start()
+    with running(driver):
+        assert driver.wait(120) == 1
+    errors = [line for line in job.output().splitlines() if "BrokerUnreachableError:" in line]
+    assert len(errors) == 1 and "127.0.0.1" in errors[0]
+    assert librdkafka_lines(job.output()) == []
+
+
+def test_an_unknown_topic_is_named(kafka: KafkaBroker, tmp_path: Path) -> None:
+    job = Job(tmp_path, kafka.bootstrap, "no-such-topic")
+    driver = job.start()
+    with running(driver):
+        assert driver.wait(120) == 1
+    errors = [line for line in job.output().splitlines() if "UnknownTopicError:" in line]
+    assert len(errors) == 1 and "no-such-topic" in errors[0]
+
+
+def test_a_broker_that_goes_away_and_comes_back_costs_nothing(tmp_path: Path) -> None:
+    """Batches that could not be planned are errors; their records go to the next batch that can be."""
+    from integration.kafka_broker import running_broker
+
+    with running_broker(tmp_path / "broker") as broker:
+        broker.create_topic("orders", 1)
+        job = Job(tmp_path / "job", broker.bootstrap, "orders")
+        broker.produce("orders", (("key-0", f"0:{i}", 0) for i in range(100)))
+        driver = job.start()
+        with running(driver):
+            wait_for(lambda: job.records_tried() == 100, "reading 100 records", job)
+            broker.kill9()
+            wait_for(lambda: driver.poll() is not None, "awaitTermination raising", job)
+            assert driver.returncode == 1
+            assert librdkafka_lines(job.output()) == []
+        broker.restart()
+        broker.produce("orders", (("key-0", f"0:{i}", 0) for i in range(100, 150)))
+        again = job.start()
+        with running(again):
+            wait_for(lambda: job.records_tried() == 150, "reading the rest", job)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 1 MiB, really full when it is full. Needs root."""
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=4096", "tmpfs", str(mount)], check=True)
+    yield mount
+    subprocess.run(["umount", "-l", str(mount)], check=True)
+
+
+def test_a_full_disk_is_one_clear_error_a_batch_and_nothing_is_lost_when_there_is_room_again(
+    kafka: KafkaBroker, topic: Callable[..., str], small_disk: Path, tmp_path: Path
+) -> None:
+    name = topic(1)
+    kafka.produce(name, (("key-0", f"0:{i}", 0) for i in range(100)))
+    job = Job(tmp_path / "job", kafka.bootstrap, name, small_disk / "checkpoint")
+    first = job.start()
+    with running(first):
+        wait_for(lambda: job.records_tried() == 100, "reading 100 records", job)
+        filler = small_disk / "filler"
+        with open(filler, "wb", buffering=0) as file:
+            fill(file)
+        kafka.produce(name, (("key-0", f"0:{i}", 0) for i in range(100, 200)))
+        assert first.wait(60) == 1
+    assert "No space left on device" in job.output() and str(small_disk) in job.output()
+    filler.unlink()
+    again = job.start()
+    with running(again):
+        wait_for(lambda: job.records_tried() == 200, "reading the rest", job)
+    ranges = sorted({tuple(r[1:]) for a in job.attempts() for r in a["ranges"] if r[2] < r[3]})
+    assert [r[1:] for r in ranges] == chain_of([r[1:] for r in ranges], 200)
+
+
+def fill(file: Any) -> None:
+    """Writes until the disk has no room for another byte."""
+    for size in (4096, 1):
+        try:
+            while True:
+                file.write(b"x" * size)
+        except OSError:
+            continue
+
+
+def chain_of(ranges: list[tuple[int, int]], end: int) -> list[tuple[int, int]]:
+    """The same ranges if they tile [0, end), else what they should have been."""
+    position, expected = 0, []
+    for _start, until in ranges:
+        expected.append((position, until))
+        position = until
+    return expected if position == end else [*expected, (position, end)]
+
+
+@pytest.mark.parametrize("point", [crash_point.BEFORE_PLAN, crash_point.PLAN_DURABLE])
+def test_a_driver_that_was_frozen_while_another_took_over_submits_nothing(
+    kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path, point: str
+) -> None:
+    """A stops itself with SIGSTOP at the point; B takes over and works; A is continued, finds out and ends."""
+    name = topic(1)
+    kafka.produce(name, (("key-0", f"0:{i}", 0) for i in range(50)))
+    job = Job(tmp_path, kafka.bootstrap, name)
+    a = job.start(KSTREAM_CRASH_AT=f"{point}:3:SIGSTOP")
+    with running(a):
+        wait_for(lambda: is_stopped(a.pid), "A stopping", job)
+        kafka.produce(name, (("key-0", f"0:{i}", 0) for i in range(50, 100)))
+        b = job.start()
+        with running(b):
+            wait_for(lambda: job.records_tried() == 100, "B reading everything", job)
+            tried_by_a = [x for x in job.attempts() if x["pid"] == a.pid]
+            os.kill(a.pid, signal.SIGCONT)
+            assert a.wait(60) == 1
+            assert "FencedError" in job.output()
+            assert [x for x in job.attempts() if x["pid"] == a.pid] == tried_by_a
+            kafka.produce(name, (("key-0", f"0:{i}", 0) for i in range(100, 130)))
+            wait_for(lambda: job.records_tried() == 130, "B going on", job)
+        c = job.start()
+        with running(c):
+            kafka.produce(name, (("key-0", f"0:{i}", 0) for i in range(130, 140)))
+            wait_for(lambda: job.records_tried() == 140, "C going on from B's plans", job)
+    by_time: dict[int, Any] = {}
+    for attempt in job.attempts():
+        assert by_time.setdefault(attempt["time"], attempt["ranges"]) == attempt["ranges"]
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"

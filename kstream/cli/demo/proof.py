@@ -1,0 +1,144 @@
+"""The proof: what Kafka acknowledged against what the stream counted, and every attempt against every other. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kstream.cli.ranges import Range
+
+
+class Order(NamedTuple):
+    """What the sink keeps of an order."""
+
+    order_id: int
+    region: str
+    cents: int
+
+
+class Attempt(NamedTuple):
+    """A batch began, in the life of a driver (1, 2 …), with these ranges."""
+
+    batch: int
+    driver: int
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the files say. Batch times and `interval`, `window` in ms; `ends` is the end of each partition's log.
+
+    `pending` are the plans that had no end when the driver was killed.
+    """
+
+    truth: Sequence[Order]
+    ends: Mapping[int, int]
+    batches: Mapping[int, Sequence[Order]]
+    windows: Mapping[int, Mapping[str, tuple[int, int]]]
+    attempts: Sequence[Attempt]
+    pending: Mapping[int, Sequence[Range]]
+    interval: int
+    window: int
+
+
+@dataclass
+class Verdict:
+    """`missing`, `twice`, `changed` and `unknown` are order ids; `failures` sentences, empty if all is proved."""
+
+    acknowledged: int
+    counted: int
+    missing: list[int] = field(default_factory=list[int])
+    twice: list[int] = field(default_factory=list[int])
+    changed: list[int] = field(default_factory=list[int])
+    unknown: list[int] = field(default_factory=list[int])
+    re_run: dict[int, tuple[Range, ...]] = field(default_factory=dict[int, tuple[Range, ...]])
+    windows: int = 0
+    failures: list[str] = field(default_factory=list[str])
+
+    @property
+    def proved(self) -> bool:
+        return not self.failures
+
+
+def prove(evidence: Evidence) -> Verdict:
+    """Looks at all of it; every departure from "exactly once" is a sentence in `failures`."""
+    verdict = Verdict(len(evidence.truth), sum(map(len, evidence.batches.values())))
+    _orders(evidence, verdict)
+    _attempts(evidence, verdict)
+    _coverage(evidence, verdict)
+    _windows(evidence, verdict)
+    return verdict
+
+
+def _orders(evidence: Evidence, verdict: Verdict) -> None:
+    truth = {order.order_id: order for order in evidence.truth}
+    counted = Counter(order.order_id for orders in evidence.batches.values() for order in orders)
+    verdict.missing = sorted(truth.keys() - counted.keys())
+    verdict.twice = sorted(i for i, times in counted.items() if times > 1)
+    verdict.unknown = sorted(counted.keys() - truth.keys())
+    verdict.changed = sorted(
+        {o.order_id for orders in evidence.batches.values() for o in orders if o.order_id in truth and truth[o.order_id] != o}
+    )
+    if not truth:
+        verdict.failures.append("Kafka acknowledged no order: nothing was shown")
+    for what in ("missing", "twice", "changed", "unknown"):
+        ids: list[int] = getattr(verdict, what)
+        if ids:
+            verdict.failures.append(f"{what}: {len(ids)} orders ({', '.join(map(str, ids[:5]))}{' …' if len(ids) > 5 else ''})")
+
+
+def _attempts(evidence: Evidence, verdict: Verdict) -> None:
+    """One batch time, one set of ranges, whoever tried it; and what was pending ran again with what had been planned."""
+    tried: dict[int, list[Attempt]] = defaultdict(list)
+    for attempt in evidence.attempts:
+        tried[attempt.batch].append(attempt)
+    for batch, attempts in sorted(tried.items()):
+        if len({a.ranges for a in attempts}) > 1:
+            verdict.failures.append(f"batch {batch} was tried with different ranges: {[a.ranges for a in attempts]}")
+        if len({a.driver for a in attempts}) > 1:
+            verdict.re_run[batch] = attempts[0].ranges
+    for batch, planned in sorted(evidence.pending.items()):
+        again = [a for a in tried.get(batch, []) if a.driver > 1]
+        if not again:
+            verdict.failures.append(f"batch {batch} was pending at the kill and never ran again")
+        elif any(sorted(a.ranges) != sorted(planned) for a in again):
+            verdict.failures.append(f"batch {batch} ran again with other ranges than its plan")
+        elif again:
+            verdict.re_run.setdefault(batch, again[0].ranges)
+    if not any(len({a.driver for a in attempts}) > 1 for attempts in tried.values()):
+        verdict.failures.append("no batch was running when the driver was killed: nothing was shown")
+
+
+def _coverage(evidence: Evidence, verdict: Verdict) -> None:
+    """The batches' ranges of a partition join without hole or overlap, from 0 to the end of its log."""
+    ranges = {attempt.batch: attempt.ranges for attempt in evidence.attempts}
+    position: dict[int, int] = dict.fromkeys(evidence.ends, 0)
+    for batch in sorted(ranges):
+        for _, partition, begin, end in ranges[batch]:
+            if begin != position.get(partition, 0):
+                verdict.failures.append(f"batch {batch} reads partition {partition} from {begin}, not {position.get(partition, 0)}")
+            position[partition] = end
+        records = sum(end - begin for *_, begin, end in ranges[batch])
+        if len(evidence.batches.get(batch, ())) != records:
+            verdict.failures.append(f"batch {batch} counted {len(evidence.batches.get(batch, ()))} orders, its ranges hold {records}")
+    if position != dict(evidence.ends):
+        verdict.failures.append(f"the batches end at {position}, the log at {dict(evidence.ends)}")
+
+
+def _windows(evidence: Evidence, verdict: Verdict) -> None:
+    """Every window's totals are those of the orders of its batches, also where it reaches back over the kill."""
+    for time in sorted(evidence.batches):
+        totals = evidence.windows.get(time)
+        if totals is None:
+            verdict.failures.append(f"batch {time} has no window totals")
+            continue
+        expected: dict[str, tuple[int, int]] = {}
+        for batch in range(time - evidence.window + evidence.interval, time + 1, evidence.interval):
+            for order in evidence.batches.get(batch, ()):
+                count, cents = expected.get(order.region, (0, 0))
+                expected[order.region] = (count + 1, cents + order.cents)
+        if dict(totals) != expected:
+            verdict.failures.append(f"the window that ends at {time} has totals {dict(totals)}, its batches give {expected}")
+        verdict.windows += 1

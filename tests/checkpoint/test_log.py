@@ -1,0 +1,409 @@
+"""Which plans stand, which are strays of fenced drivers, and what may be removed."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from dataclasses import replace
+
+import pytest
+
+from kstream.batch import BatchPlan
+from kstream.batch_time import Duration, Time
+from kstream.checkpoint import Meta, PlanLog, names, read_log, take_epoch
+from kstream.checkpoint.epoch import newest_epoch, probe
+from kstream.checkpoint.reader import forget_batch, has_checkpoint, standing, tidy, write_meta
+from kstream.checkpoint.retention import removable_up_to
+from kstream.errors import AlreadyExistsError, FencedError, MissingFileError, PlanFailedError, StorageError
+from kstream.storage import MemoryFileStore
+from tests.stores import FaultyStore, WrappedStore
+
+SECOND = Duration(1000)
+
+
+@pytest.fixture
+def store() -> MemoryFileStore:
+    return MemoryFileStore(f"memory://{uuid.uuid4().hex}")
+
+
+def plan(time: int, epoch: int = 1, *, floor: int | None = None, after: int = 0, void: bool = False) -> BatchPlan:
+    data = {} if void else {0: {"from": time, "until": time + 1}}
+    floor_time = Time(time if floor is None else floor)
+    return BatchPlan(Time(time), epoch, f"nonce-{time}-{epoch}", data, {}, floor_time, Time(after), void)
+
+
+def write(store: MemoryFileStore, *plans: BatchPlan, done: bool = True) -> None:
+    for each in plans:
+        log = PlanLog(store, each.epoch)
+        log.write_plan(each)
+        if done and not each.void:
+            log.complete(each.time, each.epoch, 0)
+
+
+def keys(*pairs: tuple[int, int]) -> list[tuple[Time, int]]:
+    return [(Time(time), epoch) for time, epoch in pairs]
+
+
+# -- which plan stands
+
+
+def test_of_two_plans_for_one_time_the_one_of_the_higher_epoch_stands() -> None:
+    best, superseded = standing(keys((1, 1), (2, 1), (2, 2), (3, 2)))
+    assert best == dict(keys((1, 1), (2, 2), (3, 2)))
+    assert superseded == keys((2, 1))
+
+
+def test_a_plan_of_an_older_epoch_after_one_of_a_newer_does_not_stand() -> None:
+    best, superseded = standing(keys((1, 1), (2, 2), (3, 1), (4, 2), (5, 1)))
+    assert best == dict(keys((1, 1), (2, 2), (4, 2)))
+    assert superseded == keys((3, 1), (5, 1))
+
+
+def test_the_order_of_a_listing_does_not_matter() -> None:
+    pairs = keys((3, 1), (2, 2), (1, 1), (4, 2))
+    assert standing(pairs) == standing(reversed(pairs))
+
+
+def test_nothing_stands_in_an_empty_log(store: MemoryFileStore) -> None:
+    contents = read_log(store)
+    assert (contents.plans, contents.pending, contents.last_planned, contents.meta) == ({}, [], None, None)
+    assert not has_checkpoint(store)
+
+
+def test_planned_and_not_done_is_pending_oldest_first(store: MemoryFileStore) -> None:
+    write(store, plan(1000))
+    write(store, plan(3000, floor=2000), plan(2000), done=False)
+    contents = read_log(store)
+    assert contents.pending == [Time(2000), Time(3000)]
+    assert contents.done == {Time(1000)}
+    assert contents.last_planned == Time(3000)
+
+
+def test_a_void_plan_is_never_pending_but_counts_as_planned(store: MemoryFileStore) -> None:
+    write(store, plan(1000), plan(2000, void=True))
+    contents = read_log(store)
+    assert contents.pending == [] and contents.last_planned == Time(2000)
+    assert contents.newest_data(0) == (Time(1000), {"from": 1000, "until": 1001})
+
+
+def test_failures_are_counted_by_drivers_and_the_ledger_ends_them(store: MemoryFileStore) -> None:
+    write(store, plan(1000), done=False)
+    for epoch in (1, 2, 2, 3):
+        PlanLog(store, epoch).fail(Time(1000), 1, 0, "boom")
+    assert read_log(store).failures == {Time(1000): 3}
+    assert read_log(store).pending == [Time(1000)]
+    PlanLog(store, 4).give_up(Time(1000), 1, 0, 3)
+    assert read_log(store).pending == [] and read_log(store).given_up == {Time(1000)}
+
+
+def test_a_stray_plan_beside_its_successor_is_superseded(store: MemoryFileStore) -> None:
+    write(store, plan(1000), plan(2000, 2, after=1000))
+    write(store, plan(2000, 1), done=False)
+    contents = read_log(store)
+    assert contents.pending == [] and contents.plans[Time(2000)].epoch == 2
+    assert contents.superseded == ((Time(2000), 1),)
+
+
+def test_a_stray_plan_is_ignored_also_after_its_successor_was_cleaned_away(store: MemoryFileStore) -> None:
+    """B planned 2000 while 2000 … 4000 were unfinished, finished and cleaned them; A's stray for 2000 comes to light."""
+    write(store, plan(1000), plan(2000, 1), done=False)
+    log = PlanLog(store, 2, read_log(store))
+    for time in (3000, 4000, 5000):
+        log.write_plan(plan(time, 2, floor=3000, after=2000))
+    for time in (1000, 2000):
+        log.complete(Time(time), 1, 0)
+    for time in (3000, 4000, 5000):
+        log.complete(Time(time), 2, 0)
+    write(store, plan(3000, 1), plan(4000, 1), done=False)
+    log.clean(Time(5000), set(), SECOND)
+    contents = read_log(store)
+    assert contents.pending == []
+    assert contents.plans[Time(5000)].epoch == 2
+
+
+def test_a_stray_plan_for_a_time_its_successor_left_out_is_ignored(store: MemoryFileStore) -> None:
+    """B could not plan 2000 (its input failed) and went on with 3000, while 1000 was still unfinished."""
+    write(store, plan(1000), done=False)
+    write(store, plan(3000, 2, floor=1000, after=1000), done=False)
+    write(store, plan(2000, 1, floor=1000), done=False)
+    contents = read_log(store)
+    assert contents.pending == [Time(1000), Time(3000)]
+    assert (Time(2000), 1) in contents.superseded
+
+
+def test_a_plan_that_its_successor_knew_stands(store: MemoryFileStore) -> None:
+    write(store, plan(1000, 1), plan(2000, 1, floor=1000), plan(3000, 2, floor=1000, after=2000), done=False)
+    assert read_log(store).pending == [Time(1000), Time(2000), Time(3000)]
+
+
+def test_a_stray_plan_older_than_the_floor_is_ignored(store: MemoryFileStore) -> None:
+    write(store, plan(2000, 1, floor=2000), done=False)
+    write(store, plan(9000, 3, floor=8000, after=8000), done=False)
+    contents = read_log(store)
+    assert contents.pending == [Time(9000)]
+    assert (Time(2000), 1) in contents.superseded
+
+
+def test_a_damaged_stray_is_no_reason_to_refuse(store: MemoryFileStore) -> None:
+    write(store, plan(1000), plan(3000, 2, floor=1000, after=1000))
+    store.create(names.plan(Time(2000), 1), b"junk")
+    store.create(names.plan(Time(3000), 1), b"junk")
+    assert set(read_log(store).plans) == {Time(1000), Time(3000)}
+
+
+def test_a_plan_that_a_fenced_driver_removes_while_the_log_is_read_is_not_missed(store: MemoryFileStore) -> None:
+    class Cleaning(WrappedStore):
+        def read(self, name: str) -> bytes:
+            if name == names.plan(Time(1000), 1):
+                raise MissingFileError(f"{name} is not there", path=name)
+            return super().read(name)
+
+    write(store, plan(1000), plan(2000))
+    contents = read_log(Cleaning(store))
+    assert set(contents.plans) == {Time(2000)}
+
+
+def test_foreign_files_in_the_folders_are_left_alone(store: MemoryFileStore) -> None:
+    write(store, plan(1000))
+    store.create("plans/README", b"")
+    store.create("plans/000000000001000", b"")
+    contents = read_log(store)
+    tidy(store, contents, 2)
+    assert set(contents.plans) == {Time(1000)} and "README" in store.list("plans")
+
+
+# -- tidy and forget
+
+
+def test_tidy_removes_what_a_restart_has_no_use_for(store: MemoryFileStore) -> None:
+    write(store, plan(1000), plan(2000, 2, after=1000))
+    write(store, plan(2000, 1), done=False)
+    log = PlanLog(store, 1)
+    log.complete(Time(500), 1, 0)
+    log.fail(Time(500), 1, 0, "boom")
+    log.give_up(Time(500), 1, 0, 4)
+    tidy(store, read_log(store), 3)
+    assert store.list("plans") == [names.key(Time(1000), 1), names.key(Time(2000), 2)]
+    assert store.list("done") == [names.key(Time(1000), 1), names.key(Time(2000), 2)]
+    assert store.list("failed") == []
+    assert store.list("given-up") == [names.key(Time(500), 1)]
+
+
+def test_tidy_leaves_alone_what_a_newer_driver_wrote_meanwhile(store: MemoryFileStore) -> None:
+    write(store, plan(1000))
+    contents = read_log(store)
+    write(store, plan(2000, 3, after=1000))
+    tidy(store, contents, 2)
+    assert read_log(store).done == {Time(1000), Time(2000)}
+
+
+def test_a_forgotten_batch_is_set_aside_and_its_offsets_are_the_next_ones(store: MemoryFileStore) -> None:
+    write(store, plan(1000), plan(2000))
+    name = names.plan(Time(2000), 1)
+    store.replace(name, b"damaged")
+    assert forget_batch(store, Time(2000)) == [store.path(name)]
+    assert store.read("forgotten/" + names.key(Time(2000), 1)) == b"damaged"
+    contents = read_log(store)
+    assert contents.last_planned == Time(1000)
+    assert contents.newest_data(0) == (Time(1000), {"from": 1000, "until": 1001})
+    assert forget_batch(store, Time(2000)) == []
+
+
+def test_forgetting_a_batch_takes_its_strays_too(store: MemoryFileStore) -> None:
+    write(store, plan(1000), plan(2000, 1), plan(2000, 2, after=1000))
+    assert len(forget_batch(store, Time(2000))) == 2
+    assert read_log(store).last_planned == Time(1000)
+
+
+# -- what may be removed
+
+
+def test_an_unfinished_batch_keeps_its_window() -> None:
+    remember = Duration(3000)
+    assert removable_up_to([], Time(10_000), remember) == Time(7000)
+    assert removable_up_to([Time(5000), Time(8000)], Time(10_000), remember) == Time(2000)
+    assert removable_up_to([Time(12_000)], Time(10_000), remember) == Time(7000)
+
+
+def planned_log(store: MemoryFileStore, times: range) -> PlanLog:
+    log = PlanLog(store, 1)
+    for time in times:
+        log.write_plan(plan(time))
+        log.complete(Time(time), 1, 0)
+    return log
+
+
+def kept(store: MemoryFileStore, folder: str = "plans") -> list[int]:
+    return [int(name.split("-")[0]) for name in store.list(folder)]
+
+
+def test_clean_removes_plans_and_completions_that_no_window_needs(store: MemoryFileStore) -> None:
+    log = planned_log(store, range(1000, 11_000, 1000))
+    log.clean(Time(10_000), set(), Duration(3000))
+    assert kept(store) == kept(store, "done") == [8000, 9000, 10_000]
+    log.clean(Time(10_000), set(), Duration(3000))
+    assert kept(store) == [8000, 9000, 10_000]
+
+
+def test_clean_stops_below_the_oldest_unfinished_batch(store: MemoryFileStore) -> None:
+    log = planned_log(store, range(1000, 11_000, 1000))
+    log.clean(Time(10_000), {Time(5000), Time(9000)}, Duration(2000))
+    assert kept(store)[0] == 4000
+
+
+def test_clean_keeps_the_newest_two_plans_whatever_is_asked(store: MemoryFileStore) -> None:
+    log = planned_log(store, range(1000, 5000, 1000))
+    log.clean(Time(900_000), set(), SECOND)
+    assert kept(store) == [3000, 4000]
+    restarted = PlanLog(store, 2, read_log(store))
+    restarted.clean(Time(900_000), set(), SECOND)
+    assert kept(store) == [3000, 4000]
+
+
+def test_void_plans_are_not_among_the_newest_two(store: MemoryFileStore) -> None:
+    log = planned_log(store, range(1000, 4000, 1000))
+    faulty = FaultyStore(store)
+    log._store = faulty
+    for time in (4000, 5000, 6000):
+        faults = iter(["before"])
+        faulty.fault = lambda verb, _name, faults=faults: next(faults, None) if verb == "create" else None
+        with pytest.raises(PlanFailedError):
+            log.write_plan(plan(time))
+    log.clean(Time(900_000), set(), SECOND)
+    assert kept(store) == [2000, 3000, 4000, 5000, 6000]
+
+
+def test_clean_keeps_what_the_newest_floor_does_not_cover(store: MemoryFileStore) -> None:
+    log = planned_log(store, range(1000, 5000, 1000))
+    log.write_plan(plan(5000, floor=3000))
+    log.clean(Time(5000), set(), SECOND)
+    assert kept(store) == [3000, 4000, 5000]
+
+
+def test_clean_goes_on_where_an_earlier_driver_left_off(store: MemoryFileStore) -> None:
+    planned_log(store, range(1000, 5000, 1000))
+    log = PlanLog(store, 2, read_log(store))
+    log.clean(Time(4000), set(), SECOND)
+    assert kept(store) == [3000, 4000]
+
+
+def test_a_clean_that_fails_half_way_is_gone_on_with(store: MemoryFileStore) -> None:
+    faulty = FaultyStore(store)
+    log = PlanLog(faulty, 1)
+    for time in range(1000, 6000, 1000):
+        log.write_plan(plan(time))
+        log.complete(Time(time), 1, 0)
+    faulty.fault = lambda verb, name: "before" if verb == "delete" and name.startswith("done/000000000002000") else None
+    with pytest.raises(StorageError):
+        log.clean(Time(5000), set(), SECOND)
+    assert read_log(store).pending == []
+    faulty.fault = lambda _verb, _name: None
+    log.clean(Time(5000), set(), SECOND)
+    assert kept(store) == kept(store, "done") == [4000, 5000]
+
+
+# -- plans whose fate is unknown
+
+
+def test_a_plan_that_could_not_be_stored_leaves_a_void_in_its_place(store: MemoryFileStore) -> None:
+    faulty = FaultyStore(store)
+    log = PlanLog(faulty, 1)
+    faults = iter(["before"])
+    faulty.fault = lambda verb, _name: next(faults, None) if verb == "create" else None
+    with pytest.raises(PlanFailedError, match="next batch"):
+        log.write_plan(plan(1000))
+    assert log.settle() is None
+    assert read_log(store).plans[Time(1000)].void
+    with pytest.raises(AlreadyExistsError):
+        store.create(names.plan(Time(1000), 1), b"the late ghost")
+
+
+def test_a_plan_that_was_stored_and_then_raised_stands(store: MemoryFileStore) -> None:
+    faulty = FaultyStore(store)
+    log = PlanLog(faulty, 1)
+    faults = iter(["after"])
+    faulty.fault = lambda verb, _name: next(faults, None) if verb == "create" else None
+    log.write_plan(plan(1000))
+    assert log.settle() is None
+    assert read_log(store).pending == [Time(1000)]
+
+
+def test_an_unknown_plan_is_settled_before_anything_else(store: MemoryFileStore) -> None:
+    faulty = FaultyStore(store)
+    log = PlanLog(faulty, 1)
+    faulty.fault = lambda verb, _name: "before" if verb == "create" else None
+    with pytest.raises(PlanFailedError):
+        log.write_plan(plan(1000))
+    for _ in range(3):
+        with pytest.raises(StorageError):
+            log.settle()
+    faulty.fault = lambda _verb, _name: None
+    assert log.settle() is None
+    assert read_log(store).plans[Time(1000)].void
+
+
+def test_a_late_write_of_an_unknown_plan_is_honoured_when_it_came_first(store: MemoryFileStore) -> None:
+    faulty = FaultyStore(store)
+    log = PlanLog(faulty, 1)
+    faulty.fault = lambda verb, _name: "before" if verb == "create" else None
+    late = plan(1000)
+    with pytest.raises(PlanFailedError):
+        log.write_plan(late)
+    faulty.fault = lambda _verb, _name: None
+    PlanLog(store, 1).write_plan(late)
+    assert log.settle() == late
+    assert log.settle() is None
+    assert not read_log(store).plans[Time(1000)].void
+
+
+def test_a_foreign_plan_under_the_name_of_an_unknown_one_is_not_taken_for_it(store: MemoryFileStore) -> None:
+    faulty = FaultyStore(store)
+    log = PlanLog(faulty, 1)
+    faulty.fault = lambda verb, _name: "before" if verb == "create" else None
+    with pytest.raises(PlanFailedError):
+        log.write_plan(plan(1000))
+    faulty.fault = lambda _verb, _name: None
+    PlanLog(store, 1).write_plan(replace(plan(1000), nonce="another"))
+    assert log.settle() is None
+
+
+# -- one writer
+
+
+def test_each_driver_takes_the_next_epoch_and_fences_the_ones_before(store: MemoryFileStore) -> None:
+    assert [take_epoch(store, 0) for _ in range(3)] == [1, 2, 3]
+    probe(store, 3)
+    with pytest.raises(FencedError) as caught:
+        probe(store, 1)
+    assert (caught.value.facts["epoch"], caught.value.facts["newer_epoch"]) == (1, 3)
+    assert store.url in str(caught.value)
+
+
+def test_drivers_that_start_at_once_take_different_epochs(store: MemoryFileStore) -> None:
+    start, taken = threading.Barrier(8), []
+
+    def take() -> None:
+        start.wait(30)
+        taken.append(take_epoch(store, 0))
+
+    threads = [threading.Thread(target=take) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(taken) == list(range(1, 9)) and newest_epoch(store) == 8
+
+
+def test_an_epoch_above_nine_is_the_newest(store: MemoryFileStore) -> None:
+    for number in range(1, 12):
+        assert take_epoch(store, 0) == number
+    store.create("epoch-of-errors", b"")
+    assert newest_epoch(store) == 11
+
+
+def test_a_checkpoint_is_one_as_soon_as_its_zero_time_is_stored(store: MemoryFileStore) -> None:
+    write_meta(store, Meta(Time(1000), SECOND))
+    assert has_checkpoint(store)
+    with pytest.raises(AlreadyExistsError):
+        write_meta(store, Meta(Time(5000), SECOND))
+    assert read_log(store).meta == Meta(Time(1000), SECOND)

@@ -1,0 +1,183 @@
+"""The stored forms, byte for byte: what is written today can be read for ever, and damage is always found."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pytest
+
+from kstream.batch import BatchPlan
+from kstream.batch_time import Duration, Time
+from kstream.checkpoint import Meta, PlanLog, format, read_log, sidecar, take_epoch
+from kstream.checkpoint.plan_record import decode_plan, encode_plan
+from kstream.checkpoint.reader import read_meta, write_meta
+from kstream.errors import CorruptRecordError, FormatVersionError
+from kstream.storage import MemoryFileStore
+
+PLAN = BatchPlan(
+    time=Time(1_700_000_001_000),
+    epoch=3,
+    nonce="0123456789abcdef",
+    inputs={0: {"ranges": [["orders", 0, 19999, 20500]]}, 1: {}},
+    num_records={0: 501, 1: 0},
+    floor=Time(1_700_000_000_000),
+    after=Time(1_699_999_999_000),
+)
+PLAN_BYTES = (
+    b'{"after":1699999999000,"checksum":"0d6785c44889511908e0f3082d556c7412916763ff8583f84d9270c8747b7a04","epoch":3,'
+    b'"floor":1700000000000,"inputs":{"0":{"ranges":[["orders",0,19999,20500]]},"1":{}},"kind":"plan",'
+    b'"nonce":"0123456789abcdef","records":{"0":501,"1":0},"time":1700000001000,"version":1,"void":false}'
+)
+VOID = BatchPlan(Time(2000), 3, "n", {}, {}, Time(1000), void=True)
+VOID_BYTES = (
+    b'{"after":0,"checksum":"3485d5f436cca275a874e92d687c5f880801a289d1d1e1ce0aca571d89fcc237","epoch":3,"floor":1000,'
+    b'"inputs":{},"kind":"plan","nonce":"n","records":{},"time":2000,"version":1,"void":true}'
+)
+META_BYTES = (
+    b'{"checksum":"d5e1584585094f9902ef9d32bbccfca597378c7e1cfe59278d0171e2d07873ec","interval":1000,"kind":"meta",'
+    b'"version":1,"zero_time":1700000000000}'
+)
+NOTES = {
+    "done/000000000002000-000002": (
+        b'{"at":2345,"checksum":"e0ebe52c8004c9f08f1a473b05570d0ccf0222de163f83faabce9ba02a75aa5c","epoch":3,"kind":"done",'
+        b'"time":2000,"version":1}'
+    ),
+    "failed/000000000002000-000002-000003": (
+        b'{"at":2345,"checksum":"8115ce02c0b4b6c123a8bc4846149a28d6fd8260f36bd398d414cf4b4ab5321a","epoch":3,"kind":"failed",'
+        b'"reason":"boom","time":2000,"version":1}'
+    ),
+    "given-up/000000000002000-000002": (
+        b'{"at":2345,"checksum":"086e9d348d302980e53b6e444cb9b032ef3c4c7c6295de8280f9dcfb24ebbd9f","epoch":3,"failures":4,'
+        b'"kind":"given-up","time":2000,"version":1}'
+    ),
+}
+EPOCH_BYTES = (
+    b'{"at":5000,"checksum":"687c922dd9caac95dc12287a2b0237c94cac321f6e0288d565bf0b9382873443","epoch":4,"kind":"epoch",'
+    b'"nonce":"ab","version":1}'
+)
+GRAPH_BYTES = (
+    b'{"checksum":"7e464b32dcd73880965c5eaa8071dcea52c4b76c0dbb72652c14f2aa0390cf8d","code":{"":"d1","jobs":"d2"},'
+    b'"functions":"gHBpY2tsZQ==","graph":{"calls":[],"interval":1000},"kind":"graph","python":"3.11","version":1}'
+)
+
+
+@pytest.fixture
+def store() -> MemoryFileStore:
+    return MemoryFileStore(f"memory://{uuid.uuid4().hex}")
+
+
+def test_the_bytes_of_a_plan() -> None:
+    assert encode_plan(PLAN) == PLAN_BYTES
+    assert decode_plan(PLAN_BYTES, "p") == PLAN
+
+
+def test_the_bytes_of_a_void_plan() -> None:
+    assert encode_plan(VOID) == VOID_BYTES
+    assert decode_plan(VOID_BYTES, "p") == VOID
+
+
+def test_the_bytes_and_the_name_of_the_meta_record(store: MemoryFileStore) -> None:
+    meta = Meta(Time(1_700_000_000_000), Duration(1000))
+    write_meta(store, meta)
+    assert store.read("meta") == META_BYTES
+    assert read_meta(store) == meta
+
+
+def test_the_bytes_and_the_names_of_what_becomes_of_a_batch(store: MemoryFileStore) -> None:
+    log = PlanLog(store, 3)
+    log.complete(Time(2000), 2, 2345)
+    log.fail(Time(2000), 2, 2345, "boom")
+    log.give_up(Time(2000), 2, 2345, 4)
+    for name, data in NOTES.items():
+        assert store.read(name) == data
+    assert [store.list(folder) for folder in ("done", "failed", "given-up")] == [[n.split("/")[1]] for n in NOTES]
+
+
+def test_the_bytes_and_the_name_of_an_epoch(store: MemoryFileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in (1, 2, 3):
+        assert take_epoch(store, at_ms=number) == number
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=0))
+    assert take_epoch(store, at_ms=5000) == 4
+    assert store.list() == ["epoch-1", "epoch-2", "epoch-3", "epoch-4"]
+    assert store.read("epoch-4") == format.encode("epoch", {"epoch": 4, "at": 5000, "nonce": "0" * 32})
+    assert format.encode("epoch", {"epoch": 4, "at": 5000, "nonce": "ab"}) == EPOCH_BYTES
+
+
+def test_the_bytes_and_the_name_of_the_graph(store: MemoryFileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sidecar, "python_version", lambda: "3.11")
+    graph, code = {"interval": 1000, "calls": []}, {"": "d1", "jobs": "d2"}
+    sidecar.write_sidecar(store, graph, b"\x80pickle", code)
+    assert store.read("graph") == GRAPH_BYTES
+    assert sidecar.read_sidecar(store) == (graph, b"\x80pickle", code)
+
+
+def test_the_name_of_a_plan_tells_its_time_and_epoch(store: MemoryFileStore) -> None:
+    PlanLog(store, 3).write_plan(PLAN)
+    assert store.list("plans") == ["001700000001000-000003"]
+    assert store.read("plans/001700000001000-000003") == PLAN_BYTES
+
+
+@pytest.mark.parametrize("data", [PLAN_BYTES, VOID_BYTES], ids=["plan", "void"])
+def test_any_flipped_byte_of_a_plan_is_refused_with_its_name(data: bytes) -> None:
+    for place in range(len(data)):
+        for flip in (*(1 << bit for bit in range(8)), 0xFF, data[place], data[place] ^ ord("e"), data[place] ^ ord("N")):
+            damaged = data[:place] + bytes([data[place] ^ flip]) + data[place + 1 :]
+            if damaged == data:
+                continue
+            with pytest.raises((CorruptRecordError, FormatVersionError), match="plans/the-file"):
+                decode_plan(damaged, "plans/the-file")
+
+
+def test_any_cut_of_a_plan_is_refused_with_its_name() -> None:
+    for length in range(len(PLAN_BYTES)):
+        with pytest.raises(CorruptRecordError, match="plans/the-file"):
+            decode_plan(PLAN_BYTES[:length], "plans/the-file")
+
+
+@pytest.mark.parametrize("data", [PLAN_BYTES + b" ", PLAN_BYTES + b"\n", b"\xef\xbb\xbf" + PLAN_BYTES, b"[]", b"null", b"7"])
+def test_what_is_not_exactly_what_was_written_is_refused(data: bytes) -> None:
+    with pytest.raises(CorruptRecordError):
+        decode_plan(data, "p")
+
+
+def test_a_record_of_another_kind_is_no_plan() -> None:
+    with pytest.raises(CorruptRecordError, match="kind 'plan'"):
+        decode_plan(META_BYTES, "p")
+
+
+def test_the_message_of_a_damaged_plan_says_the_only_way_past() -> None:
+    with pytest.raises(CorruptRecordError, match="--forget-batch") as caught:
+        decode_plan(b"junk", "plans/x")
+    assert caught.value.facts["path"] == "plans/x"
+
+
+def test_a_record_of_a_newer_kstream_is_refused_with_both_versions() -> None:
+    newer = json.loads(PLAN_BYTES) | {"version": 2, "something": "new"}
+    with pytest.raises(FormatVersionError, match="upgrade") as caught:
+        decode_plan(json.dumps(newer).encode(), "plans/x")
+    assert (caught.value.facts["version"], caught.value.facts["supported"], caught.value.facts["path"]) == (2, 1, "plans/x")
+
+
+def test_values_that_json_does_not_know_are_not_stored() -> None:
+    with pytest.raises(ValueError):
+        format.encode("plan", {"x": float("nan")})
+    with pytest.raises(TypeError):
+        format.encode("plan", {"x": object()})
+
+
+def test_a_damaged_plan_makes_the_log_unreadable_by_name(store: MemoryFileStore) -> None:
+    PlanLog(store, 3).write_plan(PLAN)
+    name = "plans/001700000001000-000003"
+    store.replace(name, PLAN_BYTES.replace(b"20500", b"20501"))
+    with pytest.raises(CorruptRecordError, match=name):
+        read_log(store)
+
+
+def test_a_damaged_or_foreign_graph_is_told_and_not_used(store: MemoryFileStore) -> None:
+    assert sidecar.read_sidecar(store) == "no graph is stored"
+    store.replace("graph", GRAPH_BYTES.replace(b"pickle", b"nickle") + b"x")
+    assert "unreadable" in str(sidecar.read_sidecar(store))
+    fields = {"graph": {}, "functions": "", "code": None, "python": "2.7"}
+    store.replace("graph", format.encode("graph", fields))
+    assert "Python 2.7" in str(sidecar.read_sidecar(store))

@@ -1,0 +1,113 @@
+"""`kstream checkpoint show` on checkpoints written as a driver writes them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from kstream.batch import BatchPlan
+from kstream.batch_time import Duration, Time
+from kstream.checkpoint import Meta, PlanLog, take_epoch
+from kstream.checkpoint.reader import write_meta
+from kstream.cli import main
+from kstream.storage import LocalFileStore
+
+ZERO = 1_760_000_000_000
+INTERVAL = 1000
+
+
+def at(number: int) -> Time:
+    """The time of the nth batch."""
+    return Time(ZERO + number * INTERVAL)
+
+
+def write_checkpoint(folder: Path, batches: int = 5) -> PlanLog:
+    """Batch 1 is done, 2 failed twice, 3 given up, 4 void, the others pending."""
+    store = LocalFileStore(folder)
+    write_meta(store, Meta(Time(ZERO), Duration(INTERVAL)))
+    log = PlanLog(store, take_epoch(store, ZERO))
+    for number in range(1, batches + 1):
+        begin, end = number * 5, number * 5 + 5
+        ranges = [["orders", 0, begin, end], ["orders", 1, begin, end + 2], ["orders", 2, 7, 7]]
+        data = {0: {"ranges": ranges, "leader_epochs": [None] * 3, "topic_ids": None}}
+        void = number == 4
+        log.write_plan(BatchPlan(at(number), log.epoch, "n", {} if void else data, {} if void else {0: 12}, at(1), void=void))
+    log.complete(at(1), log.epoch, ZERO)
+    log.fail(at(2), log.epoch, ZERO, "boom")
+    log.epoch += 1
+    log.fail(at(2), log.epoch - 1, ZERO, "boom again")
+    log.give_up(at(3), log.epoch - 1, ZERO, 4)
+    return log
+
+
+def show(folder: Path, *options: str) -> Result:
+    return CliRunner().invoke(main, ["checkpoint", "show", str(folder), *options], env={"COLUMNS": "200"})
+
+
+def test_each_batch_is_shown_with_its_state_and_its_ranges(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path)
+    result = show(tmp_path)
+    assert result.exit_code == 0, result.output
+    rows = {line.split("│")[2].strip(): line for line in result.output.splitlines() if line.count("│") > 5}
+    for number, state in ((1, "done"), (2, "failed 2"), (3, "given up"), (4, "void"), (5, "pending")):
+        assert f" {state} " in rows[str(at(number).milliseconds)]
+    assert "orders/0 [5, 10) /1 [5, 12) (1 empty)" in rows[str(at(1).milliseconds)]
+    assert "5 batches kept: 1 done, 1 failed, 1 given up, 1 pending, 1 void" in result.output
+    assert "batch interval 1000 ms" in result.output and "epoch 1: a driver started at" in result.output
+
+
+def test_json_holds_the_plans_as_they_are_stored(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path)
+    data = json.loads(show(tmp_path, "--json").output)
+    assert (data["zero_time"], data["interval"]) == (ZERO, INTERVAL)
+    assert data["epochs"] == [{"epoch": 1, "taken_at": ZERO}]
+    assert [plan["state"] for plan in data["plans"]] == ["done", "failed 2", "given up", "void", "pending"]
+    assert data["plans"][0]["streams"][0]["records"] == 12
+    assert data["plans"][0]["streams"][0]["plan"]["ranges"][1] == ["orders", 1, 5, 12]
+
+
+def test_last_leaves_out_older_batches_and_says_so(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path)
+    result = show(tmp_path, "--last", "2")
+    assert str(at(5).milliseconds) in result.output and str(at(3).milliseconds) not in result.output
+    assert "5 batches kept (the last 2 shown)" in result.output
+
+
+def test_a_damaged_plan_is_one_line_that_names_the_file(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path)
+    newest = sorted((tmp_path / "plans").iterdir())[-1]
+    newest.write_bytes(newest.read_bytes().replace(b"orders", b"0rders", 1))
+    result = show(tmp_path)
+    assert result.exit_code == 1
+    assert len(result.output.splitlines()) == 1 and str(newest) in result.output and "damaged" in result.output
+
+
+def test_a_place_without_a_checkpoint_is_one_line_and_stays_as_it_was(tmp_path: Path) -> None:
+    missing = tmp_path / "nowhere"
+    result = show(missing)
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [
+        f"kstream: there is no checkpoint in {missing}: no stream has started there (looked for {missing / 'meta'})"
+    ]
+    assert not missing.exists()
+
+
+def test_a_store_that_cannot_hold_a_checkpoint_is_refused_in_one_line() -> None:
+    result = CliRunner().invoke(main, ["checkpoint", "show", "s3://bucket/orders"])
+    assert result.exit_code == 1 and len(result.output.splitlines()) == 1 and "s3://" in result.output
+
+
+def test_showing_a_checkpoint_loads_no_pyspark(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path)
+    program = (
+        "import sys; from click.testing import CliRunner; from kstream.cli import main\n"
+        f"result = CliRunner().invoke(main, ['checkpoint', 'show', {str(tmp_path)!r}])\n"
+        "loaded = [m for m in ('pyspark', 'py4j', 'confluent_kafka', 'kstream_kafka') if m in sys.modules]\n"
+        "sys.exit(result.exit_code or ', '.join(loaded) or 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr

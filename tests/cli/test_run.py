@@ -1,0 +1,125 @@
+"""`kstream run`: what it says when a job cannot be run, and how errors and logs become lines."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kstream.cli import errors, main
+from kstream.cli import run as run_module
+from kstream.cli.errors import one_line
+from kstream.errors import ConfigurationError
+from tests.cli.test_checkpoint_show import at, write_checkpoint
+
+
+@pytest.fixture(autouse=True)
+def everything_as_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Imports of a job, its folder on sys.path, and the logging set up, are taken back."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.chdir(tmp_path)
+    known = set(sys.modules)
+    yield
+    root.handlers[:], root.level = handlers, level
+    for name in set(sys.modules) - known:
+        if name.startswith("job_"):
+            del sys.modules[name]
+
+
+def run(job: str, *options: str) -> Result:
+    return CliRunner().invoke(main, ["run", job, "--checkpoint", "checkpoint", *options])
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        ("job_none", "'job_none' does not name a job: give module:function, or file.py:function"),
+        ("job_none:setup", "there is no module 'job_none' in "),
+        ("job_none.py:setup", "there is no file job_none.py"),
+        ("job_here:absent", "job_here has no function 'absent'"),
+        ("job_here:NUMBER", "job_here has no function but a value 'NUMBER'"),
+        ("job_here.py:absent", "job_here.py has no function 'absent'"),
+    ],
+)
+def test_a_job_that_is_not_there_is_one_line(job: str, said: str) -> None:
+    Path("job_here.py").write_text("NUMBER = 1\n")
+    result = run(job)
+    assert result.exit_code == 1
+    assert len(result.output.splitlines()) == 1 and result.output.startswith(f"kstream: {said}")
+
+
+def test_a_module_that_the_job_lacks_is_not_mistaken_for_the_job() -> None:
+    Path("job_needy.py").write_text("import no_such_module_anywhere\n")
+    result = run("job_needy:setup")
+    assert isinstance(result.exception, ModuleNotFoundError) and result.exception.name == "no_such_module_anywhere"
+
+
+def test_a_setup_is_found_in_a_module_and_in_a_file_and_workers_can_import_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("job_found.py").write_text("def setup():\n    return 'made'\n")
+    assert run_module.load_setup("job_found:setup")() == "made"
+    del sys.modules["job_found"]
+    assert run_module.load_setup("job_found.py:setup")() == "made"
+    assert run_module.os.environ["PYTHONPATH"].split(":")[0] == str(Path.cwd())
+
+
+def test_an_error_of_kstream_is_one_line_without_a_traceback() -> None:
+    Path("job_wrong.py").write_text(
+        "from kstream import StreamingContext\nfrom kstream.errors import ConfigurationError\n"
+        "def setup():\n    raise ConfigurationError('the interval\\nis wrong')\n"
+    )
+    result = run("job_wrong:setup")
+    assert (result.exit_code, result.output) == (1, "kstream: the interval is wrong\n")
+    assert "Traceback" in run("job_wrong:setup", "--verbose").output
+
+
+def test_a_missing_pyspark_is_one_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errors.importlib.util, "find_spec", lambda name: None)
+    for command in (["run", "job:setup", "--checkpoint", "c"], ["demo"]):
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 1
+        assert len(result.output.splitlines()) == 1 and "pip install 'kstream-spark[spark]'" in result.output
+
+
+def test_forgetting_a_batch_sets_its_plan_aside_before_anything_runs(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "checkpoint")
+    result = run("job_none:setup", "--forget-batch", str(at(5).milliseconds))
+    assert "set aside" in result.output and str(at(5).milliseconds) in result.output
+    assert [p.name for p in (tmp_path / "checkpoint" / "forgotten").iterdir()] == [f"{at(5).milliseconds:015d}-000001"]
+
+
+def test_forgetting_a_batch_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "checkpoint")
+    result = run("job_none:setup", "--forget-batch", "17")
+    assert result.exit_code == 1
+    assert len(result.output.splitlines()) == 1 and "holds no plan of batch 17 ms" in result.output
+
+
+class PythonException(Exception):
+    """Named as Spark's."""
+
+
+def test_of_an_error_that_spark_carries_the_line_is_what_the_worker_said() -> None:
+    carried = PythonException(
+        "Job aborted due to stage failure: Task 0 in stage 1.0 failed\n"
+        "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+        '  File "worker.py", line 1, in main\n    process()\n'
+        "kstream_kafka.errors.PollTimeoutError: orders-0 gave no record\n\n\tat org.apache.spark.api(Runner.scala:1)\n"
+    )
+    assert one_line(carried) == "PollTimeoutError in a task: orders-0 gave no record"
+
+
+def test_a_logged_error_is_one_line_unless_tracebacks_are_wanted() -> None:
+    try:
+        raise ConfigurationError("it is wrong")
+    except ConfigurationError as e:
+        record = logging.LogRecord("kstream", logging.ERROR, "f", 1, "batch %s: %s", (7, e), None)
+        record.exc_info = (type(e), e, e.__traceback__)
+    assert run_module.LineFormatter(tracebacks=False).format(record).endswith("ERROR   kstream: batch 7: it is wrong")
+    assert "Traceback" in run_module.LineFormatter(tracebacks=True).format(record)

@@ -1,0 +1,98 @@
+"""The small books of the scheduler: unfinished batches, input infos, jobs of a set (behaviours II1)."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from kstream.batch import Job, JobSet, StreamInputInfo
+from kstream.batch_time import Time
+from kstream.errors import IllegalStateError
+from kstream.scheduler import InputInfoTracker
+from kstream.scheduler.unfinished import UnfinishedBatches
+
+
+def test_nothing_may_be_cleaned_before_a_batch_has_ended() -> None:
+    unfinished = UnfinishedBatches()
+    unfinished.planned(Time(1))
+    assert unfinished.clean_up_to() is None
+
+
+def test_memory_may_be_cleaned_up_to_the_oldest_running_batch() -> None:
+    unfinished = UnfinishedBatches()
+    for n in (1, 2, 3):
+        unfinished.planned(Time(n))
+    unfinished.ended(Time(3), succeeded=True)
+    assert unfinished.clean_up_to() == Time(1)
+    unfinished.ended(Time(1), succeeded=True)
+    assert unfinished.clean_up_to() == Time(2)
+    unfinished.ended(Time(2), succeeded=True)
+    assert unfinished.clean_up_to() == Time(3)
+
+
+def test_a_failed_batch_holds_the_log_but_not_the_memory() -> None:
+    unfinished = UnfinishedBatches()
+    for n in (1, 2):
+        unfinished.planned(Time(n))
+    unfinished.ended(Time(1), succeeded=False)
+    unfinished.ended(Time(2), succeeded=True)
+    assert unfinished.clean_up_to() == Time(2)
+    assert unfinished.all() == {Time(1)}
+
+
+def test_waiting_ends_when_nothing_runs_and_says_whether_it_did() -> None:
+    unfinished = UnfinishedBatches()
+    unfinished.planned(Time(1))
+    assert unfinished.wait_none_running(0.01) is False
+    answers: list[bool] = []
+    waiter = threading.Thread(target=lambda: answers.append(unfinished.wait_none_running(20)))
+    waiter.start()
+    unfinished.ended(Time(1), succeeded=False)
+    waiter.join(20)
+    assert answers == [True]
+
+
+def test_input_infos_are_kept_by_time_and_stream() -> None:
+    tracker = InputInfoTracker()
+    first, second, later = StreamInputInfo(0, 100), StreamInputInfo(1, 300), StreamInputInfo(0, 7)
+    tracker.reportInfo(Time(0), first)
+    tracker.reportInfo(Time(0), second)
+    tracker.reportInfo(Time(1), later)
+    assert tracker.getInfo(Time(0)) == {0: first, 1: second}
+    assert tracker.getInfo(Time(1)) == {0: later}
+    assert tracker.getInfo(Time(2)) == {}
+
+
+def test_a_stream_reports_once_a_batch() -> None:
+    tracker = InputInfoTracker()
+    tracker.reportInfo(Time(0), StreamInputInfo(0, 1))
+    with pytest.raises(IllegalStateError, match="already reported"):
+        tracker.reportInfo(Time(0), StreamInputInfo(0, 1))
+
+
+def test_clean_up_removes_what_is_strictly_older() -> None:
+    tracker = InputInfoTracker()
+    for n in (0, 1):
+        tracker.reportInfo(Time(n), StreamInputInfo(0, n))
+    tracker.cleanup(Time(0))
+    assert tracker.getInfo(Time(0)) and tracker.getInfo(Time(1))
+    tracker.cleanup(Time(1))
+    assert not tracker.getInfo(Time(0)) and tracker.getInfo(Time(1))
+
+
+def test_a_set_is_complete_with_its_last_job_and_remembers_who_failed() -> None:
+    jobs = [Job(Time(1000), n, lambda: None) for n in (0, 1)]
+    jobs_of_batch = JobSet(Time(1000), jobs, {}, 5)
+    assert jobs_of_batch.handle_start(10) is True and jobs_of_batch.handle_start(11) is False
+    jobs[1].error = ValueError("boom")
+    assert jobs_of_batch.handle_completion(jobs[1], 20) is False and not jobs_of_batch.has_completed
+    assert jobs_of_batch.handle_completion(jobs[0], 30) is True and jobs_of_batch.has_completed
+    info = jobs_of_batch.to_batch_info()
+    assert (info.schedulingDelay(), info.processingDelay(), info.totalDelay()) == (5, 20, 25)
+    assert [str(e) for e in jobs_of_batch.errors] == ["boom"]
+
+
+def test_the_metadata_of_an_input_has_a_description_if_it_gave_one() -> None:
+    assert StreamInputInfo(0, 1, {"Description": "topic a"}).metadataDescription() == "topic a"
+    assert StreamInputInfo(0, 1).metadataDescription() is None

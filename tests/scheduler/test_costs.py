@@ -1,0 +1,76 @@
+"""What a batch writes is in proportion to that batch, not to history."""
+
+from __future__ import annotations
+
+import threading
+
+from kstream.batch_time import Time
+from kstream.checkpoint import names
+from tests.harness import World, started
+from tests.stores import CountingStore
+
+Calls = list[tuple[str, str, int]]
+PENDING = 1000
+
+
+def shape(calls: Calls) -> list[tuple[str, str]]:
+    return [(verb, name.split("/")[0].split("-")[0]) for verb, name, _ in calls]
+
+
+def written(calls: Calls) -> int:
+    return sum(size for _, _, size in calls)
+
+
+def test_a_batch_costs_one_create_before_one_probe_and_one_create_after() -> None:
+    store = CountingStore(World().store)
+    world = World(store)
+    driver = started(world)
+    for _ in range(5):
+        driver.tick(1)
+    driver.engine._generator._cleaner.stop(drain=True)
+    store.take()
+    driver.tick(1)
+    assert shape(store.take()) == [("create", "plans"), ("exists", "epoch"), ("create", "done")]
+
+
+def test_an_old_batch_costs_two_removals_and_no_listing() -> None:
+    store = CountingStore(World().store)
+    world = World(store)
+    driver = started(world)
+    for _ in range(20):
+        driver.tick(1)
+    driver.stop()
+    calls = shape(store.take())
+    start = calls.index(("create", "plans"))
+    assert not [call for call in calls[start:] if call[0] in ("list", "read", "replace")]
+    removed = calls.count(("delete", "plans"))
+    assert removed == calls.count(("delete", "done"))
+    assert removed >= 15
+
+
+def test_bytes_and_requests_of_a_batch_do_not_grow_with_a_thousand_pending_batches() -> None:
+    store = CountingStore(World().store)
+    world = World(store)
+    driver = started(world)
+    driver.tick(1)
+    gate = threading.Event()
+    driver.before_job = lambda _time: gate.wait(60)
+
+    def one_more() -> Calls:
+        store.take()
+        time = driver.tick_only(1)
+        name = names.epoch(2)
+        world.wait(lambda: ("exists", name, 0) in store.calls and driver.listener.named("onBatchSubmitted"))
+        world.wait(lambda: driver.listener.named("onBatchSubmitted")[-1].batchInfo().batchTime() == Time(time))
+        return [call for call in store.take() if call[0] != "delete"]
+
+    early = one_more()
+    for _ in range(PENDING):
+        driver.tick_only(1)
+    world.wait(lambda: len(driver.listener.named("onBatchSubmitted")) == PENDING + 2)
+    late = one_more()
+    gate.set()
+    assert shape(early) == shape(late) == [("create", "plans"), ("exists", "epoch")]
+    assert written(late) <= written(early) + 20
+    driver.stop()
+    world.assert_exact()

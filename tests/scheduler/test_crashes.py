@@ -1,0 +1,158 @@
+"""Exactness through death: a driver killed anywhere, started again, and again; compared by the record of every attempt.
+
+Kills are items of the input: at each named crash point, and before and after each single write to the store.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from kstream import crash_point
+from kstream.checkpoint import read_log
+from kstream.checkpoint.reader import has_checkpoint
+from tests.harness import INTERVAL, Driver, FakeHost, Killed, World
+from tests.stores import SteppingStore
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+TICKS = 7
+Kill = Callable[[str], bool]
+
+
+class Story:
+    """Runs a stream over `TICKS` ticks; whenever the driver dies, time passes, records come, and the next one starts."""
+
+    def __init__(self, kill: Kill, jobs: int, window: int | None = None) -> None:
+        self.world = World()
+        self.kill = kill
+        self.deaths = 0
+        self.window = window
+        self.conf = {"spark.streaming.concurrentJobs": str(jobs)}
+        self.store = SteppingStore(self.world.store, self._step)
+        self.driver: Driver | None = None
+        crash_point.install(self._reach)
+
+    def _step(self, verb: str, name: str, done: bool) -> None:
+        self._reach(f"{'after' if done else 'before'} {verb} {name.split('/')[0].split('-')[0]}")
+
+    def _reach(self, moment: str) -> None:
+        driver = self.driver
+        if driver is not None and driver.alive and self.kill(moment):
+            self.deaths += 1
+            driver.die()
+            raise Killed(moment)
+
+    def _build(self, _host: FakeHost, driver: Driver) -> None:
+        driver.output(driver.input if self.window is None else driver.input.window(self.window))
+
+    def run(self) -> World:
+        for tick in range(TICKS):
+            self._life()
+            assert self.driver is not None
+            if self.driver.alive:
+                self.driver.tick_only(1 + tick % 3)
+                self._wait(lambda: self.world.clock.time_ms() in self.driver.listener.completed())
+            if not self.driver.alive:
+                self.driver.kill()
+                self.world.produce(2)
+                self.world.clock.advance(INTERVAL * (self.deaths % 3))
+        self.kill = lambda _moment: False
+        self._life()
+        self.driver.tick(1)
+        self.driver.stop()
+        return self.world
+
+    def _life(self) -> None:
+        """A driver that is alive, or one that died while it started."""
+        if self.driver is not None and self.driver.alive:
+            return
+        self.driver = Driver(self.world, self.conf, store=self.store, build=self._build)
+        try:
+            self.driver.start()
+        except Killed:
+            return
+        except Exception:
+            assert not self.driver.alive
+
+    def _wait(self, what: Callable[[], bool]) -> None:
+        self.world.wait(lambda: not self.driver.alive or what())
+
+
+def nth(moment: str, *occurrences: int) -> Kill:
+    seen = iter(range(1, 1_000_000))
+    return lambda name: name == moment and next(seen) in occurrences
+
+
+def check(world: World) -> None:
+    world.assert_exact()
+    contents = read_log(world.store)
+    assert contents.pending == [] and contents.failures == {} and contents.given_up == frozenset()
+    assert len(world.store.list("plans")) <= TICKS + 3
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("occurrences", [(1,), (2,), (3,), (5,), (1, 2), (2, 3, 5)], ids=str)
+@pytest.mark.parametrize("point", crash_point.CRASH_POINTS)
+def test_a_driver_killed_at_a_crash_point_misses_nothing_and_repeats_only_the_same(
+    point: str, occurrences: tuple[int, ...], jobs: int
+) -> None:
+    story = Story(nth(point, *occurrences), jobs)
+    check(story.run())
+    assert story.deaths == len(occurrences)
+
+
+MOMENTS = [
+    f"{when} {what}"
+    for what in ("create epoch", "create meta", "create plans", "create done", "delete plans", "delete done")
+    for when in ("before", "after")
+]
+
+
+@pytest.mark.parametrize("occurrence", [1, 2, 4])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_driver_killed_around_a_write_misses_nothing_and_repeats_only_the_same(moment: str, occurrence: int) -> None:
+    once_a_life = "meta" in moment or "epoch" in moment
+    story = Story(nth(moment, 1 if once_a_life else occurrence), jobs=1 + occurrence % 2)
+    check(story.run())
+    assert story.deaths == 1
+
+
+def test_a_driver_killed_at_every_single_moment_of_its_life_in_turn() -> None:
+    counts = []
+    for target in range(1, 40):
+        seen = iter(range(1, 1_000_000))
+        story = Story(lambda _name, seen=seen, target=target: next(seen) == target, jobs=1)
+        check(story.run())
+        counts.append(story.deaths)
+    assert counts == [1] * len(counts)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_drivers_killed_at_random_again_and_again(seed: int) -> None:
+    chance = random.Random(seed)
+    story = Story(lambda _moment: chance.random() < 0.06, jobs=1 + seed % 2)
+    check(story.run())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_windows_after_kills_are_those_of_the_batches_that_stand(seed: int) -> None:
+    """Each window is the concatenation of consecutive batches and no batch is ever seen in two forms."""
+    chance = random.Random(1000 + seed)
+    story = Story(lambda _moment: chance.random() < 0.05, jobs=1, window=3)
+    world = story.run()
+    for time, records in world.records_by_time().items():
+        first = records[0] if records else 0
+        assert list(records) == list(range(first, first + len(records))), time
+    assert {r for a in world.attempts if a.finished for r in a.records} == set(world.log)
+
+
+def test_a_checkpoint_of_a_driver_that_died_at_once_is_none_or_whole() -> None:
+    for moment in ("before create epoch", "before create meta", "after create meta"):
+        story = Story(nth(moment, 1), jobs=1)
+        story._life()
+        assert has_checkpoint(story.world.store) is (moment == "after create meta")
+        story.driver.kill()
+        check(story.run())

@@ -1,0 +1,387 @@
+"""A restart goes on exactly: pending batches with their plans, missed ones made, times that only rise."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from kstream.batch_time import Duration, Seconds, Time
+from kstream.checkpoint import Meta, names, read_log, take_epoch
+from kstream.checkpoint.reader import forget_batch, write_meta
+from kstream.errors import BatchGivenUpError, CorruptRecordError, NotRecoverableError
+from kstream.scheduler.downtime import batches_during_downtime
+from kstream.testing import ManualClock
+from tests.harness import INTERVAL, START, Driver, FakeHost, LogInput, World, started
+
+HOUR = 3_600_000
+
+
+def at(n: int) -> int:
+    return START + n * INTERVAL
+
+
+def failing(world: World, *times: int, **options: object) -> Driver:
+    """A driver whose jobs of those batch times raise."""
+    driver = Driver(world, **options)
+
+    def job(time: int) -> None:
+        if time in times:
+            raise ValueError("boom")
+
+    driver.before_job = job
+    return driver.start()
+
+
+def test_a_pending_batch_runs_again_with_identical_data_although_more_has_come() -> None:
+    world = World()
+    driver = failing(world, at(2))
+    driver.tick(2)
+    driver.tick(3)
+    driver.tick(1)
+    driver.stop()
+    world.produce(10)
+    again = started(world)
+    world.wait(lambda: again.listener.completed() == [at(2)])
+    assert world.records_by_time() == {at(1): (0, 1), at(2): (2, 3, 4), at(3): (5,)}
+    again.tick(1)
+    again.stop()
+    world.assert_exact()
+    assert world.times() == [at(1), at(2), at(3), at(2), at(4)]
+
+
+def test_completed_batches_are_not_run_again() -> None:
+    world = World()
+    driver = started(world)
+    for _ in range(4):
+        driver.tick(1)
+    driver.stop()
+    again = started(world)
+    again.tick(1)
+    again.stop()
+    assert world.times() == [at(n) for n in range(1, 6)]
+
+
+def test_batches_missed_while_down_are_made_and_the_first_takes_what_there_is() -> None:
+    world = World()
+    driver = started(world)
+    driver.tick(2)
+    driver.stop()
+    world.produce(5)
+    world.clock.advance(3 * INTERVAL + 10)
+    again = started(world)
+    world.wait(lambda: again.listener.completed() == [at(2), at(3), at(4)])
+    assert [world.records_by_time()[at(n)] for n in (2, 3, 4)] == [(2, 3, 4, 5, 6), (), ()]
+    again.stop()
+    world.assert_exact()
+
+
+def test_missed_batches_share_a_backlog_under_the_rate_cap() -> None:
+    world = World()
+    driver = started(world, most=2)
+    driver.tick(2)
+    driver.stop()
+    world.produce(5)
+    world.clock.advance(4 * INTERVAL)
+    again = started(world, most=2)
+    world.wait(lambda: len(again.listener.completed()) == 4)
+    assert [world.records_by_time()[at(n)] for n in (2, 3, 4, 5)] == [(2, 3), (4, 5), (6,), ()]
+
+
+def test_pending_batches_come_before_missed_ones_and_the_timer_goes_on_after_both() -> None:
+    world = World()
+    driver = failing(world, at(1), at(2))
+    driver.tick(1)
+    driver.tick(1)
+    driver.stop()
+    world.clock.advance(2 * INTERVAL)
+    again = started(world)
+    world.wait(lambda: len(again.listener.completed()) == 4)
+    again.tick(1)
+    assert again.listener.completed() == [at(n) for n in (1, 2, 3, 4, 5)]
+
+
+def test_the_log_of_a_restart_tells_what_it_makes_up_for(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    driver = failing(world, at(1))
+    driver.tick(1)
+    driver.stop()
+    world.clock.advance(2 * INTERVAL)
+    with caplog.at_level(logging.INFO, logger="kstream"):
+        again = started(world)
+        world.wait(lambda: len(again.listener.completed()) == 3)
+        again.stop()
+    for line in (
+        f"batches during down time (2 batches): {at(2)} ms, {at(3)} ms",
+        f"batches pending processing (1 batches): {at(1)} ms",
+        f"batches to reschedule (3 batches): {at(1)} ms, {at(2)} ms, {at(3)} ms",
+        f"restarted JobGenerator at {at(4)} ms",
+        f"for time {at(2)} ms",
+    ):
+        assert line in caplog.text
+
+
+def test_batch_times_rise_at_the_normal_pace_with_the_clock_an_hour_back(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(clock=ManualClock(START + HOUR))
+    driver = started(world)
+    driver.tick(2)
+    driver.tick(1)
+    driver.stop()
+    last = START + HOUR + 2 * INTERVAL
+    back = ManualClock(START)
+    with caplog.at_level(logging.WARNING, logger="kstream.clock"):
+        again = started(world, clock=back)
+        for n in range(1, 4):
+            again.tick_only(1)
+            world.wait(lambda n=n: again.listener.completed() == [last + k * INTERVAL for k in range(1, n + 1)])
+    assert len(caplog.records) == 1
+    again.stop()
+    world.assert_exact()
+    assert world.times() == sorted(set(world.times()))
+    third = started(world, clock=back)
+    third.tick_only(1)
+    world.wait(lambda: third.listener.completed() == [last + 4 * INTERVAL])
+
+
+def test_a_damaged_newest_plan_is_refused_by_name_until_it_is_forgotten() -> None:
+    world = World()
+    driver = started(world)
+    driver.tick(2)
+    driver.tick(1)
+    driver.stop()
+    name = names.plan(Time(at(2)), 1)
+    data = bytearray(world.store.read(name))
+    data[len(data) // 2] ^= 1
+    world.store.replace(name, bytes(data))
+    with pytest.raises(CorruptRecordError) as caught:
+        Driver(world).start()
+    assert name in str(caught.value)
+    forget_batch(world.store, Time(at(2)))
+    again = started(world)
+    again.tick(1)
+    assert [a.records for a in world.attempts] == [(0, 1), (2,), (2,), (3,)]
+
+
+def test_a_batch_that_fails_is_run_again_at_three_restarts_and_then_goes_to_the_ledger() -> None:
+    world = World()
+    driver = failing(world, at(1))
+    driver.tick(2)
+    driver.stop()
+    for n in range(3):
+        again = failing(world, at(1))
+        world.wait(lambda again=again: again.listener.completed() == [at(1)])
+        again.stop()
+        assert world.times().count(at(1)) == n + 2
+        assert [t.milliseconds for t in read_log(world.store).pending] == [at(1)]
+    last = failing(world, at(1))
+    last.wait_error(BatchGivenUpError)
+    last.tick(1)
+    last.stop()
+    assert world.times().count(at(1)) == 4
+    assert world.store.list("given-up") == [names.key(Time(at(1)), 1)]
+    quiet = started(world)
+    quiet.tick(1)
+    quiet.stop()
+    assert quiet.errors == [] and world.times().count(at(1)) == 4
+
+
+def test_a_driver_killed_between_its_zero_time_and_its_first_plan_is_no_trouble() -> None:
+    world = World()
+    take_epoch(world.store, START)
+    write_meta(world.store, Meta(Time(START), Duration(INTERVAL)))
+    world.clock.advance(10 * INTERVAL)
+    world.produce(3)
+    driver = started(world)
+    assert driver.tick(1) == at(11)
+    driver.stop()
+    again = started(world)
+    again.tick(1)
+    again.stop()
+    world.assert_exact()
+    assert world.times() == [at(11), at(12)]
+
+
+def test_windows_keep_their_step_when_an_earlier_driver_stored_the_zero_time() -> None:
+    world = World()
+
+    def build(_host: FakeHost, driver: Driver) -> None:
+        driver.output(driver.input.window(3, 3))
+
+    write_meta(world.store, Meta(Time(START), Duration(INTERVAL)))
+    world.clock.advance(4 * INTERVAL)
+    driver = started(world, build=build)
+    for _ in range(5):
+        driver.tick_only(1)
+        world.wait(lambda: read_log(world.store).last_planned == Time(world.clock.time_ms()))
+    driver.stop()
+    again = started(world, build=build)
+    for _ in range(3):
+        again.tick_only(1)
+        world.wait(lambda: read_log(world.store).last_planned == Time(world.clock.time_ms()))
+    again.stop()
+    assert world.records_by_time() == {at(6): (0, 1), at(9): (2, 3, 4), at(12): (5, 6, 7)}
+
+
+def test_a_stored_zero_time_ahead_of_the_clock_loses_nothing() -> None:
+    world = World()
+    write_meta(world.store, Meta(Time(START + HOUR), Duration(INTERVAL)))
+    world.produce(2)
+    driver = started(world)
+    for n in range(1, 3):
+        driver.tick_only(1)
+        world.wait(lambda n=n: driver.listener.completed() == [START + HOUR + k * INTERVAL for k in range(1, n + 1)])
+    driver.stop()
+    world.assert_exact()
+
+
+def test_a_driver_killed_before_it_could_note_its_starting_point_as_done() -> None:
+    world = World()
+    driver = started(world)
+    world.store.delete(names.done(Time(START), 1))
+    driver.kill()
+    world.produce(2)
+    again = started(world)
+    again.tick(1)
+    again.stop()
+    world.assert_exact()
+    assert read_log(world.store).pending == []
+
+
+def test_an_input_is_restored_from_its_newest_plan_before_it_is_started() -> None:
+    world = World()
+    driver = failing(world, at(2))
+    driver.tick(2)
+    driver.tick(3)
+    driver.stop()
+    again = started(world)
+    world.wait(lambda: again.listener.completed() == [at(2)])
+    assert again.input.calls == ["restored", "start"] and again.input.cursor == 5
+
+
+def test_an_input_that_cannot_be_restored_fails_the_start() -> None:
+    world = World()
+    driver = started(world)
+    driver.tick(1)
+    driver.stop()
+    again = Driver(world)
+
+    def refuse(_time: Time, _data: object) -> None:
+        raise NotRecoverableError("queueStream doesn't support checkpointing")
+
+    again.input.restored = refuse
+    with pytest.raises(NotRecoverableError):
+        again.start()
+
+
+@pytest.mark.parametrize("killed_after", range(1, 13))
+def test_a_window_of_ten_slides_after_a_restart_equals_that_of_a_run_that_never_stopped(killed_after: int) -> None:
+    def build(_host: FakeHost, driver: Driver) -> None:
+        driver.output(driver.input.map(lambda x: x * x).window(10))
+
+    def run(restart_after: int | None) -> dict[int, tuple[object, ...]]:
+        world = World()
+        driver = started(world, build=build)
+        for n in range(1, 25):
+            driver.tick(n % 4)
+            if restart_after is not None and n in (restart_after, 14):
+                driver.kill()
+                driver = started(world, build=build)
+        driver.stop()
+        return world.records_by_time()
+
+    assert run(killed_after) == run(None)
+
+
+def test_a_window_over_downtime_and_a_pending_batch_is_whole() -> None:
+    def build(_host: FakeHost, driver: Driver) -> None:
+        driver.output(driver.input.window(4))
+
+    world = World()
+    driver = failing(world, at(5), build=build)
+    for _ in range(6):
+        driver.tick(1)
+    driver.stop()
+    world.clock.advance(2 * INTERVAL)
+    world.produce(2)
+    again = started(world, build=build)
+    world.wait(lambda: again.listener.completed() == [at(5), at(7), at(8)])
+    seen = world.records_by_time()
+    assert (seen[at(5)], seen[at(7)], seen[at(8)]) == ((1, 2, 3, 4), (3, 4, 5, 6, 7), (4, 5, 6, 7))
+
+
+def test_an_input_added_by_new_code_takes_nothing_from_a_pending_batch() -> None:
+    world = World()
+    driver = failing(world, at(1))
+    driver.tick(2)
+    driver.stop()
+
+    def build(host: FakeHost, driver: Driver) -> None:
+        driver.output(driver.input.map(lambda x: x))
+        other = LogInput(host, [])
+        driver.output(other.map(lambda x: x))
+        driver.output(driver.input.union(other))
+
+    again = started(world, build=build)
+    world.wait(lambda: again.listener.completed() == [at(1)])
+    assert again.errors == []
+    assert [a.records for a in world.attempts] == [(0, 1)] * 3
+    again.tick(1)
+    assert [a.records for a in world.attempts if a.time == at(2)] == [(2,), (), (2,)]
+
+
+def test_many_restarts_in_a_row_leave_a_bounded_log() -> None:
+    world = World()
+    for _ in range(12):
+        driver = started(world)
+        driver.tick(1)
+        driver.tick(1)
+        driver.stop()
+    world.assert_exact()
+    assert len(world.store.list("plans")) <= 4 and len(world.store.list("done")) <= 4
+
+
+def test_a_stop_beside_a_restart_that_is_still_submitting_ends_it() -> None:
+    world = World()
+    driver = failing(world, at(1))
+    driver.tick(1)
+    driver.stop()
+    world.clock.advance(5 * INTERVAL)
+    again = Driver(world)
+    gate = threading.Event()
+    again.before_job = lambda _time: gate.wait(20)
+    again.start()
+    world.wait(lambda: len(world.attempts) == 2)
+    gate.set()
+    again.stop()
+    world.assert_exact()
+
+
+# -- which batches downtime makes (pure)
+
+
+def downtime(last: int, restart: int, remember: int = 1, most: int = 1000) -> list[int]:
+    times = batches_during_downtime(Time(last * 1000), Time(restart * 1000), Seconds(1), Seconds(remember), most)
+    return [t.milliseconds // 1000 for t in times]
+
+
+def test_downtime_is_from_the_last_planned_to_the_restart_both_excluded() -> None:
+    assert downtime(5, 9) == [6, 7, 8]
+    assert downtime(5, 6) == []
+    assert downtime(5, 5) == []
+
+
+def test_long_downtimes_leave_out_the_middle_and_keep_every_window_whole() -> None:
+    times = downtime(0, 5001, remember=10)
+    assert len(times) == 1000
+    assert times[:990] == list(range(1, 991)) and times[990:] == list(range(4991, 5001))
+
+
+def test_a_window_longer_than_all_that_may_be_made_still_leaves_one_to_drain_the_backlog() -> None:
+    times = downtime(0, 101, remember=50, most=10)
+    assert times == [1, *range(92, 101)]
+
+
+def test_a_downtime_of_exactly_the_most_is_made_whole() -> None:
+    assert downtime(0, 1001, remember=10) == list(range(1, 1001))
+

@@ -1,0 +1,85 @@
+"""What must not be: a wrapper of pyspark.streaming, and rooms that know higher ones."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted([*(ROOT / "kstream").rglob("*.py"), *(ROOT / "connectors").rglob("*.py")])
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def strings(tree: ast.AST) -> Iterator[str]:
+    """String constants and dotted names, less docstrings (which may speak of Spark)."""
+    documents = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents:
+            yield node.value
+        if isinstance(node, ast.Attribute):
+            yield ast.unparse(node)
+
+
+def test_there_is_something_to_look_at() -> None:
+    assert len(SOURCES) > 40
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_nothing_imports_pyspark_streaming_or_names_sparks_own_streaming(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert [name for name in imported(tree) if name.startswith("pyspark.streaming")] == []
+    assert [text for text in strings(tree) if "org.apache.spark.streaming" in text or "pyspark.streaming" in text] == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_file_is_longer_than_400_lines(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 400
+
+
+def modules_loaded_by(statement: str) -> set[str]:
+    code = f"import sys; {statement}; print('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    return set(done.stdout.split())
+
+
+def test_importing_kstream_loads_neither_spark_nor_kafka() -> None:
+    loaded = modules_loaded_by("import kstream; kstream.Seconds(1)")
+    assert "kstream.batch_time" in loaded
+    assert not loaded & {"pyspark", "confluent_kafka", "fsspec", "rich"}
+
+
+def test_rooms_that_decide_without_spark_do_not_load_it() -> None:
+    rooms = "kstream.loop, kstream.batch, kstream.storage, kstream.checkpoint, kstream.conf, kstream.testing"
+    assert "pyspark" not in modules_loaded_by(f"import {rooms}")
+
+
+def test_using_a_streaming_context_does_not_load_pyspark_streaming() -> None:
+    loaded = modules_loaded_by("from kstream import StreamingContext; import kstream_kafka; kstream_kafka.KafkaUtils")
+    assert not [name for name in loaded if name.startswith("pyspark.streaming")]
+
+
+def test_a_public_name_that_does_not_exist_is_an_attribute_error() -> None:
+    import kstream
+
+    with pytest.raises(AttributeError, match="Nonsense"):
+        _ = kstream.Nonsense
+    assert all(getattr(kstream, name) for name in kstream.__all__)
