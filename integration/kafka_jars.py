@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -91,7 +92,8 @@ def _has_broker(folder: Path) -> bool:
 
 def _reason(error: Exception) -> str:
     """The line of a failed command's output that tells most, cut to what fits in a line."""
-    lines = (getattr(error, "output", None) or b"").decode(errors="replace").splitlines()
+    output = (getattr(error, "output", None) or b"").decode(errors="replace")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", output).splitlines()  # Maven colours even what no terminal reads
     telling = [line.strip() for line in lines if "ERROR" in line or "Exception" in line or "not found" in line or "unresolved" in line]
     return (telling[0] if telling else str(error))[:300]
 

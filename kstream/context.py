@@ -120,6 +120,10 @@ class StreamingContext:
                 context = setupFunc()
         else:
             context = setupFunc()
+        if not isinstance(context, StreamingContext):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(
+                f"setup must return the StreamingContext it has made, it returned {type(context).__name__}", key="setup", value=context
+            )
         context._setup = setupFunc
         context.checkpoint(checkpointPath)
         return context
@@ -173,6 +177,8 @@ class StreamingContext:
                 self._state = StreamingContextState.STOPPED
                 if self._engine is not None:
                     self._engine.stop(graceful=False, timeout=2.0)
+                if self._hook is not None:
+                    self._hook.remove()
                 self._waiter.notify_stop()
                 raise
             self._state = StreamingContextState.ACTIVE
@@ -189,6 +195,8 @@ class StreamingContext:
             self._on_error, self._on_fenced,
         )  # fmt: skip
         graceful = self._settings.get("spark.streaming.stopGracefullyOnShutdown")
+        # Before anything runs: a SIGTERM that comes while missed batches are being planned waits for the start, then stops it.
+        self._hook = ShutdownHook(self._sc, graceful, lambda g: self.stop(stopSparkContext=True, stopGraceFully=g))
         self._engine.start()
         if store is not None and functions is not None:
             remember = self._graph.remember_duration
@@ -196,7 +204,6 @@ class StreamingContext:
             code = None if self._setup is None else code_digest(self._setup)
             conf = restore.savable_conf(self._sc.getConf().getAll())
             restore.store_graph(store, self.recorder, functions, conf, intervals, code)
-        self._hook = ShutdownHook(self._sc, graceful, lambda g: self.stop(stopSparkContext=True, stopGraceFully=g))
 
     def _on_error(self, message: str, error: BaseException) -> None:
         logger.error("%s: %s", message, error, exc_info=error)

@@ -69,9 +69,7 @@ def run(sc: SparkContext, batches: Sequence[Any], build: Build, *, partitions: i
     return run_all(sc, batches, {"": build}, partitions=partitions)[""]
 
 
-def run_all(
-    sc: SparkContext, batches: Sequence[Any], builds: Mapping[str, Build], *, partitions: int = 2
-) -> dict[str, list[list[Any]]]:
+def run_all(sc: SparkContext, batches: Sequence[Any], builds: Mapping[str, Build], *, partitions: int = 2) -> dict[str, list[list[Any]]]:
     """The same for several streams over one input, in one context: name → its batches."""
     stream = Stream(sc)
     rdds = [batch if isinstance(batch, RDD) else sc.parallelize(batch, partitions) for batch in batches]

@@ -126,6 +126,12 @@ class DirectKafkaInputDStream(InputDStream):
             exact_counts=not conf("spark.streaming.kafka.allowNonConsecutiveOffsets"),
         )
 
+    def metadata(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The ranges, and Spark's description of those that are not empty."""
+        ranges = _ranges(data)
+        described = (f"topic: {r.topic}\tpartition: {r.partition}\toffsets: {r.fromOffset} to {r.untilOffset}" for r in ranges if r.count())
+        return {"offsets": ranges, "Description": "\n".join(described)}
+
     # -- recovery without setup
 
     def recipe(self) -> Recipe | None:
@@ -187,10 +193,7 @@ def _input_plan(ranges: list[OffsetRange], epochs: list[int | None] | None, ahea
     }
     if ahead:
         data["ahead"] = [list(p) for p in sorted(ahead)]
-    description = "\n".join(
-        f"topic: {r.topic}\tpartition: {r.partition}\toffsets: {r.fromOffset} to {r.untilOffset}" for r in ranges if r.count()
-    )
-    return InputPlan(data, sum(r.count() for r in ranges), {"offsets": ranges, "Description": description})
+    return InputPlan(data, sum(r.count() for r in ranges))
 
 
 def as_partition(key: TopicAndPartition | tuple[str, int]) -> Partition:

@@ -1,7 +1,7 @@
 """The driver that is killed: counts a topic per batch and over a window, leaving a record of every attempt.
 
-Arguments: one JSON file with bootstrap, topic, directory, interval, window (batches), conf and perhaps checkpoint. Every record of the topic says where
-it lies ("partition:offset"), so that the sink can be compared with the ranges.
+Argument: a JSON file with bootstrap, topic, directory, interval, window (batches), conf and perhaps checkpoint. Every record of the
+topic says where it lies ("partition:offset"), so that the sink can be compared with the ranges.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from kstream.batch_time import Time
@@ -14,11 +14,10 @@ Json: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True)
 class InputPlan:
-    """One stream's part of a batch: `data` is stored, the rest is told to listeners."""
+    """One stream's part of a batch, both stored: `data` is the stream's own, `num_records` is told to listeners."""
 
     data: Mapping[str, Json]
     num_records: int = 0
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,10 @@ class InputDStream(DStream):
         """The RDD of a batch from its plan data. Must move no cursor and not look outside."""
         raise NotImplementedError
 
+    def metadata(self, data: Mapping[str, Json]) -> Mapping[str, Any]:
+        """What listeners learn of a batch besides its size; `Description` is for people. The same for a batch that is re-run."""
+        return {}
+
     def recipe(self) -> Recipe | None:
         """How to make this input again without `setup`; None if that would need a secret or cannot be said."""
         return None

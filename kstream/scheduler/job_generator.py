@@ -220,6 +220,8 @@ class JobGenerator:
             settled = self._log.settle()
             if settled is not None:  # its write was reported as failed and had happened: it stands, and comes first
                 self._go_on(settled)
+                if self._fenced:
+                    return
             crash_point.reach(crash_point.BEFORE_PLAN)
             plans = {stream.id: stream.plan(time) for stream in self._inputs}
             plan = self._record(time, plans)
@@ -230,9 +232,7 @@ class JobGenerator:
             self._scheduler.report_error(f"Error generating jobs for time {time}", e)
         else:
             crash_point.reach(crash_point.PLAN_DURABLE)
-            for stream_id, part in plans.items():
-                self._input_info.reportInfo(time, StreamInputInfo(stream_id, part.num_records, part.metadata))
-            self._go_on(plan, report=False)
+            self._go_on(plan)
 
     def _record(self, time: Time, plans: dict[int, InputPlan]) -> BatchPlan:
         data = {stream_id: plan.data for stream_id, plan in plans.items()}
@@ -240,7 +240,7 @@ class JobGenerator:
         floor = min(self._unfinished.all() | {time})
         return BatchPlan(time, self._log.epoch, uuid.uuid4().hex, data, records, floor, self._after)
 
-    def _go_on(self, plan: BatchPlan, report: bool = True) -> None:
+    def _go_on(self, plan: BatchPlan) -> None:
         """The plan is durable: move the cursors, look for a newer writer, submit."""
         self._unfinished.planned(plan.time)
         try:
@@ -249,8 +249,7 @@ class JobGenerator:
                 if data is not None:
                     stream.remember_plan(plan.time, data)
                     stream.planned(plan.time, data)
-            if report:
-                self._report_records(plan)
+            self._report_records(plan)
         except Exception as e:
             self._end_unsubmitted(plan, e)
         else:
@@ -292,8 +291,10 @@ class JobGenerator:
         self._scheduler.report_error(str(error), error)
 
     def _report_records(self, plan: BatchPlan) -> None:
-        for stream_id, records in plan.num_records.items():
-            self._input_info.reportInfo(plan.time, StreamInputInfo(stream_id, records, dict(plan.inputs[stream_id])))
+        for stream in self._inputs:
+            if stream.id in plan.inputs:
+                info = StreamInputInfo(stream.id, plan.num_records[stream.id], stream.metadata(plan.inputs[stream.id]))
+                self._input_info.reportInfo(plan.time, info)
 
     def _submit(self, plan: BatchPlan) -> None:
         time = plan.time

@@ -10,7 +10,6 @@ from kstream.storage.file_store import FileStore
 from kstream.storage.local import LocalFileStore
 from kstream.storage.memory import MemoryFileStore
 
-
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 

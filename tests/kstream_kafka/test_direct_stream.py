@@ -99,10 +99,11 @@ def test_a_start_past_the_end_still_waits_after_a_restart():
 
 
 def test_KD4_the_number_of_records_and_the_ranges_are_known_when_planned():
-    plan = Stream({("t", 0): (0, 16), ("t", 1): (0, 0)}, auto_offset_reset="earliest").start().stream.plan(Time(1))
+    stream = Stream({("t", 0): (0, 16), ("t", 1): (0, 0)}, auto_offset_reset="earliest").start().stream
+    plan = stream.plan(Time(1))
     assert plan.num_records == 16
-    assert plan.metadata["offsets"] == [OffsetRange("t", 0, 0, 16), OffsetRange("t", 1, 0, 0)]
-    assert plan.metadata["Description"] == "topic: t\tpartition: 0\toffsets: 0 to 16"
+    assert stream.metadata(plan.data)["offsets"] == [OffsetRange("t", 0, 0, 16), OffsetRange("t", 1, 0, 0)]
+    assert stream.metadata(plan.data)["Description"] == "topic: t\tpartition: 0\toffsets: 0 to 16"
 
 
 def test_with_given_offsets_just_those_partitions_are_read():

@@ -130,9 +130,7 @@ def test_a_parent_without_an_rdd_fails_the_batch(below: str) -> None:
 
 def test_a_transform_that_returns_none_fails_the_batch() -> None:
     world = World()
-    driver = started(
-        world, build=lambda _host, d: d.output(TransformedDStream([d.input], lambda _time, _rdd: None))
-    )
+    driver = started(world, build=lambda _host, d: d.output(TransformedDStream([d.input], lambda _time, _rdd: None)))
     driver.tick_only(1)
     driver.wait_error(NoRDDError)
     assert "returned None" in str(driver.errors[0][1])
@@ -346,5 +344,3 @@ def test_plans_tell_when_the_oldest_unfinished_batch_was() -> None:
     floor = read_log(world.store).plans[names.parse_key(newest)[0]].floor
     gate.set()
     assert floor.milliseconds == first
-
-

@@ -384,4 +384,3 @@ def test_a_window_longer_than_all_that_may_be_made_still_leaves_one_to_drain_the
 
 def test_a_downtime_of_exactly_the_most_is_made_whole() -> None:
     assert downtime(0, 1001, remember=10) == list(range(1, 1001))
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from kstream.spark.worker_rdd import WorkerRDD
@@ -51,3 +52,16 @@ def test_the_empty_base_is_made_once_for_each_number_of_partitions(sc: Any):
     assert one._prev_jrdd is other._prev_jrdd  # pyright: ignore[reportPrivateUsage]
     assert one._prev_jrdd is not third._prev_jrdd  # pyright: ignore[reportPrivateUsage]
     assert one.id() != other.id()
+
+
+def test_the_next_job_finds_the_workers_of_the_last(sc: Any):
+    """A worker whose input is left unread is thrown away by Spark, and with it the consumer it keeps."""
+
+    def pids() -> set[int]:
+        return set(WorkerRDD(sc, 2, lambda _: iter([os.getpid()])).collect())
+
+    known: set[int] = set()  # Spark hands out its idle workers in turn, also those that other tests left behind
+    for _ in range(10):
+        known |= pids()
+    for _ in range(5):
+        assert pids() <= known

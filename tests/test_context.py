@@ -1,0 +1,348 @@
+"""StreamingContext: its states, its threads' properties, its errors (behaviours SC1 … SC21)."""
+
+from __future__ import annotations
+
+import threading
+import time as real_time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+
+from kstream import Seconds, StreamingContext, StreamingContextState, StreamingListener
+from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, NotSerializableError
+from kstream.testing import ManualClock
+from tests.harness import START
+from tests.streams import Stream
+
+Setting = Callable[[str, str], None]
+INITIALIZED, ACTIVE, STOPPED = StreamingContextState.INITIALIZED, StreamingContextState.ACTIVE, StreamingContextState.STOPPED
+
+
+def with_output(sc: SparkContext) -> Stream:
+    stream = Stream(sc)
+    stream.ssc.queueStream([[1], [2], [3]]).foreachRDD(lambda rdd: rdd.count())
+    return stream
+
+
+# -- states
+
+
+def test_a_context_is_initialized_then_active_then_stopped(sc: SparkContext) -> None:
+    stream = with_output(sc)
+    assert stream.ssc.getState() is INITIALIZED
+    stream.start()
+    assert stream.ssc.getState() is ACTIVE
+    stream.stop()
+    assert stream.ssc.getState() is STOPPED
+    assert sc.parallelize([1]).count() == 1
+
+
+def test_starting_or_stopping_twice_is_no_error(sc: SparkContext) -> None:
+    stream = with_output(sc)
+    stream.start().start()
+    assert stream.ssc.getState() is ACTIVE
+    stream.stop()
+    stream.stop()
+    assert stream.ssc.getState() is STOPPED
+
+
+def test_stopping_before_the_start_ends_it_and_starting_after_a_stop_is_refused(sc: SparkContext) -> None:
+    stream = with_output(sc)
+    stream.stop()
+    assert stream.ssc.getState() is STOPPED
+    with pytest.raises(IllegalStateError, match="already been stopped"):
+        stream.start()
+
+
+def test_the_setting_decides_whether_stop_ends_spark_too(sc: SparkContext, setting: Setting) -> None:
+    setting("spark.streaming.stopSparkContextByDefault", "false")
+    stream = with_output(sc).start()
+    stream.ssc.stop()
+    assert sc.parallelize([1]).count() == 1
+
+
+def test_the_checkpoint_directory_may_be_a_setting(sc: SparkContext, setting: Setting, tmp_path: Path) -> None:
+    setting("spark.streaming.checkpoint.directory", str(tmp_path))
+    stream = Stream(sc)
+    stream.ssc.queueStream([[1]]).foreachRDD(lambda rdd: None)
+    stream.start()
+    stream.tick()
+    stream.stop()
+    assert (tmp_path / "meta").exists() and len(list((tmp_path / "plans").iterdir())) == 2
+
+
+@pytest.mark.parametrize("duration", [0, -1, Seconds(0)])
+def test_a_batch_takes_time(sc: SparkContext, duration: Any) -> None:
+    with pytest.raises(ConfigurationError, match="above zero"):
+        StreamingContext(sc, duration)
+
+
+def test_a_graph_without_outputs_is_not_started(sc: SparkContext) -> None:
+    stream = Stream(sc)
+    stream.ssc.queueStream([[1]]).map(lambda x: x)
+    with pytest.raises(ConfigurationError, match="No output operations"):
+        stream.start()
+    assert StreamingContext.getActive() is None
+
+
+def test_functions_that_cannot_be_stored_fail_the_start_early(sc: SparkContext, tmp_path: Path) -> None:
+    stream = Stream(sc)
+    lock = threading.Lock()
+    stream.ssc.queueStream([[1]]).map(lambda x: (x, lock)).pprint()
+    stream.ssc.checkpoint(str(tmp_path / "c"))
+    with pytest.raises(NotSerializableError, match="DStreams with their functions are not serializable"):
+        stream.start()
+    assert stream.ssc.getState() is not ACTIVE
+    assert StreamingContext.getActive() is None
+    assert not (tmp_path / "c").exists()
+
+
+def test_the_context_itself_cannot_be_stored_in_a_function(sc: SparkContext, tmp_path: Path) -> None:
+    stream = Stream(sc)
+    stream.ssc.queueStream([[1]]).foreachRDD(lambda rdd: stream.ssc.sparkContext.parallelize([1]))
+    stream.ssc.checkpoint(str(tmp_path / "c"))
+    with pytest.raises(NotSerializableError, match="Do not use the context"):
+        stream.start()
+
+
+def test_without_a_checkpoint_such_functions_are_welcome(sc: SparkContext) -> None:
+    stream = Stream(sc)
+    lock = threading.Lock()
+    stream.ssc.queueStream([[1]]).foreachRDD(lambda rdd: lock.acquire())
+    stream.start()
+    stream.tick()
+    assert lock.locked()
+
+
+@pytest.mark.parametrize(("after", "word"), [("start", "start"), ("stop", "stop")])
+def test_nothing_can_be_added_after_start_or_stop(sc: SparkContext, after: str, word: str) -> None:
+    stream = Stream(sc)
+    source = stream.ssc.queueStream([[1]])
+    source.pprint()
+    stream.start()
+    if after == "stop":
+        stream.stop()
+    additions: list[Callable[[], object]] = [
+        lambda: stream.ssc.queueStream([[1]]),
+        lambda: source.map(lambda x: x),
+        lambda: source.window(2),
+        lambda: source.union(source),
+        lambda: source.foreachRDD(lambda rdd: None),
+        lambda: source.pprint(),
+        lambda: stream.ssc.checkpoint("memory://late"),
+    ]
+    for add in additions:
+        with pytest.raises(IllegalStateError, match=word):
+            add()
+
+
+# -- one active context
+
+
+def test_the_active_context_is_the_started_one(sc: SparkContext) -> None:
+    assert StreamingContext.getActive() is None
+    stream = with_output(sc)
+    assert StreamingContext.getActive() is None
+    stream.start()
+    assert StreamingContext.getActive() is stream.ssc
+    stream.stop()
+    assert StreamingContext.getActive() is None
+
+
+def test_an_active_context_is_preferred_to_making_one(sc: SparkContext) -> None:
+    stream = with_output(sc).start()
+
+    def never() -> StreamingContext:
+        raise AssertionError("setup was called")
+
+    assert StreamingContext.getActiveOrCreate(None, never) is stream.ssc
+    assert StreamingContext.getActiveOrCreate("memory://nothing-here", never) is stream.ssc
+    stream.stop()
+    other = with_output(sc)
+    assert StreamingContext.getActiveOrCreate(None, lambda: other.ssc) is other.ssc
+
+
+def test_a_second_context_may_be_made_but_not_started(sc: SparkContext) -> None:
+    first = with_output(sc).start()
+    second = with_output(sc)
+    with pytest.raises(IllegalStateError, match="StreamingContext"):
+        second.start()
+    assert StreamingContext.getActive() is first.ssc
+    assert first.ssc.getState() is ACTIVE
+    first.stop()
+    second.start()
+    assert StreamingContext.getActive() is second.ssc
+
+
+# -- waiting and errors
+
+
+def test_awaiting_termination_with_a_timeout_tells_whether_it_ended(sc: SparkContext) -> None:
+    stream = with_output(sc).start()
+    begun = real_time.monotonic()
+    assert stream.ssc.awaitTerminationOrTimeout(0.05) is False
+    stopper = threading.Thread(target=stream.stop)
+    stopper.start()
+    assert stream.ssc.awaitTerminationOrTimeout(60) is True
+    stopper.join(60)
+    stream.ssc.awaitTermination()
+    assert real_time.monotonic() - begun < 60
+
+
+def test_awaiting_termination_blocks_until_another_thread_stops(sc: SparkContext) -> None:
+    stream = with_output(sc).start()
+    ended = threading.Event()
+    waiter = threading.Thread(target=lambda: (stream.ssc.awaitTermination(), ended.set()))
+    waiter.start()
+    assert not ended.wait(0.05)
+    stream.stop()
+    assert ended.wait(60)
+
+
+def test_an_error_in_a_task_is_raised_where_one_waits(sc: SparkContext) -> None:
+    stream = Stream(sc)
+
+    def fail(_x: int) -> int:
+        raise ValueError("error in map task")
+
+    stream.ssc.queueStream([[1]]).map(fail).foreachRDD(lambda rdd: rdd.count())
+    stream.start()
+    stream.tick()
+    with pytest.raises(Exception, match="error in map task"):
+        stream.ssc.awaitTermination()
+    with pytest.raises(Exception, match="error in map task"):
+        stream.ssc.awaitTerminationOrTimeout(5)
+
+
+def test_an_error_in_making_a_batch_is_raised_where_one_waits(sc: SparkContext) -> None:
+    stream = Stream(sc)
+
+    def fail(_rdd: Any) -> Any:
+        raise ValueError("error in transform")
+
+    stream.ssc.queueStream([[1]]).transform(fail).pprint()
+    stream.start()
+    stream.tick(wait=False)
+    with pytest.raises(ValueError, match="error in transform"):
+        stream.ssc.awaitTermination(60)
+
+
+def test_stopping_from_inside_a_listener_is_refused_and_does_not_hang(sc: SparkContext) -> None:
+    stream = with_output(sc)
+    caught: list[BaseException] = []
+    told = threading.Event()
+
+    class Stopper(StreamingListener):
+        def onBatchCompleted(self, batchCompleted: Any) -> None:
+            try:
+                stream.ssc.stop(stopSparkContext=False)
+            except ListenerStopError as e:
+                caught.append(e)
+            told.set()
+
+    stream.ssc.addStreamingListener(Stopper())
+    stream.start()
+    stream.tick()
+    assert told.wait(60)
+    assert len(caught) == 1 and "another thread" in str(caught[0])
+    stream.stop()
+    assert stream.ssc.getState() is STOPPED
+
+
+# -- jobs
+
+
+def test_jobs_run_with_the_properties_of_the_thread_that_started(sc: SparkContext) -> None:
+    stream, seen = Stream(sc), []
+    keys = ["spark.jobGroup.id", "spark.job.interruptOnCancel", "spark.job.description", "custom"]
+
+    def note(rdd: Any) -> None:
+        seen.append({key: rdd.ctx.getLocalProperty(key) for key in keys})
+
+    stream.ssc.queueStream([[1], [2]]).foreachRDD(note)
+    sc.setJobGroup("mine", "my own jobs", True)
+    sc.setLocalProperty("custom", "as before start")
+    stream.start()
+    sc.setLocalProperty("custom", "changed since")
+    stream.tick()
+    stream.tick()
+    stream.stop()
+    for properties in seen:
+        assert properties["spark.jobGroup.id"] is None
+        assert properties["spark.job.interruptOnCancel"] == "false"
+        assert "Streaming job from" in properties["spark.job.description"]
+        assert properties["custom"] == "as before start"
+    assert (sc.getLocalProperty("spark.jobGroup.id"), sc.getLocalProperty("custom")) == ("mine", "changed since")
+    for key in (*keys, "spark.job.interruptOnCancel"):
+        sc.setLocalProperty(key, None)
+
+
+def test_a_queue_stream_reports_no_records_and_the_python_view_of_delays(sc: SparkContext) -> None:
+    stream = with_output(sc).start()
+    stream.tick()
+    stream.stop()
+    (info,) = stream.counter.infos
+    assert info.numRecords() == 0
+    assert info.totalDelay() >= info.processingDelay() >= 0
+
+
+def test_jobs_carry_the_users_call_site(sc: SparkContext) -> None:
+    stream, seen = Stream(sc), []
+    stream.ssc.queueStream([[1]]).foreachRDD(lambda rdd: seen.append(rdd.ctx.getLocalProperty("callSite.long")))
+    stream.start()
+    stream.tick()
+    stream.stop()
+    assert seen[0].startswith(f"{__file__}:")
+    (operation,) = stream.counter.infos[0].outputOperationInfos().values()
+    assert __file__ in operation.name() and operation.name().startswith("foreachRDD at ")
+
+
+def test_an_input_that_feeds_no_output_disturbs_nobody(sc: SparkContext) -> None:
+    stream = with_output(sc)
+    stream.ssc.queueStream([[9]])
+    stream.start()
+    stream.tick()
+    stream.stop()
+    assert stream.ssc.awaitTerminationOrTimeout(1) is True
+
+
+def test_a_graceful_stop_with_the_clock_far_ahead_makes_no_batch_on_stopped_inputs(sc: SparkContext) -> None:
+    stream = with_output(sc).start()
+    stream.clock.wait_for_waiters()
+    stopper = threading.Thread(target=stream.stop)
+    stopper.start()
+    stream.clock.set_time(START + 100_000)
+    stopper.join(60)
+    assert stream.ssc.awaitTerminationOrTimeout(1) is True
+
+
+def test_concurrent_jobs_come_from_the_setting(sc: SparkContext, setting: Setting) -> None:
+    setting("spark.streaming.concurrentJobs", "2")
+    stream = Stream(sc, clock=ManualClock(START))
+    meeting = threading.Barrier(2, timeout=60)
+    source = stream.ssc.queueStream([[1]])
+    for _ in range(2):
+        source.foreachRDD(lambda rdd: (meeting.wait(), None)[1])
+    stream.start()
+    stream.tick()
+    stream.stop()
+    assert stream.ssc.awaitTerminationOrTimeout(1) is True
+
+
+def test_remember_keeps_every_stream_at_least_so_long(sc: SparkContext) -> None:
+    stream = Stream(sc)
+    source = stream.ssc.queueStream([[1]] * 5)
+    source.foreachRDD(lambda rdd: None)
+    stream.ssc.remember(3)
+    stream.start()
+    for _ in range(5):
+        stream.tick()
+    stream.stop()
+    assert source.remember_duration == Seconds(3)
+
+
+def test_a_context_says_what_it_is(sc: SparkContext) -> None:
+    assert repr(Stream(sc).ssc) == "<StreamingContext initialized, 1000 ms, 0 inputs>"
