@@ -145,7 +145,7 @@ def test_a_queue_stream_starts_with_a_checkpoint_but_is_not_recovered(sc: SparkC
     life(clock, path, queue_setup, 1)
     assert len(open_store(path).list("plans")) == 2
     again = StreamingContext.getOrCreate(path, queue_setup)
-    with pytest.raises(NotRecoverableError, match="queueStream doesn't support checkpointing. Please don't use queueStream"):
+    with pytest.raises(NotRecoverableError, match=r"queueStream doesn't support checkpointing\. Please don't use queueStream"):
         again.start()
 
 

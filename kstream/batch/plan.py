@@ -20,6 +20,9 @@ class InputPlan:
     num_records: int = 0
 
 
+_BEFORE_ALL = Time(0)
+
+
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
     """A whole batch: per stream id its stored data, and who planned it (`epoch`, `nonce`).
@@ -36,5 +39,5 @@ class BatchPlan:
     inputs: Mapping[int, Mapping[str, Json]]
     num_records: Mapping[int, int]
     floor: Time
-    after: Time = Time(0)
+    after: Time = _BEFORE_ALL
     void: bool = False

@@ -84,7 +84,7 @@ class DStream:
             raise IllegalStateError(f"{self!r} has not been initialized", state="new")
         first = begin.floor(self.slide_duration, self.zero_time)
         first = first if first >= begin else first + self.slide_duration
-        times = [time for time in first.to(end, self.slide_duration) if time > self.zero_time and self.has_batch(time)]
+        times = [time for time in first.to(end, self.slide_duration) if time > self.zero_time]
         rdds = [self.getOrCompute(time) for time in times]
         return [rdd for rdd in rdds if rdd is not None]
 

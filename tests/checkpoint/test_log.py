@@ -16,7 +16,7 @@ from kstream.checkpoint.reader import forget_batch, has_checkpoint, standing, ti
 from kstream.checkpoint.retention import removable_up_to
 from kstream.errors import AlreadyExistsError, FencedError, MissingFileError, PlanFailedError, StorageError
 from kstream.storage import MemoryFileStore
-from tests.stores import FaultyStore, WrappedStore
+from tests.stores import CountingStore, FaultyStore, WrappedStore
 
 SECOND = Duration(1000)
 
@@ -243,6 +243,18 @@ def test_clean_removes_plans_and_completions_that_no_window_needs(store: MemoryF
     assert kept(store) == kept(store, "done") == [8000, 9000, 10_000]
     log.clean(Time(10_000), set(), Duration(3000))
     assert kept(store) == [8000, 9000, 10_000]
+
+
+def test_a_plan_is_removed_before_its_completion(store: MemoryFileStore) -> None:
+    counting = CountingStore(store)
+    log = PlanLog(counting, 1)
+    for time in range(1000, 5000, 1000):
+        log.write_plan(plan(time))
+        log.complete(Time(time), 1, 0)
+    counting.take()
+    log.clean(Time(4000), set(), Duration(3000))
+    key = names.key(Time(1000), 1)
+    assert [(verb, name) for verb, name, _ in counting.take()] == [("delete", f"plans/{key}"), ("delete", f"done/{key}")]
 
 
 def test_clean_stops_below_the_oldest_unfinished_batch(store: MemoryFileStore) -> None:

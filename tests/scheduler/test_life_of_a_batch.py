@@ -181,8 +181,10 @@ def test_an_input_whose_cursor_cannot_move_leaves_the_batch_pending() -> None:
     driver.start()
     time = driver.tick_only(1)
     driver.wait_error(RuntimeError)
-    driver.stop(timeout=0.5)
-    assert [t.milliseconds for t in read_log(world.store).pending] == [time]
+    driver.stop(timeout=5)
+    contents = read_log(world.store)
+    assert [t.milliseconds for t in contents.pending] == [time]
+    assert list(contents.failures.values()) == [1]
 
 
 def test_a_job_is_run_without_a_checkpoint_too() -> None:
@@ -285,7 +287,13 @@ def test_a_stop_at_once_leaves_the_rest_pending_and_a_job_it_cut_short_has_not_f
         raise RuntimeError("job was cancelled")
 
     driver.before_job = job
-    driver.environment.cancel_all = cancelled.set
+
+    def cancel_all() -> None:
+        cancelled.set()
+        for thread in driver.engine._scheduler._pool._threads:
+            thread.join(20)
+
+    driver.environment.cancel_all = cancel_all
     driver.start()
     driver.tick_only(1)
     driver.tick_only(1)

@@ -6,6 +6,7 @@ import pytest
 
 from kstream.batch_time import Time
 from kstream.checkpoint import names, read_log
+from kstream.dstream import TransformedDStream
 from kstream.errors import PlanFailedError, StorageError
 from kstream.storage import MemoryFileStore
 from tests.harness import INTERVAL, START, Driver, World, started
@@ -217,6 +218,45 @@ def test_a_store_that_dies_while_nothing_can_be_noted_leaves_no_batch_running() 
     again = started(world)
     again.tick(1)
     finish(world, again)
+
+
+def test_a_tick_without_jobs_whose_completion_is_not_stored_is_told_and_leaves_nothing_running() -> None:
+    world, faulty = faulty_world()
+    driver = started(world, build=lambda _h, d: d.output(d.input.window(2, 2)))
+    faulty.fault = once("create", "done/", "before")
+    driver.tick_only(1)
+    driver.wait_error(StorageError)
+    assert f"batch {FIRST} ms" in driver.messages()[0]
+    driver.tick(1)
+    assert driver.engine._generator._unfinished.wait_none_running(5)
+    driver.stop()
+    again = started(world, build=lambda _h, d: d.output(d.input.window(2, 2)))
+    again.stop()
+    assert read_log(faulty.inner).pending == [] and world.records_by_time() == {SECOND: (0, 1)}
+
+
+def test_a_pending_batch_that_fails_again_unnoted_does_not_hold_up_the_missed_ones() -> None:
+    world, faulty = faulty_world()
+    driver = Driver(world)
+    driver.before_job = lambda _time: (_ for _ in ()).throw(ValueError("boom"))
+    driver.start()
+    driver.tick(1)
+    driver.stop()
+    world.clock.advance(2 * INTERVAL)
+    world.produce(1)
+
+    def build(_host: object, driver: Driver) -> None:
+        def fail_first(time: Time, rdd: object) -> object:
+            if time == Time(FIRST):
+                raise ValueError("no graph today")
+            return rdd
+
+        driver.output(TransformedDStream([driver.input], fail_first))
+
+    faulty.fault = lambda verb, name: "before" if name.startswith("failed/") else None
+    again = started(world, build=build)
+    world.wait(lambda: again.listener.completed() == [SECOND, THIRD])
+    assert read_log(faulty.inner).pending == [Time(FIRST)]
 
 
 def test_old_plans_that_cannot_be_removed_are_removed_later() -> None:
