@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
 
 
-class DStream:
+class DStream(ABC):
     """One stream of a graph. Subclasses say how a batch's RDD is made (`compute`).
 
     RDDs are made in the JobGenerator's thread and remembered for `remember_duration`, so each is made once a batch.
@@ -57,9 +58,9 @@ class DStream:
 
     # -- a batch's RDD
 
+    @abstractmethod
     def compute(self, time: Time) -> RDD[Any] | None:
         """Makes the RDD of a batch; None if there is none. Called once a batch time, by `getOrCompute`."""
-        raise NotImplementedError
 
     def getOrCompute(self, time: Time) -> RDD[Any] | None:
         """The RDD of a batch, made now if it is not remembered; None at times this stream does not slide to."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -44,9 +45,9 @@ class InputDStream(DStream):
         """Where a stream that starts for the first time stands, as the plan of a batch of nothing. After `start`."""
         return InputPlan({})
 
+    @abstractmethod
     def plan(self, time: Time) -> InputPlan:
         """What this stream gives to the batch. Must move no cursor. What it raises leaves the batch unplanned."""
-        raise NotImplementedError
 
     def planned(self, time: Time, data: Mapping[str, Json]) -> None:
         """The plan is durable: move the cursors behind it."""
@@ -54,9 +55,9 @@ class InputDStream(DStream):
     def restored(self, time: Time, data: Mapping[str, Json]) -> None:
         """Restart: the newest stored plan of this stream. NotRecoverableError if it cannot go on from there."""
 
+    @abstractmethod
     def rdd(self, time: Time, data: Mapping[str, Json]) -> RDD[Any] | None:
         """The RDD of a batch from its plan data. Must move no cursor and not look outside."""
-        raise NotImplementedError
 
     def metadata(self, data: Mapping[str, Json]) -> Mapping[str, Any]:
         """What listeners learn of a batch besides its size; `Description` is for people. The same for a batch that is re-run."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import threading
+from abc import ABC, abstractmethod
 
 from kstream.errors import AlreadyExistsError, MissingFileError
 from kstream.storage import FileStore
@@ -18,12 +19,12 @@ _RACERS = 8
 _ROUNDS = 25
 
 
-class FileStoreContract:
+class FileStoreContract(ABC):
     """Inherit, and say how an empty store is made. Names of the tests are the promises."""
 
+    @abstractmethod
     def make_store(self) -> FileStore:
         """A new, empty store. Called once a test."""
-        raise NotImplementedError
 
     def reopen(self, store: FileStore) -> FileStore:
         """A second handle on the same files."""

