@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from kstream import crash_point
 from kstream.checkpoint import read_log
 from kstream.checkpoint.reader import has_checkpoint
+from kstream.storage import FileStore, LocalFileStore
 from tests.harness import INTERVAL, Driver, FakeHost, Killed, World
 from tests.stores import SteppingStore
 
@@ -25,8 +27,8 @@ Kill = Callable[[str], bool]
 class Story:
     """Runs a stream over `TICKS` ticks; whenever the driver dies, time passes, records come, and the next one starts."""
 
-    def __init__(self, kill: Kill, jobs: int, window: int | None = None) -> None:
-        self.world = World()
+    def __init__(self, kill: Kill, jobs: int, window: int | None = None, store: FileStore | None = None) -> None:
+        self.world = World(store)
         self.kill = kill
         self.deaths = 0
         self.window = window
@@ -156,3 +158,12 @@ def test_a_checkpoint_of_a_driver_that_died_at_once_is_none_or_whole() -> None:
         assert has_checkpoint(story.world.store) is (moment == "after create meta")
         story.driver.kill()
         check(story.run())
+
+
+def test_the_local_disk_keeps_the_same_promise(tmp_path: Path) -> None:
+    for target in range(1, 25, 3):
+        seen = iter(range(1, 1_000_000))
+        directory = tmp_path / str(target)
+        story = Story(lambda _name, seen=seen, target=target: next(seen) == target, jobs=2, store=LocalFileStore(directory))
+        check(story.run())
+        assert story.deaths == 1
