@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import operator
 import os
 import subprocess
@@ -380,3 +381,13 @@ def test_a_new_process_with_the_same_code_goes_on_without_calling_setup(
     assert capsys.readouterr().out.split("\n") == ["SETUP", "BATCH [0, 1]", "BATCH [2, 3]", ""]
     del sys.modules["job_for_two_processes"]
     assert another_process(job, checkpoint, clock.time_ms()) == ["BATCH [4, 5]", f"MASTER {sc.master}"]
+
+
+def test_an_object_that_setup_closes_over_is_compared_by_its_attributes() -> None:
+    def make(options: argparse.Namespace) -> Callable[[], StreamingContext]:
+        return lambda: options.context
+
+    stored = code_digest(make(argparse.Namespace(topic="orders", depth={"a": [1]})))
+    assert changed(stored, make(argparse.Namespace(topic="orders", depth={"a": [1]}))) is None
+    assert changed(stored, make(argparse.Namespace(topic="returns", depth={"a": [1]}))) == "setup has changed"
+    assert changed(stored, make(argparse.Namespace(topic="orders", depth={"a": [2]}))) == "setup has changed"

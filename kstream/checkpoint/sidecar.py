@@ -127,9 +127,22 @@ def _constant(value: Any) -> str:
     return f"frozenset({sorted(map(repr, value))})" if isinstance(value, frozenset) else repr(value)
 
 
-def _stable(value: Any) -> Any:
+def _stable(value: Any, depth: int = 4) -> Any:
+    """A JSON-like image of a value that is the same in another process; where that cannot be had, its type.
+
+    Objects are taken by their attributes, so that a closed-over argparse.Namespace with other values is a change.
+    """
     if callable(value) and isinstance(getattr(value, "__code__", None), CodeType):
         return _code_parts(value.__code__)
-    if isinstance(value, (str, int, float, bool, bytes, list, tuple, dict, type(None), Path)):
+    if isinstance(value, (str, int, float, bool, bytes, type(None), Path)):
         return repr(value)
+    if depth > 0:
+        if isinstance(value, (set, frozenset)):
+            return sorted(json.dumps(_stable(v, depth - 1)) for v in value)
+        if isinstance(value, (list, tuple)):
+            return [_stable(v, depth - 1) for v in value]
+        if isinstance(value, dict):
+            return [[_stable(k, depth - 1), _stable(v, depth - 1)] for k, v in value.items()]
+        if hasattr(value, "__dict__"):
+            return [type(value).__qualname__, _stable(vars(value), depth - 1)]
     return type(value).__qualname__
