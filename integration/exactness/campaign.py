@@ -20,7 +20,7 @@ from integration.exactness.verdict import Verdict, judge, read_lines
 from kstream import crash_point
 
 RANDOM = "random"
-PARTITIONS = 4
+PARTITIONS = 2
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Campaign:
     directory: Path
     produce: Any
     conf: dict[str, str] = field(default_factory=dict)
-    interval: float = 1.0
+    interval: float = 1.5
     window: int = 10
     rate: int = 200
     say: Any = print
