@@ -53,20 +53,19 @@ class ShutdownHook:
     def __init__(self, sc: SparkContext, graceful: bool, stop: Callable[[bool], None]) -> None:
         self._graceful = graceful
         self._stop = stop
-        self._previous: Any = None
         self._jvm_hook: Any = None
         self._manager: Any = None
         if under_spark_submit():
             if graceful:
                 self._add_jvm_hook(sc)
-        elif threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, self._on_signal)
-            self._previous = signal.SIG_DFL
+        else:
+            self._listen()
 
     def remove(self) -> None:
-        if self._previous is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._previous)
-            self._previous = None
+        """From any thread; the handler itself stays (only the main thread may take it away) and then does what SIGTERM does."""
+        global _current
+        if _current is self:
+            _current = None
         if self._jvm_hook is not None:
             manager, hook, self._jvm_hook = self._manager, self._jvm_hook, None
             try:
@@ -85,8 +84,16 @@ class ShutdownHook:
         self._manager = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
         self._manager.addShutdownHook(self._jvm_hook, _PRIORITY, _TIMEOUT_SECONDS, jvm.java.util.concurrent.TimeUnit.SECONDS)
 
-    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
-        """Runs in the main thread between two byte codes: only hands over, so that the interrupted code can finish."""
+    def _listen(self) -> None:
+        global _current
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, _on_signal):
+            signal.signal(signal.SIGTERM, _on_signal)
+            _current = self
+
+    def hand_over(self) -> None:
+        """Stops on a thread of its own, so that what the signal interrupted can finish."""
         threading.Thread(target=self._stop_and_leave, name="streaming-shutdown", daemon=False).start()
 
     def _stop_and_leave(self) -> None:
@@ -94,3 +101,16 @@ class ShutdownHook:
         self._stop(self._graceful)
         if not self._graceful:
             os._exit(128 + signal.SIGTERM)
+
+
+_current: ShutdownHook | None = None
+"""The hook of the context that runs; one context is active at a time."""
+
+
+def _on_signal(signum: int, frame: FrameType | None) -> None:
+    """Runs in the main thread between two byte codes."""
+    if _current is not None:
+        _current.hand_over()
+    else:
+        signal.signal(signum, signal.SIG_DFL)
+        os.kill(os.getpid(), signum)
