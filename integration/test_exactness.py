@@ -19,7 +19,7 @@ def test_a_driver_killed_at_every_step_of_a_batch_misses_nothing_and_never_chang
     kills = [Kill(point, nth=2) for point in crash_point.CRASH_POINTS]
     verdict = Campaign(kafka.bootstrap, topic(PARTITIONS), tmp_path, kafka.produce).run(kills)
     assert verdict.breaches == []
-    assert verdict.batches_run_again >= 2, "the kills met no batch in the middle"
+    assert verdict.runs_again >= 2, "the kills met no batch in the middle"
     assert verdict.records > 1000
 
 

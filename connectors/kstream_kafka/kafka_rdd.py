@@ -9,7 +9,7 @@ from typing import Any
 from kstream.spark.worker_rdd import WorkerRDD
 from kstream_kafka.decoding import Decoding
 from kstream_kafka.offset_range import OffsetRange
-from kstream_kafka.range_task import RangeTask
+from kstream_kafka.range_task import RangeReads, RangeTask
 
 
 class KafkaRDD(WorkerRDD):
@@ -33,7 +33,8 @@ class KafkaRDD(WorkerRDD):
         self._ranges = tuple(ranges)
         self._exact_counts = exact_counts
         epochs = tuple(leader_epochs) if leader_epochs is not None else (None,) * len(self._ranges)
-        super().__init__(sc, len(self._ranges), RangeTask(self._ranges, epochs, executor, decoding, poll_timeout_ms))
+        reads = RangeReads(self._ranges, epochs, executor, poll_timeout_ms)
+        super().__init__(sc, len(self._ranges), RangeTask(reads, decoding))
 
     def offsetRanges(self) -> list[OffsetRange]:
         """The ranges, in the order of the partitions."""

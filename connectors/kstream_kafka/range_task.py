@@ -1,4 +1,4 @@
-"""What a Spark task does for one range: borrow a consumer, read, decode. Pickled by reference into the tasks."""
+"""What a Spark task does for its part of a batch: borrow a consumer, read, decode. Pickled by reference into the tasks."""
 
 from __future__ import annotations
 
@@ -19,29 +19,43 @@ SMALL_RANGE = 1_000
 
 
 @dataclass(frozen=True)
-class RangeTask:
-    """All a task needs. `leader_epochs[i]` belongs to `ranges[i]`; `executor` are complete consumer properties but for fetch sizes."""
+class RangeReads:
+    """What each task reads. `leader_epochs[i]` belongs to `ranges[i]`; `executor` are complete consumer properties but for fetch sizes."""
 
     ranges: tuple[OffsetRange, ...]
     leader_epochs: tuple[int | None, ...]
     executor: Mapping[str, Any]
-    decoding: Decoding
     poll_timeout_ms: int
 
-    def __call__(self, index: int) -> Iterable[Any]:
-        """The elements of partition `index`, lazily. An empty range asks nothing of Kafka."""
+    def chunks(self, index: int) -> Iterator[tuple[OffsetRange, list[Any]]]:
+        """The messages of task `index`, each chunk with the range it is of; offsets rise within a partition.
+
+        Lazy; runs in a Spark task and blocks on the broker. An empty range asks nothing of Kafka.
+        """
         wanted = self.ranges[index]
         if wanted.fromOffset >= wanted.untilOffset:
-            return iter(())
-        return itertools.chain.from_iterable(self._chunks(wanted, self.leader_epochs[index]))
-
-    def _chunks(self, wanted: OffsetRange, leader_epoch: int | None) -> Iterator[list[Any]]:
+            return
         context = TaskContext.get()
         attempt = context.taskAttemptId() if context else -1
         # Spark does not tell Python the attempt number of a stage; a task of a repeated stage starts anew by being re-assigned.
         retry = bool(context and context.attemptNumber() > 0)
         sized = params.small if wanted.count() <= SMALL_RANGE else params.bulk
-        decode = self.decoding.of_chunk(wanted)
         with consumer_cache.of_this_process().lend(sized(self.executor), attempt, retry) as consumer:
-            for messages in read_range(consumer, wanted, self.poll_timeout_ms, leader_epoch):
-                yield decode(messages)
+            for messages in read_range(consumer, wanted, self.poll_timeout_ms, self.leader_epochs[index]):
+                yield wanted, messages
+
+
+@dataclass(frozen=True)
+class RangeTask:
+    """The elements of an RDD: what is read, decoded."""
+
+    reads: RangeReads
+    decoding: Decoding
+
+    def __call__(self, index: int) -> Iterable[Any]:
+        """The elements of partition `index`, lazily."""
+        return itertools.chain.from_iterable(self._decoded(index))
+
+    def _decoded(self, index: int) -> Iterator[list[Any]]:
+        for where, messages in self.reads.chunks(index):
+            yield self.decoding.of_chunk(where)(messages)

@@ -29,7 +29,7 @@ def main() -> int:
         verdict = Campaign(broker.bootstrap, topic, directory / "run", broker.produce, conf).run(kills)
     points = collections.Counter(kill.point for kill in kills)
     print(f"kills: {len(kills)} ({', '.join(f'{n} {point}' for point, n in sorted(points.items()))})")
-    print(f"batches: {verdict.batches}, attempts: {verdict.attempts}, run again: {verdict.batches_run_again}, records: {verdict.records}")
+    print(f"batches: {verdict.batches}, attempts: {verdict.attempts}, run again: {verdict.runs_again}, records: {verdict.records}")
     for breach in verdict.breaches:
         print("BREACH:", breach)
     print(

@@ -17,7 +17,8 @@ class Verdict:
 
     attempts: int = 0
     batches: int = 0
-    batches_run_again: int = 0
+    runs_again: int = 0
+    """Attempts at a batch that had been tried before; one batch may be tried many times, when kill follows kill."""
     records: int = 0
     breaches: list[str] = field(default_factory=list)
 
@@ -32,17 +33,16 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 def ranges_by_time(root: Path, verdict: Verdict) -> dict[int, tuple[Range, ...]]:
     """The one set of ranges of each batch time; a second, different one is a breach."""
     by_time: dict[int, tuple[Range, ...]] = {}
-    again: set[int] = set()
     for attempt in read_lines(root / "attempts.jsonl"):
         verdict.attempts += 1
         ranges = tuple(tuple(r) for r in sorted(attempt["ranges"]))
         time = attempt["time"]
         if time in by_time:
-            again.add(time)
+            verdict.runs_again += 1
             if by_time[time] != ranges:
                 verdict.breaches.append(f"batch {time} was tried with {by_time[time]} and with {ranges}")
         by_time[time] = ranges
-    verdict.batches, verdict.batches_run_again = len(by_time), len(again)
+    verdict.batches = len(by_time)
     return by_time
 
 
