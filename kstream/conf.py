@@ -50,6 +50,15 @@ ENTRIES: tuple[Entry, ...] = (
         "spark.streaming.kstream.recovery", "str", "auto",
         "At a restart: auto (stored graph when nothing changed, else setup), graph or setup.",
     ),
+    Entry(
+        "spark.streaming.kstream.downtime", "str", "catch-up",
+        "Batches missed while no driver ran: catch-up (the first takes what there is) or by-timestamp (each gets the records of its time).",
+    ),
+    Entry("spark.streaming.kstream.kafka.maxTasks", "int", 0, "Most tasks a batch of a Kafka stream is read by; 0 is one per partition."),
+    Entry(
+        "spark.streaming.kstream.kafka.maxRecordsPerTask", "int", 0,
+        "Ranges of more records are read by several tasks, in order; 0 is never.",
+    ),
     Entry("spark.streaming.kstream.maxBatchFailures", "int", 3, "Re-runs of a failed batch at restarts before the ledger."),
 )  # fmt: skip
 

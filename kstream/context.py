@@ -6,6 +6,7 @@ import enum
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark import SparkConf, SparkContext
@@ -21,6 +22,7 @@ from kstream.dstream.recipe import Recipe, Recorder, Replay, recorded
 from kstream.engine import Engine
 from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError
 from kstream.listener import StreamingListener
+from kstream.progress import BatchProgress, ProgressListener
 from kstream.scheduler import StreamingListenerBus
 from kstream.spark.job_environment import SparkJobEnvironment
 from kstream.spark.shutdown import ShutdownHook
@@ -61,6 +63,8 @@ class StreamingContext:
         self._graph = DStreamGraph(duration)
         self._clock = clock or SystemClock()
         self._bus = StreamingListenerBus()
+        self._progress = ProgressListener(duration, self._sc.appName or "")
+        self._bus.add(self._progress)
         self._waiter = ContextWaiter()
         self._lock = threading.RLock()
         self._state = StreamingContextState.INITIALIZED
@@ -192,7 +196,7 @@ class StreamingContext:
         functions = None if store is None else restore.dump_graph_functions(self.recorder)
         self._engine = Engine(
             self._settings, SparkJobEnvironment(self._sc, self._graph.batch_duration), self._graph, self._clock, self._bus, store,
-            self._on_error, self._on_fenced,
+            self._on_error, self._on_fenced, self._on_exhausted,
         )  # fmt: skip
         graceful = self._settings.get("spark.streaming.stopGracefullyOnShutdown")
         # Before anything runs: a SIGTERM that comes while missed batches are being planned waits for the start, then stops it.
@@ -211,6 +215,11 @@ class StreamingContext:
 
     def _on_fenced(self, error: BaseException) -> None:
         self._on_error("this driver has been fenced", error)
+
+    def _on_exhausted(self) -> None:
+        """A bounded run is done: stop, but leave the SparkContext to whoever made it. From a thread of its own: stop joins the caller."""
+        stop = partial(self.stop, stopSparkContext=False, stopGraceFully=True)
+        threading.Thread(target=stop, name="bounded-run-end", daemon=True).start()
 
     def stop(self, stopSparkContext: bool | None = None, stopGraceFully: bool = False) -> None:
         """Stops the processing; with `stopSparkContext` (default: spark.streaming.stopSparkContextByDefault) Spark as well.
@@ -272,6 +281,16 @@ class StreamingContext:
 
     def removeStreamingListener(self, streamingListener: StreamingListener) -> None:
         self._bus.remove(streamingListener)
+
+    @property
+    def lastProgress(self) -> BatchProgress | None:
+        """What the batch that ended last did, as JSON values (`kstream.progress`); None before the first."""
+        return self._progress.last()
+
+    @property
+    def recentProgress(self) -> list[BatchProgress]:
+        """The same of the last 100 batches, in the order in which they ended."""
+        return self._progress.recent()
 
     # -- streams
 

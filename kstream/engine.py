@@ -44,6 +44,7 @@ class Engine:
         store: FileStore | None,
         on_error: Callable[[str, BaseException], None],
         on_fenced: Callable[[FencedError], None],
+        on_exhausted: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._graph = graph
@@ -52,6 +53,7 @@ class Engine:
         self._store = store
         self._on_error = on_error
         self._on_fenced = on_fenced
+        self._on_exhausted = on_exhausted
         self._concurrent_jobs = check_concurrent_jobs(settings.get("spark.streaming.concurrentJobs"))
         self._environment = environment
         self._generator: JobGenerator | None = None
@@ -90,7 +92,7 @@ class Engine:
         )  # fmt: skip
         self._generator = JobGenerator(
             self._graph, self._clock, log, self._scheduler, self._environment, InputInfoTracker(), unfinished,
-            self._on_fenced, self._settings.get("spark.streaming.kstream.maxBatchFailures"),
+            self._on_fenced, self._settings.get("spark.streaming.kstream.maxBatchFailures"), self._on_exhausted,
         )  # fmt: skip
 
     def _batch_ended(self, time: Time, succeeded: bool) -> None:

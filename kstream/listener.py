@@ -15,6 +15,15 @@ class StreamingListener:
     def onStreamingStarted(self, streamingStarted: events.StreamingListenerStreamingStarted) -> None:
         """The context has been started."""
 
+    def onReceiverStarted(self, receiverStarted: events.StreamingListenerReceiverStarted) -> None:
+        """A receiver runs on an executor."""
+
+    def onReceiverError(self, receiverError: events.StreamingListenerReceiverError) -> None:
+        """A receiver reported an error."""
+
+    def onReceiverStopped(self, receiverStopped: events.StreamingListenerReceiverStopped) -> None:
+        """A receiver has stopped."""
+
     def onBatchSubmitted(self, batchSubmitted: events.StreamingListenerBatchSubmitted) -> None:
         """A batch has been planned and submitted; all three delays are unknown (−1)."""
 

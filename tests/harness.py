@@ -175,7 +175,7 @@ class Recorder(StreamingListener):
         return [event for method, event in self.events if method == name]
 
     def completed(self) -> list[int]:
-        return [e.batchInfo().batchTime().milliseconds for e in self.named("onBatchCompleted")]
+        return [e.batchInfo().batchTime().milliseconds() for e in self.named("onBatchCompleted")]
 
 
 class World:

@@ -32,7 +32,7 @@ class BatchCounter(StreamingListener):
     def onBatchCompleted(self, batchCompleted: Any) -> None:
         with self._changed:
             self.infos.append(batchCompleted.batchInfo())
-            self.completed.append(batchCompleted.batchInfo().batchTime().milliseconds)
+            self.completed.append(batchCompleted.batchInfo().batchTime().milliseconds())
             self._changed.notify_all()
 
     def wait(self, count: int) -> None:

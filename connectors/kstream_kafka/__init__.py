@@ -1,14 +1,16 @@
-"""Kafka for kstream: what `pyspark.streaming.kafka` of Spark 2.4 offered, without a jar.
+"""Kafka for kstream: what `pyspark.streaming.kafka` of Spark 2.4 and the JVM's kafka-0-10 offered, without a jar.
 
 One idea: the driver plans offset ranges, the workers read exactly those, and nobody joins a consumer group. Rooms, in their order:
 
-    errors, offset_range, ports        values and what is asked of a client
-    offsets, params, subscription      pure: the planner, the two dialects of parameters, which topics
-    reader, decoding                   one range → chunks of records → elements
-    client                             the only import of confluent_kafka
-    consumer_cache, range_task         in a Spark task: borrow a consumer, read, give it back
-    cursors, direct_input_dstream      on the driver: survey the logs, plan, advance when the plan is durable
-    kafka_rdd, utils                   what users see
+    errors, offset_range, ports            values and what is asked of a client
+    positions, params, subscription, …     pure: what users say – where from and where to, which topics, which dialect
+    offsets, as_of, packing                pure: the planner, what there was at a time, ranges into tasks
+    starts, bounds, cursors, downtime      on the driver, by a client: from what users say to offsets
+    reader, decoding, records              one range → chunks of messages → elements
+    client                                 the only import of confluent_kafka
+    consumer_cache, range_task, arrow      in a Spark task: borrow a consumer, read, give it back
+    stream_spec, direct_input_dstream      the stream: survey the logs, plan, advance when the plan is durable
+    kafka_rdd, data_frame, utils           what users see
 """
 
 from __future__ import annotations
@@ -20,20 +22,45 @@ if TYPE_CHECKING:
     from kstream.dstream.dstream import DStream
     from kstream.dstream.ports import StreamHost
     from kstream.dstream.recipe import Recipe
-    from kstream_kafka.decoding import value_only
+    from kstream_kafka.consumer_strategy import ConsumerStrategies, ConsumerStrategy
+    from kstream_kafka.decoding import consumer_record, value_only
     from kstream_kafka.direct_input_dstream import DirectKafkaInputDStream
     from kstream_kafka.kafka_rdd import KafkaRDD
-    from kstream_kafka.offset_range import Broker, KafkaMessageAndMetadata, OffsetRange, TopicAndPartition, utf8_decoder
+    from kstream_kafka.lag import log_ends
+    from kstream_kafka.location_strategy import LocationStrategies, LocationStrategy
+    from kstream_kafka.offset_range import (
+        Broker,
+        CanCommitOffsets,
+        HasOffsetRanges,
+        KafkaMessageAndMetadata,
+        OffsetRange,
+        TopicAndPartition,
+        TopicPartition,
+        utf8_decoder,
+    )
+    from kstream_kafka.per_partition_config import PerPartitionConfig
+    from kstream_kafka.records import ConsumerRecord
     from kstream_kafka.utils import KafkaUtils
 
 __all__ = [
     "Broker",
+    "CanCommitOffsets",
+    "ConsumerRecord",
+    "ConsumerStrategies",
+    "ConsumerStrategy",
     "DirectKafkaInputDStream",
+    "HasOffsetRanges",
     "KafkaMessageAndMetadata",
     "KafkaRDD",
     "KafkaUtils",
+    "LocationStrategies",
+    "LocationStrategy",
     "OffsetRange",
+    "PerPartitionConfig",
     "TopicAndPartition",
+    "TopicPartition",
+    "consumer_record",
+    "log_ends",
     "restore_input",
     "utf8_decoder",
     "value_only",
@@ -42,12 +69,23 @@ __all__ = [
 # Imported on first use: a worker that reads, a broker and a feed need no part of the driver's side.
 _LAZY = {
     "Broker": "offset_range",
+    "CanCommitOffsets": "offset_range",
+    "ConsumerRecord": "records",
+    "ConsumerStrategies": "consumer_strategy",
+    "ConsumerStrategy": "consumer_strategy",
     "DirectKafkaInputDStream": "direct_input_dstream",
+    "HasOffsetRanges": "offset_range",
     "KafkaMessageAndMetadata": "offset_range",
     "KafkaRDD": "kafka_rdd",
     "KafkaUtils": "utils",
+    "LocationStrategies": "location_strategy",
+    "LocationStrategy": "location_strategy",
     "OffsetRange": "offset_range",
+    "PerPartitionConfig": "per_partition_config",
     "TopicAndPartition": "offset_range",
+    "TopicPartition": "offset_range",
+    "consumer_record": "decoding",
+    "log_ends": "lag",
     "utf8_decoder": "offset_range",
     "value_only": "decoding",
 }

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -35,6 +35,10 @@ client_log.propagate = False
 
 UNKNOWN_TOPIC_WAIT_MS = 3_000
 """How long a topic that is not there is looked for: one just created takes a moment to be known to every broker."""
+
+TIMES_IN_FLIGHT = 8
+NO_SUCH_TIME = -1
+"""The answer to a time later than all records."""
 
 _LATEST = cast(OffsetSpec, OffsetSpec.latest())
 _EARLIEST = cast(OffsetSpec, OffsetSpec.earliest())
@@ -63,6 +67,7 @@ class KafkaDriverClient:
         self._max_retries = max_retries
         self._last_error = ""
         self._sent: dict[str, dict[str, int]] = {}
+        self._leader_hosts: dict[Partition, str] = {}
         settings = {**params.driver(), "error_cb": self._on_error}
         if statistics_ms:
             settings.update({"statistics.interval.ms": statistics_ms, "stats_cb": self._on_statistics})
@@ -91,6 +96,54 @@ class KafkaDriverClient:
         """Where each log begins."""
         return self._ends(partitions, _EARLIEST)
 
+    def at_times(self, times_ms: Sequence[int], partitions: Collection[Partition]) -> list[dict[Partition, int | None]]:
+        """For each time and partition the first offset of that timestamp (ms) or a later one; None when the log has none.
+
+        One request a broker and time, TIMES_IN_FLIGHT of them at once.
+        """
+        found: list[dict[Partition, int | None]] = []
+        for first in range(0, len(times_ms), TIMES_IN_FLIGHT):
+            specs = [cast(OffsetSpec, OffsetSpec.for_timestamp(ms)) for ms in times_ms[first : first + TIMES_IN_FLIGHT]]
+            asked = [(self._ask(partitions, spec), spec) for spec in specs]
+            answers = [self._settled(futures, spec) for futures, spec in asked]
+            found += [{p: None if end.offset == NO_SUCH_TIME else end.offset for p, end in answer.items()} for answer in answers]
+        return found
+
+    def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """The offsets the group has committed; partitions without one are left out."""
+        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*p) for p in partitions])
+        timeout = self._params.api_timeout_ms
+        self._admin.poll(0)
+        try:
+            future = self._admin.list_consumer_group_offsets([wanted], request_timeout=timeout / 1000)[group]
+            answers = future.result().topic_partitions
+        except KafkaException as e:
+            raise self._mapped(e, timeout) from e
+        for at in answers:
+            if at.error is not None:
+                raise self._mapped(KafkaException(at.error), timeout)
+        return {(at.topic, at.partition): at.offset for at in answers if at.offset >= 0}
+
+    def commit(self, group: str, offsets: Mapping[Partition, int], on_done: Callable[[KafkaError | None], None]) -> None:
+        """Commits for the group, which must have no members; does not wait. `on_done(error)` is called by a thread of the client."""
+        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*p, at) for p, at in offsets.items()])
+        timeout = self._params.api_timeout_ms
+        self._admin.poll(0)
+        future = self._admin.alter_consumer_group_offsets([wanted], request_timeout=timeout / 1000)[group]
+
+        def ended(done: Any) -> None:
+            try:
+                errors = [at.error for at in done.result().topic_partitions if at.error is not None]
+                on_done(self._mapped(KafkaException(errors[0]), timeout) if errors else None)
+            except KafkaException as e:
+                on_done(self._mapped(e, timeout))
+
+        future.add_done_callback(ended)
+
+    def leader_hosts(self) -> dict[Partition, str]:
+        """The hosts of all leaders, by the last metadata seen: as old as the last look for partitions."""
+        return self._leader_hosts
+
     def requests_sent(self, name: str) -> dict[str, int]:
         """Requests of this kind (`ListOffsets`, `Metadata` …) sent so far to each broker, as librdkafka last counted them.
 
@@ -115,33 +168,40 @@ class KafkaDriverClient:
             metadata = self._admin.list_topics(timeout=timeout / 1000)
         except KafkaException as e:
             raise self._mapped(e, timeout) from e
-        return {name: sorted(t.partitions) for name, t in metadata.topics.items() if t.error is None}
+        hosts = {number: broker.host for number, broker in metadata.brokers.items()}
+        topics = {name: t.partitions for name, t in metadata.topics.items() if t.error is None}
+        self._leader_hosts = {(name, n): hosts[p.leader] for name, parts in topics.items() for n, p in parts.items() if p.leader in hosts}
+        return {name: sorted(partitions) for name, partitions in topics.items()}
 
     def _ends(self, partitions: Collection[Partition], spec: OffsetSpec) -> dict[Partition, LogEnd]:
         """Asks for all partitions at once, then again for those that failed for a passing reason."""
-        found: dict[Partition, LogEnd] = {}
-        failures: dict[Partition, ClientError] = {}
-        asked: Iterable[Partition] = partitions
-        for attempt in range(self._max_retries + 1):
-            if attempt:
-                time.sleep(self._params.leader_backoff_ms / 1000)
-                self._all_topics()  # the client asks the leaders it remembers: let it learn the new ones
-            answers, failures = self._ask(asked, spec)
-            found.update(answers)
-            if not failures:
-                return found
-            asked = list(failures)
-        raise self._no_answer(failures)
+        return self._settled(self._ask(partitions, spec), spec)
 
-    def _ask(self, partitions: Iterable[Partition], spec: OffsetSpec) -> tuple[dict[Partition, LogEnd], dict[Partition, ClientError]]:
-        """One call, one request a broker: the answers, and the passing failures. Any other failure is raised."""
-        timeout = self._params.api_timeout_ms
+    def _settled(self, asked: dict[TopicPartition, Any], spec: OffsetSpec) -> dict[Partition, LogEnd]:
+        """All answers to a question already asked, with the retries it needs."""
+        found, failures = self._collect(asked)
+        for _ in range(self._max_retries):
+            if not failures:
+                break
+            time.sleep(self._params.leader_backoff_ms / 1000)
+            self._all_topics()  # the client asks the leaders it remembers: let it learn the new ones
+            answers, failures = self._collect(self._ask(failures, spec))
+            found.update(answers)
+        if failures:
+            raise self._no_answer(failures)
+        return found
+
+    def _ask(self, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[TopicPartition, Any]:
+        """One call, one request a broker: a future for each partition. Does not wait."""
         isolation = IsolationLevel.READ_COMMITTED if self._params.read_committed else IsolationLevel.READ_UNCOMMITTED
         wanted = {TopicPartition(topic, partition): spec for topic, partition in partitions}
         if not wanted:
-            return {}, {}
+            return {}
         self._admin.poll(0)
-        futures = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout / 1000)
+        return self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=self._params.api_timeout_ms / 1000)
+
+    def _collect(self, futures: dict[TopicPartition, Any]) -> tuple[dict[Partition, LogEnd], dict[Partition, ClientError]]:
+        """Waits: the answers, and the passing failures. Any other failure is raised."""
         answers: dict[Partition, LogEnd] = {}
         failures: dict[Partition, ClientError] = {}
         for at, future in futures.items():
@@ -150,10 +210,10 @@ class KafkaDriverClient:
             except KafkaException as e:
                 error: ClientError = e.args[0]
                 if error.code() not in _AWAY | _MOVING | _UNKNOWN:
-                    raise self._mapped(e, timeout) from e
+                    raise self._mapped(e, self._params.api_timeout_ms) from e
                 failures[at.topic, at.partition] = error
             else:
-                if result.offset < 0:  # an answer without an offset and without an error: the request was cut off in the middle
+                if result.offset < NO_SUCH_TIME:  # neither an offset nor an error: the request was cut off in the middle
                     failures[at.topic, at.partition] = ClientError(ClientError.LEADER_NOT_AVAILABLE, "no offset came with the answer")
                     continue
                 epoch = result.leader_epoch
@@ -188,7 +248,7 @@ class KafkaDriverClient:
 
 
 class KafkaRangeConsumer:
-    """A worker's consumer of one partition at a time. `settings` are complete consumer properties. Not thread-safe."""
+    """A worker's consumer, of one partition or several at a time. `settings` are complete consumer properties. Not thread-safe."""
 
     def __init__(self, settings: Settings) -> None:
         self._last_error = ""
@@ -198,7 +258,11 @@ class KafkaRangeConsumer:
 
     def assign(self, topic: str, partition: int, offset: int, leader_epoch: int | None) -> None:
         """Starts to fetch this partition from `offset`; what was fetched for an earlier assignment is dropped."""
-        self._consumer.assign([TopicPartition(topic, partition, offset, leader_epoch=-1 if leader_epoch is None else leader_epoch)])
+        self.assign_many([(topic, partition, offset, leader_epoch)])
+
+    def assign_many(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
+        """The same for several partitions at once, none of them twice."""
+        self._consumer.assign([TopicPartition(t, p, at, leader_epoch=-1 if epoch is None else epoch) for t, p, at, epoch in begins])
 
     def unassign(self) -> None:
         """Stops fetching."""

@@ -14,6 +14,8 @@ from typing import Any
 from kstream_kafka.errors import KafkaConfigError, PartitionRevokedError
 from kstream_kafka.offset_range import OffsetRange
 from kstream_kafka.ports import DriverClient, LogEnd, Partition, Subscription
+from kstream_kafka.positions import Positions
+from kstream_kafka.starts import EARLIEST, OffsetResolver
 
 logger = logging.getLogger("kstream.kafka")
 
@@ -28,29 +30,37 @@ class Survey:
 
 
 class Cursors:
-    """Driver only, one thread at a time. `given` are start offsets by partition: then those partitions are read and no other.
+    """Driver only, one thread at a time. `starts` says where partitions begin that are there at the first start.
 
-    Without `given`, partitions are looked for every `max_age_ms`; one found after the start begins at its earliest record, whatever
-    the reset policy says, or what was written to it before it was noticed would be lost.
+    Partitions are looked for every `max_age_ms`, unless the subscription names them one by one. One found after the start begins at
+    its earliest record, whatever the reset policy says, or what was written to it before it was noticed would be lost; only an
+    offset given for just that partition wins over that.
     """
 
     def __init__(
-        self, subscription: Subscription, reset: str, given: Mapping[Partition, int], max_age_ms: int, monotonic_ms: Callable[[], int]
+        self, subscription: Subscription, starts: Positions, resolver: OffsetResolver, max_age_ms: int, monotonic_ms: Callable[[], int]
     ) -> None:
         self._subscription = subscription
-        self._reset = reset
-        self._given = dict(given)
+        self._starts = starts
+        self._resolver = resolver
         self._max_age_ms = max_age_ms
         self._monotonic_ms = monotonic_ms
         self._looked_ms: int | None = None
         self._next: dict[Partition, int] = {}
         self._found: dict[Partition, int] = {}  # seen, with their beginnings, but in no durable plan yet
         self._ahead: frozenset[Partition] = frozenset()
+        self.closed = False
+        """Whether the partitions read are settled: no more are looked for (a bounded run)."""
 
     @property
     def offsets(self) -> dict[Partition, int]:
         """The next offset of each partition."""
         return dict(self._next)
+
+    @property
+    def positions(self) -> dict[Partition, int]:
+        """The same, and the beginnings of partitions that are in no durable plan yet."""
+        return {**self._found, **self._next}
 
     @property
     def ahead(self) -> frozenset[Partition]:
@@ -59,30 +69,27 @@ class Cursors:
 
     def begin(self, client: DriverClient) -> None:
         """First start: every partition gets its cursor. Asks the brokers; raises what the client raises, or KafkaConfigError."""
-        known = client.partitions(self._subscription)
-        if self._given:
-            self._begin_at_given(client, known)
-        elif self._reset == "error":
-            raise KafkaConfigError("auto.offset.reset", "is 'none' and no fromOffsets are given", "Give a start: earliest or latest.")
-        else:
-            ends = client.earliest(known) if self._reset == "earliest" else client.latest(known)
-            self._next = {p: end.offset for p, end in ends.items()}
+        known = self._known(client)
+        stray = sorted(self._starts.each.keys() - known)
+        if stray:
+            raise KafkaConfigError("fromOffsets", f"names partitions that this stream does not read or the cluster does not have: {stray}")
+        self._next = self._resolver.resolve(client, {p: self._starts.of(p) for p in known})
+        self._ahead = self._past_the_end(client, self._next)
         self._looked_ms = self._monotonic_ms()
 
     def restore(self, ranges: Sequence[OffsetRange], ahead: Sequence[Partition]) -> None:
         """Restart: the cursors stand behind the newest stored ranges. Partitions no longer asked for are let go, aloud."""
         stored = {(r.topic, r.partition): r.untilOffset for r in ranges}
-        kept = {p: at for p, at in stored.items() if (p in self._given if self._given else self._subscription.wants(p[0]))}
-        dropped = sorted(stored.keys() - kept.keys())
+        self._next = {p: at for p, at in stored.items() if self._reads(p)}
+        dropped = sorted(stored.keys() - self._next.keys())
         if dropped:
             logger.warning("the checkpoint has offsets of partitions this stream no longer reads: %s", dropped)
-        self._next = {**{p: at for p, at in self._given.items() if p not in kept}, **kept}
-        self._ahead = frozenset(ahead) & kept.keys() | (self._given.keys() - kept.keys())
+        self._ahead = frozenset(ahead) & self._next.keys()
 
     def survey(self, client: DriverClient) -> Survey:
         """Looks for new partitions if it is time, and at the end of every log: one question. Moves nothing; may block."""
         self._look_for_partitions(client)
-        current = {**self._found, **self._next}
+        current = self.positions
         latest = client.latest(current.keys())
         ahead = frozenset(p for p in self._ahead if p in latest and latest[p].offset < current[p])
         return Survey(current, latest, ahead)
@@ -94,29 +101,45 @@ class Cursors:
             self._found.pop((r.topic, r.partition), None)
         self._ahead = frozenset(ahead)
 
-    def _begin_at_given(self, client: DriverClient, known: set[Partition]) -> None:
-        unknown = sorted(self._given.keys() - known)
-        if unknown:
-            raise KafkaConfigError("fromOffsets", f"names partitions the cluster does not have: {unknown}")
-        self._next = dict(self._given)
-        latest = client.latest(self._given.keys())
-        self._ahead = frozenset(p for p, at in self._given.items() if at > latest[p].offset)
-        for p in sorted(self._ahead):
+    def _reads(self, partition: Partition) -> bool:
+        fixed = self._subscription.fixed
+        return partition in fixed if fixed else self._subscription.wants(partition[0])
+
+    def _known(self, client: DriverClient) -> set[Partition]:
+        """The partitions this stream reads, as the cluster has them now."""
+        known = client.partitions(self._subscription)
+        missing = sorted(set(self._subscription.fixed) - known)
+        if missing and not self._next:
+            raise KafkaConfigError("fromOffsets", f"names partitions the cluster does not have: {missing}")
+        return {p for p in known if self._reads(p)}
+
+    def _past_the_end(self, client: DriverClient, begins: Mapping[Partition, int]) -> frozenset[Partition]:
+        """Those that begin at an offset given by the user which the log has not reached."""
+        given = [p for p in begins if (position := self._starts.of(p)) is not None and position.kind == "offset"]
+        latest = client.latest(given) if given else {}
+        ahead = frozenset(p for p in given if begins[p] > latest[p].offset)
+        for p in sorted(ahead):
             logger.warning("%s-%d starts at offset %d, past its end %d: it waits until the log is so long",
-                           *p, self._given[p], latest[p].offset)  # fmt: skip
+                           *p, begins[p], latest[p].offset)  # fmt: skip
+        return ahead
 
     def _look_for_partitions(self, client: DriverClient) -> None:
         now = self._monotonic_ms()
-        if self._given or (self._looked_ms is not None and now - self._looked_ms < self._max_age_ms):
+        fixed = self._subscription.fixed
+        if self.closed or (fixed and not set(fixed) - self._next.keys() - self._found.keys()):
             return
-        known = client.partitions(self._subscription)
+        if self._looked_ms is not None and now - self._looked_ms < self._max_age_ms:
+            return
+        known = self._known(client)
         gone = self._next.keys() - known
         if gone:
             raise PartitionRevokedError(gone)
         new = known - self._next.keys() - self._found.keys()
         if new:
-            self._found.update({p: end.offset for p, end in client.earliest(new).items()})
-            logger.info("new partitions, read from their beginning: %s", sorted(new))
+            found = self._resolver.resolve(client, {p: self._starts.each.get(p, EARLIEST) for p in new})
+            self._found.update(found)
+            self._ahead |= self._past_the_end(client, {p: at for p, at in found.items() if p in self._starts.each})
+            logger.info("new partitions: %s", {f"{t}-{n}": at for (t, n), at in sorted(found.items())})
         self._looked_ms = now
 
 

@@ -119,17 +119,17 @@ class JournalListener(StreamingListener):
         self._out = out
 
     def onStreamingStarted(self, streamingStarted: events.StreamingListenerStreamingStarted) -> None:
-        write_journal(self._out, "started", at=streamingStarted.time())
+        write_journal(self._out, "started", at=streamingStarted.time)
 
     def onBatchSubmitted(self, batchSubmitted: events.StreamingListenerBatchSubmitted) -> None:
         info = batchSubmitted.batchInfo()
-        write_journal(self._out, "submitted", batch=info.batchTime().milliseconds, records=info.numRecords())
+        write_journal(self._out, "submitted", batch=info.batchTime().milliseconds(), records=info.numRecords())
 
     def onBatchCompleted(self, batchCompleted: events.StreamingListenerBatchCompleted) -> None:
         info = batchCompleted.batchInfo()
         failures = [o.failureReason() for o in info.outputOperationInfos().values() if o.failureReason()]
         write_journal(
-            self._out, "completed", batch=info.batchTime().milliseconds, records=info.numRecords(),
+            self._out, "completed", batch=info.batchTime().milliseconds(), records=info.numRecords(),
             scheduling=info.schedulingDelay(), processing=info.processingDelay(), failures=failures,
         )  # fmt: skip
 

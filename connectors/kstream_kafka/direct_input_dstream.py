@@ -2,166 +2,253 @@
 
 Plan data: `{"ranges": [[topic, partition, from, until], …], "leader_epochs": [epoch or null, …], "topic_ids": null}` with every
 partition in every plan, empty ranges included, by topic and number; `leader_epochs[i]` is what the leader of partition i said when
-the plan was made. `"ahead": [[topic, partition], …]` is there only while a given start offset lies past the log's end.
+the plan was made. `"ahead": [[topic, partition], …]` is there only while a given start offset lies past the log's end, and
+`"until": [[topic, partition, offset], …]` only in a bounded run, once its ends are known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kstream.batch import InputPlan
 from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
 from kstream.dstream.input_dstream import InputDStream
-from kstream.dstream.recipe import Recipe
+from kstream.dstream.recipe import Recipe, recorded
+from kstream_kafka.bounds import Bounds
 from kstream_kafka.cursors import Cursors, ahead_of
-from kstream_kafka.decoding import Decoding
+from kstream_kafka.downtime import Downtime
 from kstream_kafka.errors import KafkaConfigError
-from kstream_kafka.offset_range import OffsetRange, TopicAndPartition, utf8_decoder
+from kstream_kafka.offset_committer import CommitCallback, OffsetCommitter, as_callback
+from kstream_kafka.offset_range import OffsetRange, TopicAndPartition
 from kstream_kafka.offsets import RateLimits, estimated_rate, plan_ranges
+from kstream_kafka.packing import Packing
 from kstream_kafka.params import KafkaParams
-from kstream_kafka.ports import DriverClient, Partition
-from kstream_kafka.subscription import Subscribed, Topics, from_json
+from kstream_kafka.ports import DriverClient, LogEnd, Partition
+from kstream_kafka.progress import metadata_of
+from kstream_kafka.starts import OffsetResolver
+from kstream_kafka.stream_spec import BY_TIMESTAMP, StreamSpec, check_downtime
 
 if TYPE_CHECKING:
     from kstream.dstream.ports import StreamHost
     from kstream_kafka.kafka_rdd import KafkaRDD
 
+logger = logging.getLogger("kstream.kafka")
 MakeClient = Callable[[KafkaParams, int], DriverClient]
+COMMIT_WAIT_S = 5.0
+"""How long a stop waits for the answers to commits."""
 
 
 class DirectKafkaInputDStream(InputDStream):
-    """The direct stream. `from_offsets` empty: start by `auto.offset.reset`. `make_client` and `clock` are for tests."""
+    """The direct stream, what `KafkaUtils.createDirectStream` returns. `make_client` and `clock` are for tests."""
 
     operator = "Kafka direct stream"
     no_recipe_reason: ClassVar[str] = "a Kafka parameter may hold a secret or is no plain value, so it is not stored"
 
-    def __init__(
-        self,
-        ssc: StreamHost,
-        topics: Subscribed,
-        params: KafkaParams,
-        from_offsets: Mapping[Partition, int],
-        decoding: Decoding,
-        make_client: MakeClient | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        _check_topics(topics, from_offsets)
+    def __init__(self, ssc: StreamHost, spec: StreamSpec, make_client: MakeClient | None = None, clock: Clock | None = None) -> None:
         super().__init__(ssc)
-        self._topics = topics
-        self._params = params
-        self._from_offsets = dict(from_offsets)
-        self._decoding = decoding
+        self.spec = spec
+        params, clock = spec.params, clock or SystemClock()
+        resolver = OffsetResolver(params.reset, params.group, clock.time_ms)
+        self._clock = clock
+        self._cursors = Cursors(spec.topics, spec.starts, resolver, params.metadata_max_age_ms, clock.monotonic_ms)
+        self._bounds = Bounds(spec.ends, resolver)
+        self._downtime: Downtime | None = None
+        self._committer = OffsetCommitter(params.group) if params.group is not None else None
         self._make_client = make_client or _real_client
-        clock = clock or SystemClock()
-        self._cursors = Cursors(topics, params.reset, from_offsets, params.metadata_max_age_ms, clock.monotonic_ms)
         self._restored = False
         self._client: DriverClient | None = None
+        self._hosts: Mapping[Partition, str] = {}
+        self._latest: tuple[Time, Mapping[Partition, LogEnd]] | None = None
 
     # -- life
 
     def start(self) -> None:
         """Connects; at a first start resolves the starting offsets, and fails if that cannot be done."""
-        self._client = self._make_client(self._params, self.ssc.settings.get("spark.streaming.kafka.maxRetries"))
+        check_downtime(self._policy(), "spark.streaming.kstream.downtime")
+        self._client = self._make_client(self.spec.params, self.ssc.settings.get("spark.streaming.kafka.maxRetries"))
         if not self._restored:
             self._cursors.begin(self._client)
+        elif self.spec.ends:
+            self._cursors.survey(self._client)  # a new run reads partitions made since the last one, too
+            if self.exhausted:
+                self._bounds.begin_again()
+        self._bounds.settle(self._client, self._cursors.positions, self._clock.time_ms())
 
     def stop(self) -> None:
+        """Sends commits that are due and waits up to COMMIT_WAIT_S for the answers."""
         if self._client is not None:
+            if self._committer is not None:
+                self._committer.finish(self._client, COMMIT_WAIT_S)
             self._client.close()
             self._client = None
 
     def restored(self, time: Time, data: Mapping[str, Any]) -> None:
         self._cursors.restore(_ranges(data), ahead_of(data))
+        self._bounds.restore(data.get("until"))
         self._restored = True
+
+    @property
+    def exhausted(self) -> bool:
+        """A bounded run has planned all there is to read."""
+        return self._bounds.reached(self._cursors.offsets)
 
     # -- planning
 
     def starting_point(self) -> InputPlan:
         """An empty range at every cursor."""
-        return _input_plan([OffsetRange(*p, at, at) for p, at in sorted(self._cursors.offsets.items())], None, self._cursors.ahead)
+        ranges = [OffsetRange(*p, at, at) for p, at in sorted(self._cursors.offsets.items())]
+        return self._input_plan(ranges, None, self._cursors.ahead)
+
+    def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
+        """Under by-timestamp asks where the logs ended at each of the times, and names those with something to read."""
+        if self._policy() != BY_TIMESTAMP:
+            return None
+        client = self._connected()
+        survey = self._cursors.survey(client)
+        self._downtime = Downtime.look(client, survey, times, self._clock.time_ms(), self.slide_duration)
+        return times if self._limits().limited else self._downtime.busy
 
     def plan(self, time: Time) -> InputPlan:
-        """Up to the end of every log, or as far as the rates allow. Blocks on the brokers; moves nothing.
+        """Up to the end of every log, or as far as the rates and the bounds allow. Blocks on the brokers; moves nothing.
 
         Raises the errors of the client, PartitionRevokedError and LogShrankError: then the batch is not planned.
         """
-        if self._client is None:
-            raise RuntimeError("plan before start")
-        survey = self._cursors.survey(self._client)
+        client = self._connected()
+        if self._downtime is not None and self._downtime.covers(time):
+            survey = self._downtime.survey(time, self._cursors.positions, self._cursors.ahead)
+        else:
+            survey = self._cursors.survey(client)
+            if self._downtime is not None:
+                late = self._downtime.still_late(client, survey, time, self._clock.time_ms())
+                survey, self._downtime = (survey, None) if late is None else (late, self._downtime)
+        if self.spec.locations.kind == "brokers":
+            self._hosts = client.leader_hosts()
+        self._bounds.settle(client, survey.current, min(time.milliseconds, self._clock.time_ms()))
+        self._cursors.closed = self._bounds.known
+        self._latest = (time, survey.latest)
+        survey = self._bounds.limit(survey)
         latest = {p: end.offset for p, end in survey.latest.items()}
         ranges = plan_ranges(survey.current, latest, self._limits(), survey.ahead)
         epochs = [survey.latest[r.topic, r.partition].leader_epoch for r in ranges]
-        return _input_plan(ranges, epochs, survey.ahead)
+        return self._input_plan(ranges, epochs, survey.ahead)
 
     def planned(self, time: Time, data: Mapping[str, Any]) -> None:
         self._cursors.advance(_ranges(data), ahead_of(data))
 
+    def remember_plan(self, time: Time, data: Mapping[str, Any]) -> None:
+        super().remember_plan(time, data)
+        if self._committer is not None:
+            self._committer.planned(time, _ranges(data))
+
+    def batches_ended(self, unfinished: Collection[Time]) -> None:
+        """Sends the commits that the end of a batch made true."""
+        if self._committer is not None and self._client is not None:
+            self._committer.ended(unfinished)
+            self._committer.send(self._client)
+
+    def _connected(self) -> DriverClient:
+        if self._client is None:
+            raise RuntimeError("plan before start")
+        return self._client
+
+    def _policy(self) -> str:
+        return self.spec.downtime or self.ssc.settings.get("spark.streaming.kstream.downtime")
+
     def _limits(self) -> RateLimits:
-        conf = self.ssc.settings.get
+        conf, rates = self.ssc.settings.get, self.spec.rates
         most, least = conf("spark.streaming.kafka.maxRatePerPartition"), conf("spark.streaming.kafka.minRatePerPartition")
         initial = conf("spark.streaming.backpressure.initialRate")
+        estimate = estimated_rate(conf("spark.streaming.backpressure.enabled"), None, initial)
         return RateLimits(
             batch_ms=self.slide_duration.milliseconds,
-            max_rate=lambda _: most,
-            min_rate=lambda _: least,
-            estimate=estimated_rate(conf("spark.streaming.backpressure.enabled"), None, initial),
+            max_rate=(lambda _: most) if rates is None else (lambda p: rates.maxRatePerPartition(TopicAndPartition(*p))),
+            min_rate=(lambda _: least) if rates is None else (lambda p: rates.minRatePerPartition(TopicAndPartition(*p))),
+            estimate=estimate,
+            limited=most > 0 or rates is not None or estimate is not None,
         )
+
+    def _input_plan(self, ranges: list[OffsetRange], epochs: list[int | None] | None, ahead: frozenset[Partition]) -> InputPlan:
+        data: dict[str, Any] = {
+            "ranges": [r.to_json() for r in ranges],
+            "leader_epochs": epochs if epochs is not None else [None] * len(ranges),
+            "topic_ids": None,
+        }
+        if ahead:
+            data["ahead"] = [list(p) for p in sorted(ahead)]
+        if self._bounds.known:
+            data["until"] = self._bounds.to_json()
+        return InputPlan(data, sum(r.count() for r in ranges))
 
     # -- the batch
 
     def rdd(self, time: Time, data: Mapping[str, Any]) -> KafkaRDD:
         """The KafkaRDD of the plan's ranges."""
+        from kstream_kafka.executor_locations import executor_locations
         from kstream_kafka.kafka_rdd import KafkaRDD  # needs a JVM, which planning does not
 
-        conf = self.ssc.settings.get
+        conf, sc, ranges = self.ssc.settings.get, self.ssc.sparkContext, _ranges(data)
+        packing = Packing(conf("spark.streaming.kstream.kafka.maxTasks"), conf("spark.streaming.kstream.kafka.maxRecordsPerTask"))
         return KafkaRDD(
-            self.ssc.sparkContext,
-            _ranges(data),
-            self._params.executor(),
-            self._decoding,
+            sc,
+            ranges,
+            self.spec.params.executor(),
+            self.spec.decoding,
             leader_epochs=data.get("leader_epochs"),
             poll_timeout_ms=conf("spark.streaming.kafka.consumer.poll.ms"),
             exact_counts=not conf("spark.streaming.kafka.allowNonConsecutiveOffsets"),
+            packing=packing,
+            locations=executor_locations(sc, self.spec.locations, ranges, packing, self._hosts),
         )
 
-    def metadata(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The ranges, and Spark's description of those that are not empty."""
-        ranges = _ranges(data)
-        described = (f"topic: {r.topic}\tpartition: {r.partition}\toffsets: {r.fromOffset} to {r.untilOffset}" for r in ranges if r.count())
-        return {"offsets": ranges, "Description": "\n".join(described)}
+    def metadata(self, time: Time, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The ranges, Spark's description of those that are not empty, and the stream's part of the progress report.
+
+        The log ends are known only in the driver that planned the batch, and only just then.
+        """
+        latest = self._latest[1] if self._latest is not None and self._latest[0] == time else None
+        pinned = self._downtime.pinned if self._downtime is not None else {}
+        return metadata_of(_ranges(data), latest, pinned, str(self.spec.topics))
+
+    # -- what users call besides the operators
+
+    def commitAsync(self, offsetRanges: Sequence[OffsetRange], callback: CommitCallback | None = None) -> None:
+        """Commits the ends of these ranges for the group of `group.id`, once every batch up to them has ended. Any thread; returns at once.
+
+        For tools that show lag, and for a later start at `committed`; kstream's own restart goes by the checkpoint. `callback(offsets,
+        error)` hears of each commit, the newest callback of all; it is called by a thread of the client. The group must have no
+        members. KafkaConfigError without a group.id.
+        """
+        if self._committer is None:
+            raise KafkaConfigError("group.id", "is missing", "commitAsync needs a group to commit for.")
+        self._committer.ask(offsetRanges, as_callback(callback))
+
+    @recorded
+    def foreachBatch(self, func: Callable[[Any, int], object]) -> None:
+        """An output operation: func(df, batch_id) for each batch, on the driver; `batch_id` is the batch time in ms.
+
+        `df` has the columns of Spark's Kafka source, headers included: key, value (binary), topic, partition, offset, timestamp,
+        timestampType, headers. It is read by the workers as Arrow batches when an action needs it, each time anew. Decoders and
+        messageHandler do not apply.
+        """
+        from kstream_kafka.data_frame import kafka_data_frame, session_of
+
+        def output(time: Time, rdd: Any) -> None:
+            func(kafka_data_frame(session_of(rdd.context), rdd.reads), time.milliseconds)
+
+        self._output("foreachBatch", output)
 
     # -- recovery without setup
 
     def recipe(self) -> Recipe | None:
-        """Everything but what might be a secret; then None, and the user's setup makes the stream."""
-        params = self._params.storable()
-        if params is None:
-            return None
-        decoders = {"key_decoder": self._decoding.key_decoder, "value_decoder": self._decoding.value_decoder}
-        args = {
-            **self._topics.to_json(),
-            "params": params,
-            "from_offsets": [[*p, at] for p, at in sorted(self._from_offsets.items())],
-            **{name: _decoder_kind(f) for name, f in decoders.items()},
-        }
-        functions = {name: f for name, f in decoders.items() if f is not None and f is not utf8_decoder}
-        if self._decoding.message_handler is not None:
-            functions["message_handler"] = self._decoding.message_handler
-        return Recipe("kafka-direct", args, functions)
+        return self.spec.recipe()
 
     @staticmethod
     def from_recipe(ssc: StreamHost, recipe: Recipe) -> DirectKafkaInputDStream:
         """The inverse of `recipe`."""
-        args = recipe.args
-        decoding = Decoding(
-            _decoder(args["key_decoder"], recipe.functions.get("key_decoder")),
-            _decoder(args["value_decoder"], recipe.functions.get("value_decoder")),
-            recipe.functions.get("message_handler"),
-        )
-        given = {(str(topic), int(partition)): int(at) for topic, partition, at in args["from_offsets"]}
-        return DirectKafkaInputDStream(ssc, from_json(dict(args)), KafkaParams.parse(args["params"]), given, decoding)
+        return DirectKafkaInputDStream(ssc, StreamSpec.from_recipe(recipe))
 
 
 def _real_client(params: KafkaParams, max_retries: int) -> DriverClient:
@@ -170,40 +257,5 @@ def _real_client(params: KafkaParams, max_retries: int) -> DriverClient:
     return KafkaDriverClient(params, max_retries)
 
 
-def _check_topics(topics: Subscribed, from_offsets: Mapping[Partition, int]) -> None:
-    """Given offsets must be of exactly the topics named, as in Spark 2.4; of matching ones for a pattern."""
-    given = {topic for topic, _ in from_offsets}
-    fits = given == set(topics.names) if isinstance(topics, Topics) else all(map(topics.wants, given))
-    if given and not fits:
-        raise KafkaConfigError("fromOffsets", f"has offsets of {sorted(given)} where the topics are {topics.to_json()}")
-    below = {p: at for p, at in from_offsets.items() if at < 0}
-    if below:
-        raise KafkaConfigError("fromOffsets", f"has negative offsets: {below}", "Use auto.offset.reset for earliest or latest.")
-
-
 def _ranges(data: Mapping[str, Any]) -> list[OffsetRange]:
     return [OffsetRange.from_json(r) for r in data["ranges"]]
-
-
-def _input_plan(ranges: list[OffsetRange], epochs: list[int | None] | None, ahead: frozenset[Partition]) -> InputPlan:
-    data: dict[str, Any] = {
-        "ranges": [r.to_json() for r in ranges],
-        "leader_epochs": epochs if epochs is not None else [None] * len(ranges),
-        "topic_ids": None,
-    }
-    if ahead:
-        data["ahead"] = [list(p) for p in sorted(ahead)]
-    return InputPlan(data, sum(r.count() for r in ranges))
-
-
-def as_partition(key: TopicAndPartition | tuple[str, int]) -> Partition:
-    """A key of `fromOffsets`, a TopicAndPartition or a plain pair, as the plain pair used inside."""
-    return (key.topic, key.partition) if isinstance(key, TopicAndPartition) else (key[0], key[1])
-
-
-def _decoder_kind(decoder: Callable[[Any], Any] | None) -> str:
-    return "raw" if decoder is None else "utf8" if decoder is utf8_decoder else "given"
-
-
-def _decoder(kind: str, given: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
-    return {"raw": None, "utf8": utf8_decoder}.get(kind, given)

@@ -8,6 +8,7 @@
         ├── LeaderNotAvailableError       partitions did not tell their offsets after all retries   (retriable)
         ├── PartitionRevokedError         partitions being read are gone from the cluster           (retriable)
         ├── LogShrankError                a partition ends before the next offset to read: truncated or made anew
+        ├── RangesNotAvailableError       createRDD was given ranges that are not wholly on the brokers
         ├── OffsetOutOfRangeError         the first offset of a range is not on the broker any more: retention, or a shorter log
         ├── RangeUnreadableError          a partition ends before the end of a range that was planned
         ├── LogRewrittenError             records inside a range were written after it had been planned
@@ -109,6 +110,18 @@ class LogShrankError(KafkaError):
             f"{len(partitions)} partition(s) end before the offset reached ({rows}). The topic was deleted and made anew, or "
             "truncated by an unclean leader election. If this lasts, decide where to go on and restart from new offsets.",
             partitions=list(partitions),
+        )
+
+
+class RangesNotAvailableError(KafkaError):
+    """Ranges given to createRDD are not wholly on the brokers. Facts: ranges: list of (topic, partition, from, until, earliest, latest)."""
+
+    def __init__(self, ranges: Sequence[tuple[str, int, int, int, int, int]]) -> None:
+        rows = "; ".join(f"{t}-{p} [{a}, {b}) where the log is [{first}, {end})" for t, p, a, b, first, end in ranges[:5])
+        super().__init__(
+            f"Offsets not available on leader: {rows}{f' … ({len(ranges)} ranges)' if len(ranges) > 5 else ''}. Ask for offsets that are "
+            "there, from ≤ until.",
+            ranges=list(ranges),
         )
 
 

@@ -1,4 +1,4 @@
-"""KafkaRDD: partition i holds the records of `offsetRanges()[i]`, read by the worker when the partition is computed."""
+"""KafkaRDD: the records of planned ranges, read by the workers when a partition is computed; one range a partition, unless packed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ from typing import Any
 from kstream.spark.worker_rdd import WorkerRDD
 from kstream_kafka.decoding import Decoding
 from kstream_kafka.offset_range import OffsetRange
+from kstream_kafka.packing import NOT_PACKED, Packing
 from kstream_kafka.range_task import RangeReads, RangeTask
 
 
 class KafkaRDD(WorkerRDD):
-    """The RDD of planned ranges; computed again it gives the same records, as long as the brokers have them.
+    """The RDD of planned ranges; computed again it gives the same records in the same order, as long as the brokers have them.
+
+    Partition i holds the records of `offsetRanges()[i]`. That is so without `packing` only: with it, `offsetRangesOf(i)` tells, and
+    records of one Kafka partition still come in the order of their offsets, over all partitions of the RDD. `locations[i]` are the
+    places RDD partition i prefers.
 
     `exact_counts` says that offsets have no gaps: then `count`, `isEmpty` and the partitions that `take` visits come from the
     ranges, without a job where possible. With `spark.streaming.kafka.allowNonConsecutiveOffsets` real records are counted.
@@ -29,16 +34,23 @@ class KafkaRDD(WorkerRDD):
         leader_epochs: Sequence[int | None] | None = None,
         poll_timeout_ms: int = 120_000,
         exact_counts: bool = True,
+        packing: Packing = NOT_PACKED,
+        locations: Sequence[Sequence[str]] | None = None,
     ) -> None:
         self._ranges = tuple(ranges)
         self._exact_counts = exact_counts
-        epochs = tuple(leader_epochs) if leader_epochs is not None else (None,) * len(self._ranges)
-        reads = RangeReads(self._ranges, epochs, executor, poll_timeout_ms)
-        super().__init__(sc, len(self._ranges), RangeTask(reads, decoding))
+        epochs = leader_epochs if leader_epochs is not None else (None,) * len(self._ranges)
+        self.reads = RangeReads.of(self._ranges, epochs, executor, poll_timeout_ms, packing)
+        """What the tasks read, for whoever wants other elements of the same records."""
+        super().__init__(sc, len(self.reads.tasks), RangeTask(self.reads, decoding), locations=locations)
 
     def offsetRanges(self) -> list[OffsetRange]:
-        """The ranges, in the order of the partitions."""
+        """The planned ranges. In the order of the RDD's partitions, one each, unless packed or split."""
         return list(self._ranges)
+
+    def offsetRangesOf(self, partition: int) -> list[OffsetRange]:
+        """What this partition of the RDD reads: ranges, or parts of them, in this order. Packed, empty ranges are in none."""
+        return [piece.range for piece in self.reads.tasks[partition]]
 
     def count(self) -> int:
         """Number of records; from the ranges where offsets have no gaps."""
@@ -54,10 +66,11 @@ class KafkaRDD(WorkerRDD):
             return super().take(num)
         needed: list[int] = []
         left = num
-        for index, r in enumerate(self._ranges):
-            if left > 0 and r.count() > 0:
+        for index, task in enumerate(self.reads.tasks):
+            records = sum(piece.range.count() for piece in task)
+            if left > 0 and records > 0:
                 needed.append(index)
-                left -= r.count()
+                left -= records
         if not needed:
             return []
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 
 def utf8_decoder(s: bytes | None) -> str | None:
@@ -21,6 +21,10 @@ class TopicAndPartition:
 
     topic: str
     partition: int
+
+
+TopicPartition = TopicAndPartition
+"""The name in the 0-10 API and in Kafka's own clients."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -48,6 +52,15 @@ class OffsetRange:
     def topicAndPartition(self) -> TopicAndPartition:
         return TopicAndPartition(self.topic, self.partition)
 
+    def topicPartition(self) -> TopicAndPartition:
+        """The same, as the 0-10 API spells it."""
+        return TopicAndPartition(self.topic, self.partition)
+
+    @staticmethod
+    def create(topic: str, partition: int, fromOffset: int, untilOffset: int) -> OffsetRange:
+        """Spark's factory of the same name."""
+        return OffsetRange(topic, partition, fromOffset, untilOffset)
+
     def to_json(self) -> list[str | int]:
         """`[topic, partition, from, until]`, the stored form."""
         return [self.topic, self.partition, self.fromOffset, self.untilOffset]
@@ -60,6 +73,20 @@ class OffsetRange:
 
     def __str__(self) -> str:
         return f"OffsetRange(topic: {self.topic}, partition: {self.partition}, range: [{self.fromOffset} -> {self.untilOffset}])"
+
+
+@runtime_checkable
+class HasOffsetRanges(Protocol):
+    """What holds the ranges of a batch: a KafkaRDD. `isinstance(rdd, HasOffsetRanges)` tells it from an RDD made of one."""
+
+    def offsetRanges(self) -> list[OffsetRange]: ...
+
+
+@runtime_checkable
+class CanCommitOffsets(Protocol):
+    """What commits ranges to Kafka: a direct stream."""
+
+    def commitAsync(self, offsetRanges: Sequence[OffsetRange], callback: Any = None) -> None: ...
 
 
 class KafkaMessageAndMetadata:

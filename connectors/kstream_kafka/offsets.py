@@ -27,6 +27,8 @@ class RateLimits:
     max_rate: Callable[[Partition], int] = lambda _: 0
     min_rate: Callable[[Partition], int] = lambda _: 1
     estimate: float | None = None
+    limited: bool = True
+    """False only where it is sure that nothing ever limits a batch."""
 
 
 def estimated_rate(backpressure: bool, measured: float | None, initial: float) -> float | None:

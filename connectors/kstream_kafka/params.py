@@ -122,6 +122,12 @@ class KafkaParams:
         return str(self.settings["auto.offset.reset"])
 
     @property
+    def group(self) -> str | None:
+        """The consumer group: whose commits are read and written. None if it is not named."""
+        group = self.settings.get("group.id")
+        return None if group in (None, "") else str(group)
+
+    @property
     def read_committed(self) -> bool:
         return self.settings["isolation.level"] == "read_committed"
 

@@ -6,7 +6,7 @@ Nothing here knows confluent_kafka. Offsets are the next to read, ends are exclu
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -23,18 +23,23 @@ class LogEnd:
 
 
 class Subscription(Protocol):
-    """Which topics a stream reads."""
+    """Which topics a stream reads, and which partitions of them."""
 
     @property
     def names(self) -> Collection[str]:
         """Topics that must exist; empty for a pattern."""
         ...
 
+    @property
+    def fixed(self) -> Collection[Partition]:
+        """The partitions, where they are named one by one (Assign); empty where all partitions of the topics are read."""
+        ...
+
     def wants(self, topic: str) -> bool: ...
 
 
 class DriverClient(Protocol):
-    """The driver's side of Kafka: three questions, all of which may block on the broker. Not thread-safe."""
+    """The driver's side of Kafka; all but `commit` may block on the broker. Not thread-safe."""
 
     def partitions(self, subscription: Subscription) -> set[Partition]:
         """All partitions of the topics wanted. UnknownTopicError when a named one is missing, BrokerUnreachableError."""
@@ -48,6 +53,22 @@ class DriverClient(Protocol):
         """Where each partition begins."""
         ...
 
+    def at_times(self, times_ms: Sequence[int], partitions: Collection[Partition]) -> list[dict[Partition, int | None]]:
+        """For each time (ms) the first offset of that timestamp or a later one; None when the log has none so late."""
+        ...
+
+    def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """What the consumer group has committed; partitions without a commit are left out."""
+        ...
+
+    def commit(self, group: str, offsets: Mapping[Partition, int], on_done: Callable[[Exception | None], None]) -> None:
+        """Sends the offsets and returns; `on_done(error or None)` is called later, by another thread."""
+        ...
+
+    def leader_hosts(self) -> dict[Partition, str]:
+        """The hosts of the partitions' leaders as last heard of; asks nothing."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -55,6 +76,9 @@ class MessageLike(Protocol):
     """confluent_kafka's Message as far as it is used: methods, not attributes. An event (end of partition) has an error."""
 
     def error(self) -> Any: ...
+    def topic(self) -> str | None: ...
+    def partition(self) -> int | None: ...
+    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
     def key(self) -> bytes | None: ...
     def value(self) -> bytes | None: ...
     def offset(self) -> int | None: ...
@@ -73,9 +97,13 @@ class Trouble(enum.Enum):
 
 
 class RangeConsumer(Protocol):
-    """A worker's consumer: assigned to one partition at a time. Not thread-safe."""
+    """A worker's consumer: assigned to one partition at a time, or to several small ranges. Not thread-safe."""
 
     def assign(self, topic: str, partition: int, offset: int, leader_epoch: int | None) -> None: ...
+
+    def assign_many(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
+        """Each (topic, partition, offset, leader epoch); no partition twice."""
+        ...
 
     def unassign(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""`read_range`: the records of one planned range, all of them and no other, in chunks.
+"""`read_range`: the records of one planned range, all of them and no other, in chunks. `read_pieces`: of many small ones at once.
 
 A range ends at the first record at or past its end, or when the position reaches the end, or when the broker says that the
 partition ends at or past it. It never ends by counting: compaction and transactions leave gaps, and the last offsets of a range may
@@ -7,8 +7,9 @@ hold no record at all. The partition ending *before* the range is an error, and 
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kstream_kafka.errors import (
@@ -19,6 +20,7 @@ from kstream_kafka.errors import (
     RangeUnreadableError,
 )
 from kstream_kafka.offset_range import OffsetRange
+from kstream_kafka.packing import Piece
 from kstream_kafka.ports import RangeConsumer, Trouble
 
 CHUNK = 10_000
@@ -60,6 +62,45 @@ def read_range(
             raise reading.timed_out()
         if records:
             yield records
+
+
+def read_pieces(
+    consumer: RangeConsumer, pieces: Sequence[Piece], poll_timeout_ms: int, monotonic: Callable[[], float] = time.monotonic
+) -> Iterator[tuple[OffsetRange, list[Any]]]:
+    """The same for several ranges, no two of one partition: assigned all at once, so that one fetch serves every partition of a broker.
+
+    Yields (range, messages) in the order of `pieces`, whatever the order of arrival: computed again it is the same sequence. What
+    came early waits in memory, so the ranges should be small. PollTimeoutError when nothing came for any of them for
+    `poll_timeout_ms`.
+    """
+    readings = {(p.range.topic, p.range.partition): _Reading(consumer, p.range, poll_timeout_ms, p.leader_epoch) for p in pieces}
+    consumer.assign_many([(*where, r.wanted.fromOffset, r.leader_epoch) for where, r in readings.items()])
+    waiting, early = list(readings.values()), {where: list[Any]() for where in readings}
+    heard, done = monotonic(), 0
+    while done < len(waiting):
+        left = sum(max(0, r.wanted.untilOffset - r.position) for r in waiting[done:])
+        messages = consumer.consume(max(1, min(CHUNK, left)), SLICE_S)
+        moved = False
+        for where, run in itertools.groupby(messages, key=_where):
+            reading = readings.get(where, waiting[done])  # an event about a broker names no partition
+            before = reading.position
+            early.setdefault(where, []).extend(reading.take(list(run)))
+            moved = moved or reading.position > before
+        now = monotonic()
+        if moved:
+            heard = now
+        elif (now - heard) * 1000 >= poll_timeout_ms:
+            raise waiting[done].timed_out()
+        while done < len(waiting) and waiting[done].position >= waiting[done].wanted.untilOffset:
+            wanted = waiting[done].wanted
+            records = early.pop((wanted.topic, wanted.partition), [])
+            done += 1
+            if records:
+                yield wanted, records
+
+
+def _where(message: Any) -> tuple[str, int]:
+    return message.topic(), message.partition()
 
 
 class _Reading:

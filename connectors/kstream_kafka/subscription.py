@@ -1,4 +1,4 @@
-"""What a stream reads: topics by name, or by a pattern over whole topic names."""
+"""What a stream reads: topics by name, by a pattern over whole topic names, or single partitions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstream_kafka.errors import KafkaConfigError
+from kstream_kafka.ports import Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +17,15 @@ class Topics:
 
     names: tuple[str, ...]
 
+    @property
+    def fixed(self) -> frozenset[Partition]:
+        return frozenset()
+
     def wants(self, topic: str) -> bool:
         return topic in self.names
+
+    def __str__(self) -> str:
+        return f"Subscribe[{', '.join(self.names)}]"
 
     def to_json(self) -> dict[str, Any]:
         return {"topics": list(self.names)}
@@ -34,14 +42,41 @@ class TopicPattern:
     def names(self) -> tuple[str, ...]:
         return ()
 
+    @property
+    def fixed(self) -> frozenset[Partition]:
+        return frozenset()
+
     def wants(self, topic: str) -> bool:
         return not topic.startswith("__") and re.compile(self.pattern, self.flags).fullmatch(topic) is not None
+
+    def __str__(self) -> str:
+        return f"SubscribePattern[{self.pattern}]"
 
     def to_json(self) -> dict[str, Any]:
         return {"pattern": self.pattern, "flags": self.flags}
 
 
-Subscribed = Topics | TopicPattern
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """Partitions named one by one, and no other: Kafka's assign. Each must exist."""
+
+    fixed: frozenset[Partition]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted({topic for topic, _ in self.fixed}))
+
+    def wants(self, topic: str) -> bool:
+        return topic in self.names
+
+    def __str__(self) -> str:
+        return f"Assign[{', '.join(f'{t}-{p}' for t, p in sorted(self.fixed))}]"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"partitions": [list(p) for p in sorted(self.fixed)]}
+
+
+Subscribed = Topics | TopicPattern | Partitions
 
 
 def subscription(topics: Sequence[str] | re.Pattern[str]) -> Subscribed:
@@ -72,4 +107,6 @@ def from_json(values: dict[str, Any]) -> Subscribed:
     """The inverse of `to_json`."""
     if "topics" in values:
         return Topics(tuple(values["topics"]))
+    if "partitions" in values:
+        return Partitions(frozenset((str(t), int(p)) for t, p in values["partitions"]))
     return TopicPattern(values["pattern"], int(values["flags"]))

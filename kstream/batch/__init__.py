@@ -4,8 +4,8 @@ One idea: these are values. Nothing here acts; every room above passes them on. 
 `JobSet`), accessor methods have pyspark's shape (`info.batchTime().milliseconds()` is a method call there as here).
 """
 
-from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, StreamInputInfo
+from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
 from kstream.batch.job import Job, JobSet
 from kstream.batch.plan import BatchPlan, InputPlan, Json
 
-__all__ = ["BatchInfo", "BatchPlan", "InputPlan", "Job", "JobSet", "Json", "OutputOperationInfo", "StreamInputInfo"]
+__all__ = ["BatchInfo", "BatchPlan", "InputPlan", "Job", "JobSet", "Json", "OutputOperationInfo", "ReceiverInfo", "StreamInputInfo"]

@@ -14,21 +14,77 @@ def _or_missing(value: int | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class ListenerTime:
+    """A batch time as pyspark's listeners get it: `milliseconds()` is a call, where it is an attribute of `Time`."""
+
+    time: Time
+
+    def milliseconds(self) -> int:
+        return self.time.milliseconds
+
+    def __str__(self) -> str:
+        return str(self.time)
+
+
+@dataclass(frozen=True, slots=True)
 class StreamInputInfo:
-    """What one input stream gave to a batch; `num_records` is known when the batch is submitted."""
+    """What one input stream gave to a batch; `num_records` is known when the batch is submitted. `facts`: the stream's own words."""
 
     stream_id: int
     num_records: int
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def metadata(self) -> Mapping[str, Any]:
+        return self.facts
 
     def inputStreamId(self) -> int:
         return self.stream_id
 
+    @property
     def numRecords(self) -> int:
+        """An attribute, unlike the others: so it is read in pyspark's own suite."""
         return self.num_records
 
     def metadataDescription(self) -> str | None:
-        return self.metadata.get("Description")
+        return self.facts.get("Description")
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverInfo:
+    """A receiver as listeners see it. `last_error_ms` is −1 when it has reported none."""
+
+    stream_id: int
+    receiver_name: str
+    is_active: bool
+    host: str
+    executor_id: str
+    last_error_message: str = ""
+    last_error: str = ""
+    last_error_ms: int = -1
+
+    def streamId(self) -> int:
+        return self.stream_id
+
+    def name(self) -> str:
+        return self.receiver_name
+
+    def active(self) -> bool:
+        return self.is_active
+
+    def location(self) -> str:
+        return self.host
+
+    def executorId(self) -> str:
+        return self.executor_id
+
+    def lastErrorMessage(self) -> str:
+        return self.last_error_message
+
+    def lastError(self) -> str:
+        return self.last_error
+
+    def lastErrorTime(self) -> int:
+        return self.last_error_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +99,8 @@ class OutputOperationInfo:
     end_ms: int | None
     failure_reason: str | None
 
-    def batchTime(self) -> Time:
-        return self.batch_time
+    def batchTime(self) -> ListenerTime:
+        return ListenerTime(self.batch_time)
 
     def id(self) -> int:
         return self.output_op_id
@@ -96,8 +152,8 @@ class BatchInfo:
         """From submission to the end of the last job."""
         return None if self.processing_end_ms is None else self.processing_end_ms - self.submission_ms
 
-    def batchTime(self) -> Time:
-        return self.batch_time
+    def batchTime(self) -> ListenerTime:
+        return ListenerTime(self.batch_time)
 
     def submissionTime(self) -> int:
         return self.submission_ms

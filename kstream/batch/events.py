@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kstream.batch.batch_info import BatchInfo, OutputOperationInfo
+from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo
 
 
 @dataclass(frozen=True, slots=True)
 class StreamingListenerStreamingStarted:
-    """The context was started at `at_ms`."""
+    """The context was started at `time`, ms since the epoch: an attribute, as pyspark's own suite reads it."""
 
-    at_ms: int
-
-    def time(self) -> int:
-        return self.at_ms
+    time: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +56,34 @@ class StreamingListenerOutputOperationCompleted(_OutputOperationEvent):
     """A job of a batch ended, well or not."""
 
 
+@dataclass(frozen=True, slots=True)
+class _ReceiverEvent:
+    info: ReceiverInfo
+
+    def receiverInfo(self) -> ReceiverInfo:
+        return self.info
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingListenerReceiverStarted(_ReceiverEvent):
+    """A receiver runs on an executor."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingListenerReceiverError(_ReceiverEvent):
+    """A receiver reported an error; it may go on or be started again."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingListenerReceiverStopped(_ReceiverEvent):
+    """A receiver has stopped."""
+
+
 StreamingListenerEvent: TypeAlias = (
     StreamingListenerStreamingStarted
+    | StreamingListenerReceiverStarted
+    | StreamingListenerReceiverError
+    | StreamingListenerReceiverStopped
     | StreamingListenerBatchSubmitted
     | StreamingListenerBatchStarted
     | StreamingListenerBatchCompleted

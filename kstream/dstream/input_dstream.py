@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kstream.batch import InputPlan, Json
@@ -59,9 +59,25 @@ class InputDStream(DStream):
     def rdd(self, time: Time, data: Mapping[str, Json]) -> RDD[Any] | None:
         """The RDD of a batch from its plan data. Must move no cursor and not look outside."""
 
-    def metadata(self, data: Mapping[str, Json]) -> Mapping[str, Any]:
-        """What listeners learn of a batch besides its size; `Description` is for people. The same for a batch that is re-run."""
+    def metadata(self, time: Time, data: Mapping[str, Json]) -> Mapping[str, Any]:
+        """What listeners learn of a batch besides its size: `Description` for people, `progress` (JSON) for the progress report."""
         return {}
+
+    def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
+        """Restart, before any of them is planned: these batch times passed while no driver ran. May block on the outside.
+
+        An input that can say what there was at each of them gets ready to plan so, and returns those that hold something; None
+        (catch-up): the first one planned takes all there is.
+        """
+        return None
+
+    def batches_ended(self, unfinished: Collection[Time]) -> None:
+        """Some batch has ended; these are still unfinished. Called by the generator's thread; must not wait."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a bounded input has planned all it will ever give. When every input has, the context stops by itself."""
+        return False
 
     def recipe(self) -> Recipe | None:
         """How to make this input again without `setup`; None if that would need a secret or cannot be said."""

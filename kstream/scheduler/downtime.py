@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from kstream.batch_time import Duration, Time
 
 MOST = 1000
 """Downtimes of more batches than this are coalesced."""
 
 
-def batches_during_downtime(last_planned: Time, restart: Time, interval: Duration, remember: Duration, most: int = MOST) -> list[Time]:
-    """Batch times after `last_planned` (excluded) and before `restart` (excluded), oldest first.
+def batches_during_downtime(
+    missed: Sequence[Time], interval: Duration, remember: Duration, busy: Sequence[Collection[Time] | None] = (), most: int = MOST
+) -> list[Time]:
+    """Which of the `missed` batch times (rising, without gaps) are planned, oldest first: all, if they are no more than `most`.
 
-    Under the catch-up policy the first takes what there is (under the rate cap) and the later ones what the cap left over. Past
-    `most` batches the middle is left out: the first ones drain the backlog, the last ones fill every window that reaches back
-    `remember` from `restart`; nothing is lost, a batch left out would only have been empty.
+    Of more than that, batches that could only be empty are left out where no window reaches them; nothing is ever lost. `busy` has
+    an entry for each input: the times at which it has records (by-timestamp), or None for one that catches up – the first batches
+    drain its backlog, under the rate cap, and the later ones take what the cap left over. `remember` is how far back a batch may
+    look: an empty batch so close behind a full one still shows it in its windows, and the last ones fill the windows of the first
+    batch that is on time.
     """
-    times = (last_planned + interval).until(restart, interval)
-    if len(times) <= most:
-        return times
-    tail = min(most - 1, -(-remember.milliseconds // interval.milliseconds))
-    return times[: most - tail] + times[len(times) - tail :]
+    if len(missed) <= most:
+        return list(missed)
+    reach = -(-remember.milliseconds // interval.milliseconds)
+    tail = min(most - 1, reach)
+    kept = set(missed[len(missed) - tail :])
+    if not busy or any(times is None for times in busy):
+        kept.update(missed[: most - tail])
+    for times in busy:
+        for time in times or ():
+            kept.update(time + interval * i for i in range(reach + 1))
+    return [time for time in missed if time in kept]

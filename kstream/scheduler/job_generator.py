@@ -62,6 +62,7 @@ class JobGenerator:
     """See the module. `start` returns when the timer runs; on a restart that is after all missed batches were submitted.
 
     `on_fenced(error)` is called once, when another driver has taken over; nothing is planned or submitted from then on.
+    `on_exhausted()` is called once, when every input is bounded, all of it is planned and every batch has ended.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class JobGenerator:
         unfinished: UnfinishedBatches,
         on_fenced: Callable[[FencedError], None],
         max_batch_failures: int = 3,
+        on_exhausted: Callable[[], None] = lambda: None,
     ) -> None:
         self._graph = graph
         self._clock = RisingClock(clock)
@@ -86,6 +88,8 @@ class JobGenerator:
         self._unfinished = unfinished
         self._on_fenced = on_fenced
         self._max_failures = max_batch_failures
+        self._on_exhausted = on_exhausted
+        self._told_exhausted = False
         self._fenced = False
         self._after = Time(0)
         self._inputs: list[InputDStream] = []
@@ -125,6 +129,7 @@ class JobGenerator:
             stream.start()
         self._plan_starting_point(first - interval)
         self._timer.start(first.milliseconds)
+        self._loop.post(ClearMetadata(first))  # a bounded run may have nothing to do at all
         logger.info("started JobGenerator at %s", first)
 
     def restart(self, zero_time: Time, contents: LogContents, last_planned: Time) -> None:
@@ -137,7 +142,7 @@ class JobGenerator:
             stream.start()
         interval = self._graph.batch_duration
         restart = Time(self._timer.restart_time(zero_time.milliseconds))
-        missed = batches_during_downtime(last_planned, restart, interval, self._graph.longest_remember())
+        missed = self._missed((last_planned + interval).until(restart, interval))
         pending = contents.pending
         for what, times in (("during down time", missed), ("pending processing", pending)):
             logger.info("batches %s (%d batches): %s", what, len(times), _listed(times))
@@ -146,7 +151,18 @@ class JobGenerator:
         self._loop.post(resume)
         resume.ended.wait()
         self._timer.start(restart.milliseconds)
+        self._loop.post(ClearMetadata(restart))
         logger.info("restarted JobGenerator at %s", restart)
+
+    def _missed(self, times: list[Time]) -> list[Time]:
+        """Which of the batch times that passed without a driver are made up for. Each input is told of all of them."""
+        if not times or self._all_exhausted():
+            return []
+        busy = [stream.missed(times) for stream in self._inputs]
+        return batches_during_downtime(times, self._graph.batch_duration, self._graph.longest_remember(), busy)
+
+    def _all_exhausted(self) -> bool:
+        return bool(self._inputs) and all(stream.exhausted for stream in self._inputs)
 
     def _rise_from(self, time: Time) -> None:
         """Batch times from now on are later than `time`, even if the wall clock is behind it."""
@@ -205,8 +221,8 @@ class JobGenerator:
         match event:
             case GenerateJobs(time):
                 self._generate(time)
-            case ClearMetadata(time):
-                self._clear_metadata()
+            case ClearMetadata():
+                self._batch_ended()
             case Drained(reached):
                 reached.set()
             case Resume():
@@ -214,7 +230,7 @@ class JobGenerator:
 
     def _generate(self, time: Time) -> None:
         """One tick: plan, make durable, generate, submit. Whatever fails is reported; the stream goes on."""
-        if self._fenced:
+        if self._fenced or self._all_exhausted():
             return
         try:
             settled = self._log.settle()
@@ -293,7 +309,7 @@ class JobGenerator:
     def _report_records(self, plan: BatchPlan) -> None:
         for stream in self._inputs:
             if stream.id in plan.inputs:
-                info = StreamInputInfo(stream.id, plan.num_records[stream.id], stream.metadata(plan.inputs[stream.id]))
+                info = StreamInputInfo(stream.id, plan.num_records[stream.id], stream.metadata(plan.time, plan.inputs[stream.id]))
                 self._input_info.reportInfo(plan.time, info)
 
     def _submit(self, plan: BatchPlan) -> None:
@@ -339,6 +355,17 @@ class JobGenerator:
         self._fenced = True
         self._scheduler.refuse_jobs()
         self._on_fenced(error)
+
+    def _batch_ended(self) -> None:
+        """Something ended (or the stream has just started): tell the inputs, clean up, and see whether all is done."""
+        unfinished = self._unfinished.all()
+        for stream in self._inputs:
+            stream.batches_ended(unfinished)
+        self._clear_metadata()
+        if self._all_exhausted() and not self._unfinished.running() and not self._told_exhausted:
+            self._told_exhausted = True
+            self._timer.stop(interrupt=True)
+            self._on_exhausted()
 
     def _clear_metadata(self) -> None:
         up_to = self._unfinished.clean_up_to()

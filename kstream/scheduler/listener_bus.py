@@ -13,6 +13,9 @@ logger = logging.getLogger(__name__)
 
 _METHODS = {
     events.StreamingListenerStreamingStarted: "onStreamingStarted",
+    events.StreamingListenerReceiverStarted: "onReceiverStarted",
+    events.StreamingListenerReceiverError: "onReceiverError",
+    events.StreamingListenerReceiverStopped: "onReceiverStopped",
     events.StreamingListenerBatchSubmitted: "onBatchSubmitted",
     events.StreamingListenerBatchStarted: "onBatchStarted",
     events.StreamingListenerBatchCompleted: "onBatchCompleted",

@@ -44,6 +44,11 @@ class UnfinishedBatches:
         with self._changed:
             return self._running | self._failed
 
+    def running(self) -> set[Time]:
+        """Planned, and neither succeeded nor failed yet."""
+        with self._changed:
+            return set(self._running)
+
     def wait_none_running(self, timeout: float) -> bool:
         """Blocks until every planned batch has ended; False if `timeout` seconds passed first."""
         with self._changed:

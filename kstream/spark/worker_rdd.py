@@ -7,8 +7,9 @@ writes a file and calls the JVM several times, too dear for every batch. Works w
 
 from __future__ import annotations
 
+import pickle
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkContext
@@ -22,6 +23,8 @@ else:
         from pyspark.rdd import PipelinedRDD
 
 _BASES = "_kstream_empty_rdds"
+_MOST_BASES = 32
+"""Empty RDDs kept a SparkContext; beyond that the oldest goes. Numbers of partitions and of executors do not change all the time."""
 _lock = threading.Lock()
 
 
@@ -29,21 +32,41 @@ class WorkerRDD(PipelinedRDD[Any, Any]):
     """An RDD of `partitions` partitions, partition i being `make(i)`. `make` is pickled into the tasks by cloudpickle.
 
     Made on the driver, by any thread; nothing runs until an action. Each computation of a partition calls `make` anew.
+    `locations[i]` are the places partition i prefers, in Spark's notation (`executor_<host>_<id>`, or a host); a hint to Spark.
     """
 
-    def __init__(self, sc: SparkContext, partitions: int, make: Callable[[int], Iterable[Any]]) -> None:
+    def __init__(
+        self, sc: SparkContext, partitions: int, make: Callable[[int], Iterable[Any]], locations: Sequence[Sequence[str]] | None = None
+    ) -> None:
         def compute(index: int, nothing: Iterable[Any]) -> Iterable[Any]:
             for _ in nothing:  # to its end: Spark throws a worker away whose input was left unread, and every task starts a new one
                 pass
             return make(index)
 
-        super().__init__(_empty_rdd(sc, partitions), compute)
+        super().__init__(_empty_rdd(sc, partitions, locations), compute)
 
 
-def _empty_rdd(sc: SparkContext, partitions: int) -> Any:
+def _empty_rdd(sc: SparkContext, partitions: int, locations: Sequence[Sequence[str]] | None) -> Any:
     """The JVM-backed RDD of so many empty partitions; kept on the SparkContext, so that it goes with it."""
+    places = tuple(tuple(where) for where in locations or ())
+    key: Any = (partitions, places if any(places) else None)
     with _lock:
-        bases: dict[int, Any] = sc.__dict__.setdefault(_BASES, {})
-        if partitions not in bases:
-            bases[partitions] = sc.parallelize([], partitions) if partitions else sc.emptyRDD()
-        return bases[partitions]
+        bases: dict[Any, Any] = sc.__dict__.setdefault(_BASES, {})
+        if key not in bases:
+            while len(bases) >= _MOST_BASES:
+                del bases[next(iter(bases))]
+            bases[key] = sc.emptyRDD() if not partitions else sc.parallelize([], partitions) if key[1] is None else _located(sc, places)
+        return bases[key]
+
+
+def _located(sc: SparkContext, places: tuple[tuple[str, ...], ...]) -> Any:
+    """Empty partitions with preferred locations: what `SparkContext.makeRDD` does and pyspark does not offer."""
+    from pyspark import RDD
+    from pyspark.serializers import BatchedSerializer, CPickleSerializer
+
+    jvm: Any = sc._jvm  # pyright: ignore[reportPrivateUsage]
+    nothing = bytearray(pickle.dumps([]))  # one batch of no elements
+    rows = [jvm.scala.Tuple2(nothing, jvm.PythonUtils.toSeq(list(where))) for where in places]
+    tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
+    made = sc._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(rows), tag)  # pyright: ignore
+    return RDD(made.toJavaRDD(), sc, BatchedSerializer(CPickleSerializer()))

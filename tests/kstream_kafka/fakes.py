@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,17 @@ class Message:
     name: bytes | None = None
     problem: Trouble | None = None
     epoch: int | None = None
+    where: tuple[str, int] = ("t", 0)
+    extra: list[tuple[str, bytes | None]] | None = None
+
+    def topic(self) -> str:
+        return self.where[0]
+
+    def partition(self) -> int:
+        return self.where[1]
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        return self.extra
 
     def error(self) -> Trouble | None:
         return self.problem
@@ -43,8 +54,8 @@ class Message:
         return self.epoch
 
 
-def records(offsets: Iterable[int], epoch: int | None = None) -> list[Message]:
-    return [Message(at, b"%d" % at, epoch=epoch) for at in offsets]
+def records(offsets: Iterable[int], epoch: int | None = None, where: tuple[str, int] = ("t", 0)) -> list[Message]:
+    return [Message(at, b"%d" % at, epoch=epoch, where=where) for at in offsets]
 
 
 class FakeConsumer:
@@ -62,6 +73,9 @@ class FakeConsumer:
 
     def assign(self, topic: str, partition: int, offset: int, leader_epoch: int | None) -> None:
         self.assigned.append((topic, partition, offset, leader_epoch))
+
+    def assign_many(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
+        self.assigned += begins
 
     def unassign(self) -> None:
         self.unassigned += 1
@@ -93,9 +107,16 @@ class FakeConsumer:
 
 @dataclass
 class FakeClient:
-    """A cluster: the [earliest, latest) of each partition. Counts the questions."""
+    """A cluster: the [earliest, latest) of each partition, and what groups have committed. Counts the questions.
+
+    `times[p]`: (timestamp, first offset of that timestamp or later), rising.
+    """
 
     logs: dict[Partition, tuple[int, int]] = field(default_factory=dict)
+    times: dict[Partition, list[tuple[int, int]]] = field(default_factory=dict)
+    groups: dict[str, dict[Partition, int]] = field(default_factory=dict)
+    commits: list[tuple[str, dict[Partition, int]]] = field(default_factory=list)
+    commit_error: Exception | None = None
     epoch: int | None = 7
     asked: list[str] = field(default_factory=list)
     closed: bool = False
@@ -118,6 +139,21 @@ class FakeClient:
     def earliest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
         self.asked.append("earliest")
         return {p: LogEnd(self.logs[p][0], self.epoch) for p in partitions}
+
+    def at_times(self, times_ms: Sequence[int], partitions: Collection[Partition]) -> list[dict[Partition, int | None]]:
+        self.asked.append(f"at {len(times_ms)}")
+        return [{p: next((at for stamp, at in self.times.get(p, ()) if stamp >= ms), None) for p in partitions} for ms in times_ms]
+
+    def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int]:
+        self.asked.append("committed")
+        return {p: at for p, at in self.groups.get(group, {}).items() if p in partitions}
+
+    def commit(self, group: str, offsets: Mapping[Partition, int], on_done: Callable[[Exception | None], None]) -> None:
+        self.commits.append((group, dict(offsets)))
+        on_done(self.commit_error)
+
+    def leader_hosts(self) -> dict[Partition, str]:
+        return {p: f"host{p[1]}" for p in self.logs}
 
     def close(self) -> None:
         self.closed = True

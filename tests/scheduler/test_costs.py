@@ -61,7 +61,7 @@ def test_bytes_and_requests_of_a_batch_do_not_grow_with_a_thousand_pending_batch
         time = driver.tick_only(1)
         name = names.epoch(2)
         world.wait(lambda: ("exists", name, 0) in store.calls and driver.listener.named("onBatchSubmitted"))
-        world.wait(lambda: driver.listener.named("onBatchSubmitted")[-1].batchInfo().batchTime() == Time(time))
+        world.wait(lambda: driver.listener.named("onBatchSubmitted")[-1].batchInfo().batch_time == Time(time))
         return [call for call in store.take() if call[0] != "delete"]
 
     early = one_more()

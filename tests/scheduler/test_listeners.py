@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kstream.batch import events
+from kstream.batch import BatchInfo, OutputOperationInfo, ReceiverInfo, events
+from kstream.batch_time import Time
 from kstream.listener import StreamingListener
 from kstream.scheduler import StreamingListenerBus
 from tests.harness import INTERVAL, START, Driver, FakeHost, World, started
@@ -46,7 +47,7 @@ def test_the_number_of_records_is_known_from_the_beginning() -> None:
     for what in ("Submitted", "Started", "Completed"):
         for info in infos(driver, f"onBatch{what}"):
             assert info.numRecords() == 1
-            assert {i: (x.inputStreamId(), x.numRecords()) for i, x in info.streamIdToInputInfo().items()} == {0: (0, 1)}
+            assert {i: (x.inputStreamId(), x.numRecords) for i, x in info.streamIdToInputInfo().items()} == {0: (0, 1)}
 
 
 def test_times_of_batches_only_rise() -> None:
@@ -55,13 +56,47 @@ def test_times_of_batches_only_rise() -> None:
     for read in ("submissionTime", "processingStartTime", "processingEndTime"):
         seen = [getattr(info, read)() for info in completed]
         assert seen == sorted(seen)
-    assert [info.batchTime().milliseconds for info in completed] == [START + n * INTERVAL for n in range(1, 5)]
+    assert [info.batchTime().milliseconds() for info in completed] == [START + n * INTERVAL for n in range(1, 5)]
 
 
 def test_the_start_is_told_once_and_first() -> None:
     driver = four_batches()
     assert driver.listener.events[0][0] == "onStreamingStarted"
-    assert [event.time() for event in driver.listener.named("onStreamingStarted")] == [START]
+    assert [event.time for event in driver.listener.named("onStreamingStarted")] == [START]
+
+
+def test_a_listener_can_hear_all_nine_events_by_sparks_names() -> None:
+    told: list[str] = []
+
+    class Ear(StreamingListener):
+        def __getattribute__(self, name: str) -> Any:
+            return (lambda _event: told.append(name)) if name.startswith("on") else super().__getattribute__(name)
+
+    receiver = ReceiverInfo(0, "socket", True, "host", "1", "lost it", "OSError", 5)
+    batch = BatchInfo(Time(1), {}, 1, None, None, {})
+    output = OutputOperationInfo(Time(1), 0, "foreachRDD", "", None, None, None)
+    bus = StreamingListenerBus()
+    bus.add(Ear())
+    bus.start()
+    bus.post(events.StreamingListenerStreamingStarted(1))
+    for of_receiver in (
+        events.StreamingListenerReceiverStarted,
+        events.StreamingListenerReceiverError,
+        events.StreamingListenerReceiverStopped,
+    ):
+        bus.post(of_receiver(receiver))
+    for of_batch in (events.StreamingListenerBatchSubmitted, events.StreamingListenerBatchStarted, events.StreamingListenerBatchCompleted):
+        bus.post(of_batch(batch))
+    for of_output in (events.StreamingListenerOutputOperationStarted, events.StreamingListenerOutputOperationCompleted):
+        bus.post(of_output(output))
+    bus.stop()
+    assert told == [
+        "onStreamingStarted", "onReceiverStarted", "onReceiverError", "onReceiverStopped", "onBatchSubmitted", "onBatchStarted",
+        "onBatchCompleted", "onOutputOperationStarted", "onOutputOperationCompleted",
+    ]  # fmt: skip
+    assert (receiver.streamId(), receiver.name(), receiver.active()) == (0, "socket", True)
+    assert (receiver.location(), receiver.executorId()) == ("host", "1")
+    assert (receiver.lastErrorMessage(), receiver.lastError(), receiver.lastErrorTime()) == ("lost it", "OSError", 5)
 
 
 def three_outputs(_host: FakeHost, driver: Driver) -> None:
@@ -74,7 +109,7 @@ def test_output_operations_are_told_with_their_numbers_in_order() -> None:
     time = driver.tick(1)
     for what in ("Started", "Completed"):
         told = [e.outputOperationInfo() for e in driver.listener.named(f"onOutputOperation{what}")]
-        assert [(info.id(), info.batchTime().milliseconds) for info in told] == [(0, time), (1, time), (2, time)]
+        assert [(info.id(), info.batchTime().milliseconds()) for info in told] == [(0, time), (1, time), (2, time)]
         assert all(info.name().startswith("foreachRDD at ") for info in told)
     (info,) = infos(driver, "onBatchCompleted")
     assert sorted(info.outputOperationInfos()) == [0, 1, 2]
@@ -140,7 +175,7 @@ class Heard(StreamingListener):
         self.times: list[int] = []
 
     def onStreamingStarted(self, streamingStarted: events.StreamingListenerStreamingStarted) -> None:
-        self.times.append(streamingStarted.time())
+        self.times.append(streamingStarted.time)
 
 
 class Broken(StreamingListener):

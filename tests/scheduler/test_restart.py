@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import Any
 
 import pytest
 
@@ -360,8 +361,9 @@ def test_a_stop_beside_a_restart_that_is_still_submitting_ends_it() -> None:
 # -- which batches downtime makes (pure)
 
 
-def downtime(last: int, restart: int, remember: int = 1, most: int = 1000) -> list[int]:
-    times = batches_during_downtime(Time(last * 1000), Time(restart * 1000), Seconds(1), Seconds(remember), most)
+def downtime(last: int, restart: int, remember: int = 1, most: int = 1000, busy: Any = ()) -> list[int]:
+    missed = [Time(s * 1000) for s in range(last + 1, restart)]
+    times = batches_during_downtime(missed, Seconds(1), Seconds(remember), busy, most)
     return [t.milliseconds // 1000 for t in times]
 
 
@@ -369,6 +371,24 @@ def test_downtime_is_from_the_last_planned_to_the_restart_both_excluded() -> Non
     assert downtime(5, 9) == [6, 7, 8]
     assert downtime(5, 6) == []
     assert downtime(5, 5) == []
+
+
+def seconds(*values: int) -> list[Time]:
+    return [Time(s * 1000) for s in values]
+
+
+def test_by_timestamp_keeps_what_has_records_what_their_windows_reach_and_the_tail() -> None:
+    times = downtime(0, 5001, remember=3, busy=[seconds(100, 2000)])
+    assert times == [100, 101, 102, 103, 2000, 2001, 2002, 2003, 4998, 4999, 5000]
+
+
+def test_a_second_input_that_catches_up_still_gets_its_first_batches() -> None:
+    times = downtime(0, 5001, remember=3, busy=[seconds(3000), None])
+    assert times[:997] == list(range(1, 998)) and times[997:] == [3000, 3001, 3002, 3003, 4998, 4999, 5000]
+
+
+def test_a_busy_downtime_of_any_length_is_made_whole() -> None:
+    assert downtime(0, 3001, busy=[seconds(*range(1, 3001))]) == list(range(1, 3001))
 
 
 def test_long_downtimes_leave_out_the_middle_and_keep_every_window_whole() -> None:

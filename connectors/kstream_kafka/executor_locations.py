@@ -1,0 +1,33 @@
+"""On which executors the tasks of a KafkaRDD should run, by the strategy and the executors there are now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kstream.spark.executors import executors
+from kstream_kafka.location_strategy import LocationStrategy, preferred, sorted_executors
+from kstream_kafka.offset_range import OffsetRange
+from kstream_kafka.packing import Packing, pack
+from kstream_kafka.ports import Partition
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+def executor_locations(
+    sc: SparkContext, strategy: LocationStrategy, ranges: Sequence[OffsetRange], packing: Packing, leaders: Mapping[Partition, str]
+) -> list[list[str]] | None:
+    """For each task where its longest piece is best read, in Spark's notation. None without a preference or executors (local mode).
+
+    `leaders` are the hosts of the partitions' leaders, for PreferBrokers.
+    """
+    if strategy.kind == "none":
+        return None
+    there = sorted_executors(executors(sc))
+    if not there:
+        return None
+    hosts = leaders if strategy.kind == "brokers" else strategy.hosts
+    tasks = pack(ranges, [None] * len(ranges), packing)
+    longest = [max((piece.range for piece in task), key=OffsetRange.count) for task in tasks]
+    return [preferred((r.topic, r.partition), there, hosts.get((r.topic, r.partition))) for r in longest]

@@ -1,0 +1,98 @@
+"""StreamSpec: everything a direct stream is told when it is made, as one value; stored as a recipe and made again from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kstream.dstream.recipe import Recipe
+from kstream_kafka.decoding import TEXT, Decoding
+from kstream_kafka.errors import KafkaConfigError
+from kstream_kafka.location_strategy import NO_PREFERENCE, LocationStrategy
+from kstream_kafka.offset_range import utf8_decoder
+from kstream_kafka.params import KafkaParams
+from kstream_kafka.per_partition_config import PerPartitionConfig
+from kstream_kafka.positions import NOWHERE, Positions
+from kstream_kafka.subscription import Subscribed, from_json
+
+KIND = "kafka-direct"
+CATCH_UP, BY_TIMESTAMP = "catch-up", "by-timestamp"
+_FUNCTIONS = ("key_decoder", "value_decoder", "message_handler", "rates")
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """What is read, from where to where, how it is decoded, how quickly, and on which executors.
+
+    `downtime` None leaves the policy to the setting `spark.streaming.kstream.downtime`; `rates` None to Spark's rate settings.
+    """
+
+    topics: Subscribed
+    params: KafkaParams
+    starts: Positions = NOWHERE
+    decoding: Decoding = TEXT
+    ends: Positions = NOWHERE
+    rates: PerPartitionConfig | None = None
+    locations: LocationStrategy = NO_PREFERENCE
+    downtime: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, positions in (("fromOffsets", self.starts), ("untilOffsets", self.ends)):
+            stray = sorted(p for p in positions.each if not self._reads(p))
+            if stray:
+                raise KafkaConfigError(name, f"has offsets of {stray} where the topics are {self.topics.to_json()}")
+        check_downtime(self.downtime, "downtime")
+
+    def _reads(self, partition: tuple[str, int]) -> bool:
+        fixed = self.topics.fixed
+        return partition in fixed if fixed else self.topics.wants(partition[0])
+
+    def recipe(self) -> Recipe | None:
+        """Everything but what might be a secret; then None, and the user's setup makes the stream."""
+        params = self.params.storable()
+        if params is None:
+            return None
+        args = {
+            **self.topics.to_json(),
+            "params": params,
+            "starts": self.starts.to_json(),
+            "ends": self.ends.to_json(),
+            "locations": self.locations.to_json(),
+            "downtime": self.downtime,
+            "key_decoder": _decoder_kind(self.decoding.key_decoder),
+            "value_decoder": _decoder_kind(self.decoding.value_decoder),
+        }
+        given = (self.decoding.key_decoder, self.decoding.value_decoder, self.decoding.message_handler, self.rates)
+        functions: dict[str, Any] = {name: f for name, f in zip(_FUNCTIONS, given, strict=True) if f is not None and f is not utf8_decoder}
+        return Recipe(KIND, args, functions)
+
+    @staticmethod
+    def from_recipe(recipe: Recipe) -> StreamSpec:
+        """The inverse of `recipe`."""
+        args, functions = recipe.args, recipe.functions
+        decoding = Decoding(
+            _decoder(args["key_decoder"], functions.get("key_decoder")),
+            _decoder(args["value_decoder"], functions.get("value_decoder")),
+            functions.get("message_handler"),
+        )
+        rates: Any = functions.get("rates")
+        return StreamSpec(
+            from_json(dict(args)), KafkaParams.parse(args["params"]), Positions.from_json(args["starts"]), decoding,
+            Positions.from_json(args["ends"]), rates, LocationStrategy.from_json(args["locations"]), args["downtime"],
+        )  # fmt: skip
+
+
+def check_downtime(policy: str | None, key: str) -> str | None:
+    """Returns it; KafkaConfigError if there is no such policy."""
+    if policy not in (None, CATCH_UP, BY_TIMESTAMP):
+        raise KafkaConfigError(key, f"is {policy!r}", f"One of: {CATCH_UP}, {BY_TIMESTAMP}.")
+    return policy
+
+
+def _decoder_kind(decoder: Callable[[Any], Any] | None) -> str:
+    return "raw" if decoder is None else "utf8" if decoder is utf8_decoder else "given"
+
+
+def _decoder(kind: str, given: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+    return {"raw": None, "utf8": utf8_decoder}.get(kind, given)

@@ -1,0 +1,86 @@
+"""Progress: what each batch did, as JSON values, in the names of Structured Streaming's progress where the thing is the same."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from datetime import datetime, timezone
+from typing import Any
+
+from kstream.batch import BatchInfo, events
+from kstream.batch_time import Duration
+from kstream.listener import StreamingListener
+
+KEPT = 100
+"""Batches whose progress is kept: `spark.sql.streaming.numRecentProgressUpdates` keeps as many."""
+
+
+class BatchProgress(dict[str, Any]):
+    """A dict of JSON values, with pyspark's two ways of writing it out."""
+
+    @property
+    def json(self) -> str:
+        """One line."""
+        return json.dumps(self)
+
+    @property
+    def prettyJson(self) -> str:
+        """For people."""
+        return json.dumps(self, indent=2)
+
+
+def progress_of(info: BatchInfo, interval: Duration, name: str) -> BatchProgress:
+    """The progress of a batch that has ended.
+
+    `batchId` is the batch time in ms; durations are ms; rates are records a second, null where nothing was timed. `sources` has an
+    entry for each input, with what the input itself tells (`startOffset`, `endOffset`, lag …); `outputs` one for each output
+    operation, with `failureReason` null where it succeeded.
+    """
+    rows, seconds = info.numRecords(), info.processingDelay() / 1000
+    moment = datetime.fromtimestamp(info.batch_time.milliseconds / 1000, timezone.utc)
+    return BatchProgress(
+        name=name,
+        timestamp=moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        batchId=info.batch_time.milliseconds,
+        numInputRows=rows,
+        inputRowsPerSecond=rows / (interval.milliseconds / 1000),
+        processedRowsPerSecond=rows / seconds if seconds > 0 else None,
+        durationMs={
+            "schedulingDelay": info.schedulingDelay(), "processingDelay": info.processingDelay(), "totalDelay": info.totalDelay(),
+        },
+        sources=[
+            {"id": number, "numInputRows": source.num_records, **source.facts.get("progress", {})}
+            for number, source in sorted(info.inputs.items())
+        ],
+        outputs=[
+            {"id": number, "name": output.op_name, "durationMs": output.duration(), "failureReason": output.failure_reason}
+            for number, output in sorted(info.outputs.items())
+        ],
+    )  # fmt: skip
+
+
+class ProgressListener(StreamingListener):
+    """Keeps the progress of the last batches. Filled by the listener bus's thread, read by any."""
+
+    def __init__(self, interval: Duration, name: str) -> None:
+        self._interval = interval
+        self._name = name
+        self._recent: deque[BatchInfo] = deque(maxlen=KEPT)
+        self._lock = threading.Lock()
+
+    def onBatchCompleted(self, batchCompleted: events.StreamingListenerBatchCompleted) -> None:
+        with self._lock:
+            self._recent.append(batchCompleted.info)
+
+    def last(self) -> BatchProgress | None:
+        """Of the batch that ended last; None before the first."""
+        with self._lock:
+            info = self._recent[-1] if self._recent else None
+        return None if info is None else progress_of(info, self._interval, self._name)
+
+    def recent(self) -> list[BatchProgress]:
+        """Of the last batches, in the order in which they ended."""
+        with self._lock:
+            infos = list(self._recent)
+        return [progress_of(info, self._interval, self._name) for info in infos]

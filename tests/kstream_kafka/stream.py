@@ -1,0 +1,46 @@
+"""A direct stream over a fake cluster, driven as the core drives it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kstream_kafka import KafkaUtils
+from kstream_kafka.direct_input_dstream import DirectKafkaInputDStream
+from kstream_kafka.ports import Partition
+
+from kstream.batch_time import Time
+from kstream.testing import ManualClock
+from tests.kstream_kafka.fakes import FakeClient, FakeHost
+
+BROKERS = {"bootstrap.servers": "h:1"}
+Logs = dict[Partition, tuple[int, int]]
+
+
+class Stream:
+    """A stream with its cluster and clock, and the order of calls that the core makes."""
+
+    def __init__(
+        self, logs: Logs, topics: Any = ("t",), given: Any = None, conf: dict[str, str] | None = None,
+        batch_ms: int = 1000, until: Any = None, downtime: str | None = None, **params: Any,
+    ) -> None:  # fmt: skip
+        self.client, self.clock, self.time = FakeClient(dict(logs)), ManualClock(), Time(0)
+        kafka = {**BROKERS, **{k.replace("_", "."): v for k, v in params.items()}}
+        topics = list(topics) if isinstance(topics, tuple) else topics
+        host: Any = FakeHost(conf, batch_ms)
+        spec = KafkaUtils.createDirectStream(host, topics, kafka, given, untilOffsets=until, downtime=downtime).spec
+        self.stream = DirectKafkaInputDStream(host, spec, lambda _params, _retries: self.client, self.clock)
+
+    def start(self) -> Stream:
+        self.stream.start()
+        return self
+
+    def plan(self) -> dict[str, Any]:
+        self.time = Time(self.time.milliseconds + 1000)
+        return json.loads(json.dumps(self.stream.plan(self.time).data))
+
+    def batch(self) -> list[list[Any]]:
+        """A whole batch: planned, stored, cursors moved."""
+        data = self.plan()
+        self.stream.planned(self.time, data)
+        return data["ranges"]
