@@ -24,14 +24,11 @@ from kstream_kafka.errors import (
     LeaderNotAvailableError,
     UnknownTopicError,
 )
+from kstream_kafka.librdkafka_log import client_log
 from kstream_kafka.params import KafkaParams
 from kstream_kafka.ports import LogEnd, Partition, Settings, Subscription, Trouble
 
 logger = logging.getLogger("kstream.kafka")
-logger.addHandler(logging.NullHandler())
-client_log = logging.getLogger("kstream.kafka.librdkafka")
-client_log.addHandler(logging.NullHandler())
-client_log.propagate = False
 
 UNKNOWN_TOPIC_WAIT_MS = 3_000
 """How long a topic that is not there is looked for: one just created takes a moment to be known to every broker."""

@@ -1,64 +1,81 @@
-"""Kafka ranges as a DataFrame: the tasks of a `RangeReads`, each giving Arrow batches."""
+"""Kafka ranges as a DataFrame: the workers read, and hand Spark Arrow record batches; no record is pickled, none is a row before SQL."""
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from kstream.errors import MissingDependencyError
 from kstream_kafka.range_task import RangeReads
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
-
-@dataclass(frozen=True)
-class ArrowTask:
-    """The function given to `mapInArrow`; pickled by reference into the tasks."""
-
-    reads: RangeReads
-    include_headers: bool
-
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """For every row (a task number) its records. Normally one row; all of them where Spark has put partitions together."""
-        from kstream_kafka.arrow import to_record_batch
-
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                for where, messages in self.reads.chunks(index):
-                    yield to_record_batch(where, messages, self.include_headers)
+INSTALL = "pip install 'kstream-spark[spark]'"
+HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+SCHEMA = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+        StructField("headers", HEADERS),
+    ]
+)
+"""The columns of Spark's Kafka source, `headers` as with its option includeHeaders."""
 
 
 def kafka_data_frame(spark: SparkSession, reads: RangeReads, include_headers: bool = True) -> DataFrame:
-    """A DataFrame with the columns of Spark's Kafka source; partition i reads task i of `reads`. Nothing runs before an action.
+    """A DataFrame of what `reads` reads: partition i holds the records of task i, in their order.
 
-    MissingDependencyError, on the driver, when pyarrow is not installed: in a worker it would only look like a lost connection.
+    Called on the driver by `KafkaUtils.createDataFrame` and `foreachBatch`; blocks on nothing and runs no job: Kafka is read when an
+    action needs it, each time anew. MissingDependencyError at once if pyarrow or pandas, which Spark's Arrow functions need, is not
+    there or too old; the workers need them too.
     """
-    check_arrow()
-    from kstream_kafka.arrow import DDL, DDL_WITHOUT_HEADERS
-
-    schema = DDL if include_headers else DDL_WITHOUT_HEADERS
-    if not len(reads):
+    _require_arrow()
+    schema = SCHEMA if include_headers else StructType(SCHEMA.fields[:-1])
+    tasks = len(reads)
+    if not tasks:
         return spark.createDataFrame([], schema)
-    return spark.range(0, len(reads), 1, len(reads)).mapInArrow(ArrowTask(reads, include_headers), schema)
+
+    def read_kafka(ids: Iterator[Any]) -> Iterator[Any]:  # a plain function: pyspark 3.5 looks at its arguments; also its name in plans
+        return read_tasks(reads, ids, include_headers)
+
+    return spark.range(0, tasks, 1, tasks).mapInArrow(read_kafka, schema)
 
 
-def check_arrow() -> None:
-    """MissingDependencyError unless pyarrow and pandas are there: Spark asks for both."""
-    for package in ("pyarrow", "pandas"):
-        if importlib.util.find_spec(package) is None:
-            raise MissingDependencyError(
-                f"{package} is not installed, which DataFrames of Kafka records need: pip install 'kstream-spark[spark]', on the "
-                "executors too",
-                package=package,
-            )
+def read_tasks(reads: RangeReads, ids: Iterator[Any], include_headers: bool) -> Iterator[Any]:
+    """The record batches of the tasks whose numbers come as record batches; found by its name in the workers, where it runs.
+
+    Every number is read, however Spark has put them into partitions, and all are taken before the first record: a worker whose
+    input was left unread is thrown away by Spark, its consumer with it.
+    """
+    from kstream_kafka.arrow import bounded, to_record_batch  # here: the driver's side needs no pyarrow loaded
+
+    tasks = [index for batch in ids for index in batch.column(0).to_pylist()]
+    return bounded(to_record_batch(where, messages, include_headers) for index in tasks for where, messages in reads.chunks(index))
 
 
-def session_of(sc: SparkContext) -> SparkSession:
-    """The SparkSession of a SparkContext, made if there is none yet."""
-    from pyspark.sql import SparkSession
+def _require_arrow() -> None:
+    """On the driver: in a worker Spark says no more than that the worker failed to connect back."""
+    from pyspark.sql.pandas.utils import require_minimum_pandas_version, require_minimum_pyarrow_version
 
-    return SparkSession.getActiveSession() or SparkSession(sc)
+    for package, require in (("pyarrow", require_minimum_pyarrow_version), ("pandas", require_minimum_pandas_version)):
+        try:
+            require()
+        except ImportError as e:
+            raise MissingDependencyError(f"a DataFrame of Kafka records needs {package} ({e}): {INSTALL}", package=package, install=INSTALL) from e

@@ -71,11 +71,14 @@ class DirectKafkaInputDStream(InputDStream):
         self._client = self._make_client(self.spec.params, self.ssc.settings.get("spark.streaming.kafka.maxRetries"))
         if not self._restored:
             self._cursors.begin(self._client)
-        elif self.spec.ends:
+        elif self.exhausted:
+            self._bounds.begin_again()
             self._cursors.survey(self._client)  # a new run reads partitions made since the last one, too
-            if self.exhausted:
-                self._bounds.begin_again()
-        self._bounds.settle(self._client, self._cursors.positions, self._clock.time_ms())
+        self._settle_bounds(self._client, self._cursors.positions, self._clock.time_ms())
+
+    def _settle_bounds(self, client: DriverClient, partitions: Mapping[Partition, int], time_ms: int) -> None:
+        self._bounds.settle(client, partitions, time_ms)
+        self._cursors.closed = self._bounds.known
 
     def stop(self) -> None:
         """Sends commits that are due and waits up to COMMIT_WAIT_S for the answers."""
@@ -126,8 +129,7 @@ class DirectKafkaInputDStream(InputDStream):
                 survey, self._downtime = (survey, None) if late is None else (late, self._downtime)
         if self.spec.locations.kind == "brokers":
             self._hosts = client.leader_hosts()
-        self._bounds.settle(client, survey.current, min(time.milliseconds, self._clock.time_ms()))
-        self._cursors.closed = self._bounds.known
+        self._settle_bounds(client, survey.current, min(time.milliseconds, self._clock.time_ms()))
         self._latest = (time, survey.latest)
         survey = self._bounds.limit(survey)
         latest = {p: end.offset for p, end in survey.latest.items()}

@@ -5,15 +5,13 @@ Not a sink for streams: an acknowledged producer for tests and the demo, and lib
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
 from kstream_kafka.errors import KafkaError
-
-logger = logging.getLogger("kstream.kafka")
+from kstream_kafka.librdkafka_log import client_log
 
 OnAcknowledged = Callable[[int, int], None]
 """Called with (partition, offset) once the broker has the record."""
@@ -67,7 +65,7 @@ class MockCluster:
 
 def _made(settings: dict[str, Any]) -> Any:
     try:
-        return Producer(settings, logger=logger)
+        return Producer(settings, logger=client_log)
     except KafkaException as e:
         reason = e.args[0].str()
         raise KafkaError(f"a Kafka producer could not be made: {reason}", reason=reason) from e

@@ -1,0 +1,129 @@
+"""downtime="by-timestamp": batches that were missed hold the records of their time."""
+
+from __future__ import annotations
+
+import logging
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from kstream_kafka import KafkaUtils
+from kstream_kafka.errors import KafkaConfigError, LogShrankError
+
+from kstream.batch_time import Time
+from tests.kstream_kafka.fakes import FakeHost
+from tests.kstream_kafka.stream import BROKERS, Stream
+
+A, B = ("t", 0), ("t", 1)
+
+
+def log_of(stamps: list[int]) -> list[tuple[int, int]]:
+    """What a fake client needs to answer for a log of these timestamps: first offset of that time or later."""
+    return [(max(stamps[: i + 1]), i) for i in range(len(stamps))]
+
+
+def restarted(stamps: dict[Any, list[int]], at: dict[Any, int], now_ms: int, **options: Any) -> Stream:
+    """A stream that stood at these offsets, over logs of these timestamps, restarted at this time."""
+    options.setdefault("downtime", "by-timestamp")
+    s = Stream({p: (0, len(log)) for p, log in stamps.items()}, **options)
+    s.client.times = {p: log_of(log) for p, log in stamps.items()}
+    s.clock.advance(now_ms)
+    s.stream.restored(Time(0), {"ranges": [["t", n, 0, offset] for (_, n), offset in at.items()]})
+    return s.start()
+
+
+def missed(s: Stream, *times: int) -> Any:
+    busy = s.stream.missed([Time(ms) for ms in times])
+    return None if busy is None else [time.milliseconds for time in busy]
+
+
+def test_each_missed_batch_holds_exactly_the_records_of_its_interval() -> None:
+    s = restarted({A: [100, 900, 1500, 1999, 2000, 3100], B: [2500]}, {A: 1, B: 0}, 3050)
+    assert missed(s, 1000, 2000, 3000) == [1000, 2000, 3000]
+    assert s.batch() == [["t", 0, 1, 2], ["t", 1, 0, 0]]
+    assert s.batch() == [["t", 0, 2, 4], ["t", 1, 0, 0]]
+    assert s.batch() == [["t", 0, 4, 5], ["t", 1, 0, 1]]
+    s.clock.advance(950)
+    assert s.batch() == [["t", 0, 5, 6], ["t", 1, 1, 1]]
+
+
+def test_planning_missed_batches_asks_nothing_more() -> None:
+    s = restarted({A: [100, 1100]}, {A: 0}, 2050)
+    missed(s, 1000, 2000)
+    s.client.asked.clear()
+    s.batch()
+    s.batch()
+    assert s.client.asked == []
+
+
+def test_catch_up_is_the_default_and_asks_nothing() -> None:
+    s = restarted({A: [100]}, {A: 0}, 2050, downtime=None)
+    assert missed(s, 1000) is None and s.client.asked == []
+    by_setting = restarted({A: [100]}, {A: 0}, 2050, downtime=None, conf={"spark.streaming.kstream.downtime": "by-timestamp"})
+    assert missed(by_setting, 1000) == [1000]
+
+
+def test_a_batch_that_comes_late_because_of_the_missed_ones_gets_the_records_of_its_time_too() -> None:
+    s = restarted({A: [100, 1100, 2100]}, {A: 0}, 1050)
+    missed(s, 1000)
+    s.clock.advance(1450)
+    assert s.batch() == [["t", 0, 0, 1]]
+    assert s.batch() == [["t", 0, 1, 2]]  # planned at 2500, 500 ms late: 2100 is of the next
+    s.clock.advance(520)
+    assert s.batch() == [["t", 0, 2, 3]]
+    s.clock.advance(10_000)
+    s.client.logs[A] = (0, 4)
+    assert s.batch() == [["t", 0, 3, 4]], "once on time, a late batch takes the end again"
+
+
+def test_a_record_from_the_future_pins_its_partition_until_the_first_batch_on_time(caplog: pytest.LogCaptureFixture) -> None:
+    stamps = {A: [100, 3_600_000, 1200, 1300], B: [1100]}
+    with caplog.at_level(logging.WARNING, "kstream.kafka"):
+        s = restarted(stamps, {A: 0, B: 0}, 2050)
+        missed(s, 1000, 2000)
+    assert "t-0: the record at offset 1 has a timestamp in the future" in caplog.text and "t-1" not in caplog.text
+    assert s.batch() == [["t", 0, 0, 1], ["t", 1, 0, 0]]
+    data = s.plan()
+    s.stream.planned(s.time, data)
+    assert data["ranges"] == [["t", 0, 1, 1], ["t", 1, 0, 1]]
+    assert s.stream.metadata(s.time, data)["progress"]["pinned"] == {"t": {"0": 1}}
+    s.clock.advance(960)
+    assert s.batch() == [["t", 0, 1, 4], ["t", 1, 1, 1]]
+
+
+def test_shuffled_timestamps_lose_nothing_and_double_nothing() -> None:
+    stamps = [1500, 300, 900, 2500, 1100, 3100, 2900, 700]
+    s = restarted({A: stamps}, {A: 0}, 4050)
+    missed(s, 1000, 2000, 3000, 4000)
+    ranges = [s.batch()[0][2:] for _ in range(4)]
+    s.clock.advance(950)
+    ranges.append(s.batch()[0][2:])
+    assert ranges[0][0] == 0 and ranges[-1][1] == len(stamps)
+    assert all(before[1] == after[0] for before, after in pairwise(ranges))
+
+
+def test_a_rate_cap_holds_as_it_would_have_and_then_no_batch_is_left_out() -> None:
+    conf = {"spark.streaming.kafka.maxRatePerPartition": "2"}
+    s = restarted({A: [100, 200, 300, 400, 500]}, {A: 0}, 3050, conf=conf)
+    assert missed(s, 1000, 2000, 3000) == [1000, 2000, 3000]
+    assert [s.batch()[0][2:] for _ in range(3)] == [[0, 2], [2, 4], [4, 5]]
+
+
+def test_times_without_records_are_named_by_their_absence() -> None:
+    s = restarted({A: [100, 5100]}, {A: 0}, 6050)
+    assert missed(s, 1000, 2000, 3000, 4000, 5000, 6000) == [1000, 6000]
+
+
+def test_a_log_that_shrank_while_the_driver_was_down_is_still_an_error() -> None:
+    s = restarted({A: [100, 200]}, {A: 5}, 2050)
+    missed(s, 1000)
+    with pytest.raises(LogShrankError):
+        s.plan()
+
+
+def test_a_policy_that_is_not_there_is_refused_when_made_or_when_started() -> None:
+    host: Any = FakeHost()
+    with pytest.raises(KafkaConfigError, match="catch-up, by-timestamp"):
+        KafkaUtils.createDirectStream(host, ["t"], BROKERS, downtime="never")
+    with pytest.raises(KafkaConfigError, match="by-timestamp"):
+        Stream({A: (0, 1)}, conf={"spark.streaming.kstream.downtime": "never"}).start()
