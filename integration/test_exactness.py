@@ -23,11 +23,21 @@ def test_a_driver_killed_at_every_step_of_a_batch_misses_nothing_and_never_chang
     assert verdict.records > 1000
 
 
+SETTINGS = {
+    "two concurrent jobs": {"spark.streaming.concurrentJobs": "2"},
+    "all ranges in one task": {"spark.streaming.kstream.kafka.maxTasks": "1"},
+    "ranges split, packed and run by two jobs at once": {
+        "spark.streaming.kstream.kafka.maxRecordsPerTask": "40",
+        "spark.streaming.kstream.kafka.maxTasks": "3",
+        "spark.streaming.concurrentJobs": "2",
+    },
+}
+
+
 @pytest.mark.timeout(600)
-def test_with_two_concurrent_jobs_a_killed_driver_misses_nothing_either(
-    kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
-) -> None:
-    conf = {"spark.streaming.concurrentJobs": "2"}
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_a_killed_driver_misses_nothing_with(kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path, settings: str) -> None:
     kills = [Kill(crash_point.RUNNING, nth=3), Kill(crash_point.JOB_DONE, nth=4)]
-    verdict = Campaign(kafka.bootstrap, topic(PARTITIONS), tmp_path, kafka.produce, conf).run(kills)
+    verdict = Campaign(kafka.bootstrap, topic(PARTITIONS), tmp_path, kafka.produce, SETTINGS[settings]).run(kills)
     assert verdict.breaches == []
+    assert verdict.records > 500

@@ -49,6 +49,9 @@ _MOVING = frozenset(
         ClientError._WAIT_CACHE, ClientError.UNKNOWN_TOPIC_ID,
     }
 )  # fmt: skip
+_COORDINATOR_BUSY = frozenset(
+    {ClientError.COORDINATOR_LOAD_IN_PROGRESS, ClientError.COORDINATOR_NOT_AVAILABLE, ClientError.NOT_COORDINATOR}
+)
 _NOT_OURS = frozenset({ClientError.GROUP_AUTHORIZATION_FAILED, ClientError._MAX_POLL_EXCEEDED, ClientError.COORDINATOR_NOT_AVAILABLE})
 """About consumer groups, which are not used: librdkafka looks for a coordinator all the same."""
 
@@ -107,19 +110,26 @@ class KafkaDriverClient:
         return found
 
     def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """The offsets the group has committed; partitions without one are left out."""
+        """The offsets the group has committed; partitions without one are left out.
+
+        A coordinator that is only just loading the group is asked again, up to `api_timeout_ms`.
+        """
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*p) for p in partitions])
         timeout = self._params.api_timeout_ms
-        self._admin.poll(0)
-        try:
-            future = self._admin.list_consumer_group_offsets([wanted], request_timeout=timeout / 1000)[group]
-            answers = future.result().topic_partitions
-        except KafkaException as e:
-            raise self._mapped(e, timeout) from e
-        for at in answers:
-            if at.error is not None:
-                raise self._mapped(KafkaException(at.error), timeout)
-        return {(at.topic, at.partition): at.offset for at in answers if at.offset >= 0}
+        deadline = time.monotonic() + timeout / 1000
+        while True:
+            self._admin.poll(0)
+            try:
+                future = self._admin.list_consumer_group_offsets([wanted], request_timeout=timeout / 1000)[group]
+                answers = future.result().topic_partitions
+                error = next((at.error for at in answers if at.error is not None), None)
+            except KafkaException as e:
+                answers, error = [], e.args[0]
+            if error is None:
+                return {(at.topic, at.partition): at.offset for at in answers if at.offset >= 0}
+            if error.code() not in _COORDINATOR_BUSY or time.monotonic() >= deadline:
+                raise self._mapped(KafkaException(error), timeout)
+            time.sleep(self._params.leader_backoff_ms / 1000)
 
     def commit(self, group: str, offsets: Mapping[Partition, int], on_done: Callable[[KafkaError | None], None]) -> None:
         """Commits for the group, which must have no members; does not wait. `on_done(error)` is called by a thread of the client."""

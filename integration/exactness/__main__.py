@@ -1,4 +1,4 @@
-"""`python -m integration.exactness [--kills 30] [--seed 1] [--concurrent-jobs 1]`: the whole campaign on a broker of its own."""
+"""`python -m integration.exactness [--kills 30] [--seed 1] [--conf KEY=VALUE]…`: the whole campaign on a broker of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=36)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--concurrent-jobs", type=int, default=1)
+    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the driver, such as concurrentJobs")
     parser.add_argument("--keep", action="store_true", help="leave the directory with all records behind")
     options = parser.parse_args()
     kills = plan_kills(options.kills, options.seed)
@@ -25,7 +25,7 @@ def main() -> int:
     with running_broker(directory / "broker") as broker:
         topic = f"exactness-{uuid.uuid4().hex[:8]}"
         broker.create_topic(topic, PARTITIONS)
-        conf = {"spark.streaming.concurrentJobs": str(options.concurrent_jobs)}
+        conf = dict(setting.split("=", 1) for setting in options.conf)
         verdict = Campaign(broker.bootstrap, topic, directory / "run", broker.produce, conf).run(kills)
     points = collections.Counter(kill.point for kill in kills)
     print(f"kills: {len(kills)} ({', '.join(f'{n} {point}' for point, n in sorted(points.items()))})")

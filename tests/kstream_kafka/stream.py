@@ -22,13 +22,14 @@ class Stream:
 
     def __init__(
         self, logs: Logs, topics: Any = ("t",), given: Any = None, conf: dict[str, str] | None = None,
-        batch_ms: int = 1000, until: Any = None, downtime: str | None = None, **params: Any,
+        batch_ms: int = 1000, until: Any = None, downtime: str | None = None, spec: Any = None,
+        **params: Any,
     ) -> None:  # fmt: skip
         self.client, self.clock, self.time = FakeClient(dict(logs)), ManualClock(), Time(0)
         kafka = {**BROKERS, **{k.replace("_", "."): v for k, v in params.items()}}
         topics = list(topics) if isinstance(topics, tuple) else topics
         host: Any = FakeHost(conf, batch_ms)
-        spec = KafkaUtils.createDirectStream(host, topics, kafka, given, untilOffsets=until, downtime=downtime).spec
+        spec = spec or KafkaUtils.createDirectStream(host, topics, kafka, given, untilOffsets=until, downtime=downtime).spec
         self.stream = DirectKafkaInputDStream(host, spec, lambda _params, _retries: self.client, self.clock)
 
     def start(self) -> Stream:
