@@ -150,7 +150,10 @@ class StreamingContext:
         context = cls(conf if existing is None else existing, Duration(stored.interval_ms))
         if stored.remember_ms is not None:
             context.remember(Duration(stored.remember_ms))
-        Replay(context, stored.functions, context._make_input).run(stored.calls)
+        replay = Replay(context, stored.functions, context._make_input)
+        replay.run(stored.calls)
+        for reference in stored.references:
+            reference.bind(replay.streams)
         return context
 
     def _make_input(self, recipe: Recipe) -> DStream:

@@ -10,6 +10,7 @@ from typing import Any
 
 from kstream.checkpoint import sidecar
 from kstream.dstream.recipe import Recorder
+from kstream.dstream.reference import StreamReference, dumping, loading
 from kstream.errors import ConfigurationError, NotSerializableError
 from kstream.spark.spark_context import dump_functions, load_functions
 from kstream.storage import FileStore
@@ -34,6 +35,8 @@ class StoredGraph:
     conf: dict[str, str]
     calls: list[dict[str, Any]]
     functions: list[Any]
+    references: list[StreamReference]
+    """Streams inside the functions, to be bound once the calls have made them."""
 
 
 def savable_conf(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -44,7 +47,8 @@ def savable_conf(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
 def dump_graph_functions(recorder: Recorder) -> bytes:
     """The functions of a graph, pickled; NotSerializableError says which step of it cannot be."""
     try:
-        return dump_functions(recorder.functions)
+        with dumping(recorder):
+            return dump_functions(recorder.functions)
     except Exception as e:
         raise NotSerializableError(
             "Checkpointing is on, but the DStreams with their functions are not serializable: "
@@ -91,7 +95,8 @@ def load_graph(store: FileStore, setup: Callable[[], Any], mode: str) -> StoredG
         if difference:
             return difference
     try:
-        loaded = load_functions(functions)
+        with loading() as references:
+            loaded = load_functions(functions)
     except Exception as e:
         return f"the stored functions cannot be loaded: {type(e).__name__}: {e}"
-    return StoredGraph(graph["interval"], graph["remember"], graph["conf"], graph["calls"], loaded)
+    return StoredGraph(graph["interval"], graph["remember"], graph["conf"], graph["calls"], loaded, references)

@@ -78,4 +78,6 @@ def _require_arrow() -> None:
         try:
             require()
         except ImportError as e:
-            raise MissingDependencyError(f"a DataFrame of Kafka records needs {package} ({e}): {INSTALL}", package=package, install=INSTALL) from e
+            raise MissingDependencyError(
+                f"a DataFrame of Kafka records needs {package} ({e}): {INSTALL}", package=package, install=INSTALL
+            ) from e

@@ -235,10 +235,13 @@ class DirectKafkaInputDStream(InputDStream):
         timestampType, headers. It is read by the workers as Arrow batches when an action needs it, each time anew. Decoders and
         messageHandler do not apply.
         """
-        from kstream_kafka.data_frame import kafka_data_frame, session_of
+        from pyspark.sql import SparkSession
+
+        from kstream_kafka.data_frame import kafka_data_frame
 
         def output(time: Time, rdd: Any) -> None:
-            func(kafka_data_frame(session_of(rdd.context), rdd.reads), time.milliseconds)
+            spark = SparkSession.getActiveSession() or SparkSession(rdd.context)
+            func(kafka_data_frame(spark, rdd.reads), time.milliseconds)
 
         self._output("foreachBatch", output)
 

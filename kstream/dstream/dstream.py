@@ -19,6 +19,7 @@ from kstream.dstream import rdd_functions as fn
 from kstream.dstream.call_site import user_call_site
 from kstream.dstream.ports import StreamHost
 from kstream.dstream.recipe import Recorder, recorded
+from kstream.dstream.reference import reduce_stream
 from kstream.errors import ConfigurationError, IllegalStateError
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ class DStream(ABC):
     @property
     def recorder(self) -> Recorder:
         return self.ssc.graph.recorder
+
+    def __reduce__(self) -> Any:
+        return reduce_stream(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.operator} at {self.creation_site}>"

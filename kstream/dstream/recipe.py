@@ -68,7 +68,7 @@ class Recorder:
     def add_call(self, target: DStream | None, operator: str, args: Any, kwargs: Any, result: DStream | None) -> None:
         """Notes one operator call; `target` None stands for the context."""
         call = {
-            "on": None if target is None else self._index(target),
+            "on": None if target is None else self.index_of(target),
             "call": operator,
             "args": [self._encode(a) for a in args],
             "kwargs": {k: self._encode(v) for k, v in kwargs.items()},
@@ -81,7 +81,7 @@ class Recorder:
             self._streams.append(stream)
         self.calls.append(call)
 
-    def _index(self, stream: DStream) -> int:
+    def index_of(self, stream: DStream) -> int:
         """Where the stream stands in the record; one that nobody noted (a class of the user's own) cannot be made again."""
         for index, known in enumerate(self._streams):
             if known is stream:
@@ -95,14 +95,14 @@ class Recorder:
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, DStream):
-            return {"stream": self._index(value)}
+            return {"stream": self.index_of(value)}
         if isinstance(value, Duration):
             return {"ms": value.milliseconds}
         if isinstance(value, StorageLevel):
             parts = [value.useDisk, value.useMemory, value.useOffHeap, value.deserialized, value.replication]
             return {"level": parts}
         if isinstance(value, (list, tuple)) and value and all(isinstance(v, DStream) for v in value):
-            return {"streams": [self._index(v) for v in value]}
+            return {"streams": [self.index_of(v) for v in value]}
         self.functions.append(value)
         return {"function": len(self.functions) - 1}
 
@@ -115,6 +115,11 @@ class Replay:
         self._functions = functions
         self._make_input = make_input
         self._streams: list[Any] = []
+
+    @property
+    def streams(self) -> list[Any]:
+        """The streams made so far, by their place in the record."""
+        return self._streams
 
     def run(self, calls: list[dict[str, Any]]) -> None:
         for call in calls:
