@@ -4,10 +4,11 @@ One idea: every command ends in a sentence. What goes wrong is one line on stand
 with exit code 1; a traceback is there for who asks with `--verbose`.
 
     kstream run          a job from its checkpoint, until SIGTERM or Ctrl-C
-    kstream checkpoint   what a checkpoint holds, without Spark
+    kstream checkpoint   what a checkpoint holds, and what differs between two, without Spark
+    kstream lag          how far a checkpoint's streams are behind the ends of their Kafka logs
     kstream demo         a stream on an embedded broker, killed in the middle, with the proof that nothing was lost
 
-The modules here import lightly, so that `kstream checkpoint show` needs no pyspark; `run` loads it when it starts.
+The modules here import lightly, so that `kstream checkpoint …` and `kstream lag` need no pyspark; `run` loads it when it starts.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import click
 from kstream import __version__
 from kstream.cli.checkpoint import checkpoint_commands
 from kstream.cli.demo.command import demo_command
+from kstream.cli.diff import diff_command
+from kstream.cli.lag import lag_command
 from kstream.cli.run import run_command
 
 __all__ = ["main"]
@@ -28,6 +31,9 @@ def main() -> None:
     """Spark Streaming in Python, centred on Kafka."""
 
 
+checkpoint_commands.add_command(diff_command)
+
 main.add_command(run_command)
 main.add_command(checkpoint_commands)
+main.add_command(lag_command)
 main.add_command(demo_command)
