@@ -10,7 +10,7 @@ import itertools
 import threading
 import time as real_time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -116,8 +116,10 @@ class LogInput(InputDStream):
         self.log = log
         self.cursor = 0
         self.most = most
+        self.end: int | None = None
         self.before_plan: Callable[[Time], None] = lambda _time: None
         self.calls: list[str] = []
+        self.unfinished: list[int] = []
 
     def start(self) -> None:
         self.calls.append("start")
@@ -133,6 +135,17 @@ class LogInput(InputDStream):
         self.before_plan(time)
         until = min(len(self.log), self.cursor + self.most)
         return InputPlan({"from": self.cursor, "until": until}, until - self.cursor)
+
+    @property
+    def exhausted(self) -> bool:
+        return self.end is not None and self.cursor >= self.end
+
+    def batches_ended(self, unfinished: Collection[Time]) -> None:
+        self.unfinished = sorted(time.milliseconds for time in unfinished)
+
+    def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
+        self.calls.append(f"missed {len(times)}")
+        return None
 
     def planned(self, time: Time, data: Mapping[str, Any]) -> None:
         self.cursor = data["until"]
@@ -256,6 +269,7 @@ class Driver:
         self.before_job: Callable[[int], None] = lambda _time: None
         self.errors: list[tuple[str, BaseException]] = []
         self.fenced: list[BaseException] = []
+        self.exhausted = 0
         self.bus = StreamingListenerBus()
         self.listener = Recorder(world)
         self.bus.add(self.listener)
@@ -264,7 +278,7 @@ class Driver:
         self.store = MortalStore(world.store if store is None else store, self) if checkpoint else None
         self.engine = Engine(
             self.host.settings, self.environment, self.host.graph, self.clock, self.bus, self.store, self._on_error,
-            self._on_fenced,
+            self._on_fenced, self._on_exhausted,
         )  # fmt: skip
 
     def output(self, stream: DStream) -> None:
@@ -282,6 +296,10 @@ class Driver:
 
     def _on_fenced(self, error: BaseException) -> None:
         self.fenced.append(error)
+        self.world.notify()
+
+    def _on_exhausted(self) -> None:
+        self.exhausted += 1
         self.world.notify()
 
     # -- life

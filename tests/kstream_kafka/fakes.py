@@ -65,17 +65,16 @@ class FakeConsumer:
         self.script = list(script)
         self.assigned: list[tuple[str, int, int, int | None]] = []
         self.asked: list[int] = []
+        self.assignments = 0
         self.unassigned = 0
         self.closed = False
         self.now = 0.0
         self._log_range = log_range
         self.words = ""
 
-    def assign(self, topic: str, partition: int, offset: int, leader_epoch: int | None) -> None:
-        self.assigned.append((topic, partition, offset, leader_epoch))
-
-    def assign_many(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
+    def assign(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
         self.assigned += begins
+        self.assignments += 1
 
     def unassign(self) -> None:
         self.unassigned += 1
