@@ -358,9 +358,10 @@ class JobGenerator:
 
     def _batch_ended(self) -> None:
         """Something ended (or the stream has just started): tell the inputs, clean up, and see whether all is done."""
-        unfinished = self._unfinished.all()
-        for stream in self._inputs:
-            stream.batches_ended(unfinished)
+        if not self._fenced:  # a fenced driver tells the outside nothing any more: its successor does
+            unfinished = self._unfinished.all()
+            for stream in self._inputs:
+                stream.batches_ended(unfinished)
         self._clear_metadata()
         if self._all_exhausted() and not self._unfinished.running() and not self._told_exhausted:
             self._told_exhausted = True

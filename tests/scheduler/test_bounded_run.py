@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from tests.harness import INTERVAL, START, Driver, LogInput, World, started
@@ -98,3 +99,23 @@ def test_inputs_are_told_what_is_unfinished_when_a_batch_ends() -> None:
     driver.tick(1)
     world.wait(lambda: driver.input.unfinished == [START + 2 * INTERVAL])
     driver.stop()
+
+
+def test_a_fenced_driver_tells_its_inputs_no_more_ends() -> None:
+    world = World()
+    driver = started(world)
+    driver.tick(1)
+    gate = threading.Event()
+    driver.before_job = lambda _time: gate.wait(20)
+    running = driver.tick_only(1)
+    world.wait(lambda: len(world.attempts) == 2)
+    world.wait(lambda: driver.input.unfinished == [])
+    successor = started(world)
+    driver.tick_only(1)
+    world.wait(lambda: driver.fenced)
+    told = list(driver.input.unfinished)
+    gate.set()
+    world.wait(lambda: running in driver.listener.completed())
+    driver.stop(graceful=False, timeout=1.0)
+    successor.stop()
+    assert driver.input.unfinished == told
