@@ -1,4 +1,7 @@
-"""Fixtures of the integration suite: a real Kafka broker and a local SparkContext, each started once."""
+"""Fixtures of the integration suite: a real Kafka broker and a local SparkContext, each started once.
+
+`--broker=container` runs the broker in Docker instead of as a process; docker that is asked for and absent is a failure.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,14 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.kafka_broker import BrokerError, KafkaBroker, running_broker
-from integration.kafka_jars import JarsMissingError
+from integration.kafka_broker import Broker, BrokerError, running_broker
+from integration.kafka_jars import KAFKA, JarsMissingError
 from kstream.errors import JavaNotFoundError
 from kstream.spark.java import ensure_java
 
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+IMAGE_VARIABLE = "KSTREAM_KAFKA_IMAGE"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,22 +37,51 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--broker", choices=["process"], default="process", help="how the Kafka broker is started")
+    image = os.environ.get(IMAGE_VARIABLE, f"apache/kafka:{KAFKA}")
+    parser.addoption("--broker", choices=["process", "container"], default="process", help="how the Kafka broker is started")
+    parser.addoption(
+        "--kafka-image", default=image, help=f"image of --broker=container; default {IMAGE_VARIABLE}, else apache/kafka:{KAFKA}"
+    )
 
 
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """A real broker; it is a failure, in one line, if it cannot be had."""
+def a_broker(config: pytest.Config, directory: Path) -> AbstractContextManager[Broker]:
+    """A broker for the length of a with block, started in the way that was asked for; BrokerError and others if it cannot be had."""
+    if config.getoption("--broker") == "process":
+        return running_broker(directory)
+    try:
+        from integration.kafka_container import running_container
+    except ModuleNotFoundError as e:
+        raise BrokerError(f"--broker=container needs the package {e.name}: make install brings it") from e
+    return running_container(config.getoption("--kafka-image"))
+
+
+def _had_or_failed(config: pytest.Config, directory: Path) -> Iterator[Broker]:
+    """It is a failure, in one line, if the broker cannot be had."""
     with ExitStack() as stack:
+        broker, reason = None, ""
         try:
-            broker = stack.enter_context(running_broker(tmp_path_factory.mktemp("kafka")))
+            broker = stack.enter_context(a_broker(config, directory))
         except (BrokerError, JarsMissingError, JavaNotFoundError) as e:
-            pytest.fail(f"no Kafka broker: {e}", pytrace=False)
+            reason = str(e)
+        if broker is None:  # said here, since pytest would show what led to it, were there an exception being handled
+            pytest.fail(f"no Kafka broker: {reason}", pytrace=False)
         yield broker
 
 
+@pytest.fixture(scope="session")
+def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A real broker, for all tests."""
+    yield from _had_or_failed(request.config, tmp_path_factory.mktemp("kafka"))
+
+
 @pytest.fixture
-def topic(kafka: KafkaBroker) -> Callable[..., str]:
+def own_kafka(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
+    """A real broker for one test, which may kill it."""
+    yield from _had_or_failed(request.config, tmp_path / "kafka")
+
+
+@pytest.fixture
+def topic(kafka: Broker) -> Callable[..., str]:
     """Makes a topic nobody else uses: `topic(partitions, config)` returns its name."""
 
     def make(partitions: int = 1, config: dict[str, str] | None = None) -> str:

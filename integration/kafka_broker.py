@@ -1,4 +1,4 @@
-"""One real Apache Kafka node (KRaft) on loopback, as a process from jars.
+"""One real Apache Kafka node (KRaft) on loopback, as a process from jars. (As a container: kafka_container.py.)
 
 with running_broker(directory) as broker: broker.create_topic("t", 4); broker.produce("t", [("key", "value", 0)])
 
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,7 +39,7 @@ _LOG4J = """<Configuration status="WARN"><Appenders><Console name="out" target="
 <PatternLayout pattern="[%d] %p %m (%c)%n"/></Console></Appenders>
 <Loggers><Root level="INFO"><AppenderRef ref="out"/></Root></Loggers></Configuration>
 """
-_READY = "Kafka Server started"
+READY = "Kafka Server started"
 _QUIET = {"log_level": 0}
 """Of librdkafka, which would write a line for every attempt to reach a broker that a test has killed."""
 Record = tuple[Any, ...]
@@ -75,16 +76,12 @@ def _die_with_parent() -> None:
         _LIBC.prctl(1, signal.SIGKILL)
 
 
-class KafkaBroker:
-    """A single node; `bootstrap` stays the same over restarts. Its data lie under `directory`."""
+class Broker(ABC):
+    """A single node and a client of it, however the node runs. `bootstrap` stays the same over restarts."""
 
-    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
-        self.directory = directory
-        self._port, self._controller_port = free_ports(2)
+    def __init__(self, settings: dict[str, str] | None = None) -> None:
         self._settings = settings or {}
-        self._jars = kafka_jars()
-        self._java = find_java_home(os.environ) / "bin" / "java"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._port, self._controller_port = free_ports(2)
         self._admin: AdminClient | None = None
         self._producer: Producer | None = None
 
@@ -92,87 +89,36 @@ class KafkaBroker:
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self._port}"
 
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
     # -- life
 
-    def start(self, detached: bool = False) -> None:
-        """Formats the directory the first time, starts the node and waits until it serves; BrokerError if it does not.
+    @abstractmethod
+    def start(self) -> None:
+        """Starts the node, the first time or again with its data, and waits until it serves; BrokerError if it does not."""
 
-        Call from the main thread: the node ends with the thread that starts it, unless `detached`.
-        """
-        properties = self._write_properties()
-        if not (self.directory / "data" / "meta.properties").exists():
-            self._format(properties)
-        log = self.directory / "server.log"
-        with open(log, "wb") as output:
-            self._process = subprocess.Popen(
-                self._command("kafka.Kafka", str(properties)),
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=self.directory,
-                start_new_session=detached, preexec_fn=None if detached else _die_with_parent,
-            )  # fmt: skip
-        end = time.monotonic() + 90
-        while _READY not in (said := log.read_text(errors="replace")):
-            if self._process.poll() is not None or time.monotonic() > end:
-                self.kill9()
-                raise BrokerError(f"the Kafka broker did not start: {_telling(said)} (log: {log})")
-            time.sleep(0.1)
-
+    @abstractmethod
     def stop(self) -> None:
         """Ends the node cleanly; kills it after 15 s."""
-        self._end(signal.SIGTERM)
 
+    @abstractmethod
     def kill9(self) -> None:
-        self._end(signal.SIGKILL)
+        """Ends the node by SIGKILL; returns when it is gone."""
 
     def restart(self) -> None:
         """Starts again on the same port with the same data."""
         self.start()
 
-    def _end(self, how: signal.Signals) -> None:
-        if self._process is None or self._process.poll() is not None:
-            return
-        self._process.send_signal(how)
-        try:
-            self._process.wait(15)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def _write_properties(self) -> Path:
-        """Each time, since the ports are this object's while the data may be an earlier one's."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / "log4j2.xml").write_text(_LOG4J)
-        properties = self.directory / "server.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
-        return properties
-
-    def _format(self, properties: Path) -> None:
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        done = subprocess.run(
-            self._command("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)), capture_output=True, check=False
-        )
-        if done.returncode:
-            raise BrokerError(f"formatting the Kafka broker failed: {_telling((done.stdout + done.stderr).decode(errors='replace'))}")
-
-    def _command(self, main: str, *arguments: str) -> list[str]:
-        options = [f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}", f"-Dkafka.logs.dir={self.directory}"]
-        return [str(self._java), *_JVM, *options, "-cp", f"{self._jars}/*", main, *arguments]
-
-    def _properties(self) -> dict[str, object]:
-        client, controller = f"127.0.0.1:{self._port}", f"127.0.0.1:{self._controller_port}"
+    def properties(self, bind: str, data: object) -> dict[str, object]:
+        """The node's settings; it listens to clients at address `bind`, and to itself as controller on loopback."""
+        controller = f"127.0.0.1:{self._controller_port}"
         return {
             "process.roles": "broker,controller",
             "node.id": 1,
-            "listeners": f"PLAINTEXT://{client},CONTROLLER://{controller}",
-            "advertised.listeners": f"PLAINTEXT://{client}",
+            "listeners": f"PLAINTEXT://{bind}:{self._port},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": f"1@{controller}",
-            "log.dirs": self.directory / "data",
+            "log.dirs": data,
             "auto.create.topics.enable": "false",
             "offsets.topic.replication.factor": 1,
             "offsets.topic.num.partitions": 1,
@@ -234,6 +180,83 @@ class KafkaBroker:
             raise BrokerError(f"{left + len(failures)} records were not acknowledged: {failures[:3]}")
 
 
+class KafkaBroker(Broker):
+    """The node as a process of its own. Its data lie under `directory`."""
+
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+        super().__init__(settings)
+        self.directory = directory
+        self._jars = kafka_jars()
+        self._java = find_java_home(os.environ) / "bin" / "java"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    # -- life
+
+    def start(self, detached: bool = False) -> None:
+        """Formats the directory the first time, starts the node and waits until it serves; BrokerError if it does not.
+
+        Call from the main thread: the node ends with the thread that starts it, unless `detached`.
+        """
+        properties = self._write_properties()
+        if not (self.directory / "data" / "meta.properties").exists():
+            self._format(properties)
+        log = self.directory / "server.log"
+        with open(log, "wb") as output:
+            self._process = subprocess.Popen(
+                self._command("kafka.Kafka", str(properties)),
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=self.directory,
+                start_new_session=detached, preexec_fn=None if detached else _die_with_parent,
+            )  # fmt: skip
+        end = time.monotonic() + 90
+        while READY not in (said := log.read_text(errors="replace")):
+            if self._process.poll() is not None or time.monotonic() > end:
+                self.kill9()
+                raise BrokerError(f"the Kafka broker did not start: {telling(said)} (log: {log})")
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill9(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(how)
+        try:
+            self._process.wait(15)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _write_properties(self) -> Path:
+        """Each time, since the ports are this object's while the data may be an earlier one's."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / "log4j2.xml").write_text(_LOG4J)
+        properties = self.directory / "server.properties"
+        given = self.properties("127.0.0.1", self.directory / "data")
+        properties.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
+        return properties
+
+    def _format(self, properties: Path) -> None:
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # In one word: an id may begin with "-".
+        command = self._command("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(properties))
+        done = subprocess.run(command, capture_output=True, check=False)
+        if done.returncode:
+            raise BrokerError(f"formatting the Kafka broker failed: {telling((done.stdout + done.stderr).decode(errors='replace'))}")
+
+    def _command(self, main: str, *arguments: str) -> list[str]:
+        options = [f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}", f"-Dkafka.logs.dir={self.directory}"]
+        return [str(self._java), *_JVM, *options, "-cp", f"{self._jars}/*", main, *arguments]
+
+
 @contextmanager
 def running_broker(directory: Path, settings: dict[str, str] | None = None) -> Iterator[KafkaBroker]:
     """A broker for the length of a with block."""
@@ -245,7 +268,7 @@ def running_broker(directory: Path, settings: dict[str, str] | None = None) -> I
         broker.stop()
 
 
-def _telling(output: str) -> str:
+def telling(output: str) -> str:
     """The line of a JVM's output that tells most."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return next((line for line in lines if "ERROR" in line or "Exception" in line or "FATAL" in line), lines[-1] if lines else "no output")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,10 +14,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from integration.kafka_broker import BrokerError, KafkaBroker, running_broker, running_pid
+from integration.kafka_broker import Broker, BrokerError, running_pid
 
 
-def values(broker: KafkaBroker, topic: str, count: int) -> list[bytes]:
+def values(broker: Broker, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[bytes] = []
@@ -26,16 +27,28 @@ def values(broker: KafkaBroker, topic: str, count: int) -> list[bytes]:
     return found
 
 
-def test_a_killed_broker_comes_back_with_what_it_acknowledged(tmp_path: Path) -> None:
-    with running_broker(tmp_path) as broker:
-        broker.create_topic("t", 1)
-        broker.produce("t", ((str(i), f"value-{i}", 0) for i in range(1000)))
-        broker.kill9()
-        broker.restart()
-        assert values(broker, "t", 1000) == [f"value-{i}".encode() for i in range(1000)]
+@pytest.mark.parametrize("end", [Broker.stop, Broker.kill9], ids=["stopped", "killed"])
+def test_a_broker_that_ended_comes_back_at_the_same_address_with_what_it_acknowledged(own_kafka: Broker, end: Callable[..., None]) -> None:
+    address = own_kafka.bootstrap
+    own_kafka.create_topic("t", 1)
+    own_kafka.produce("t", ((str(i), f"value-{i}", 0) for i in range(1000)))
+    getattr(own_kafka, end.__name__)()
+    assert address.startswith("127.0.0.1:") and not answers(address)
+    own_kafka.restart()
+    assert own_kafka.bootstrap == address
+    assert values(own_kafka, "t", 1000) == [f"value-{i}".encode() for i in range(1000)]
 
 
-def test_topics_are_made_by_request_only_and_can_be_deleted(kafka: KafkaBroker) -> None:
+def test_a_broker_is_reached_on_loopback_only(kafka: Broker) -> None:
+    port = kafka.bootstrap.partition(":")[2]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # nothing is sent: it only learns this machine's address
+        if probe.connect_ex(("192.0.2.1", 9)) != 0:
+            pytest.skip("this machine has no other address")
+        address = probe.getsockname()[0]
+    assert answers(f"127.0.0.1:{port}") and not answers(f"{address}:{port}")
+
+
+def test_topics_are_made_by_request_only_and_can_be_deleted(kafka: Broker) -> None:
     kafka.create_topic("made", 3, {"retention.ms": "60000"})
     assert len(kafka.admin.list_topics(timeout=10).topics["made"].partitions) == 3
     with pytest.raises(BrokerError, match="not acknowledged"):
@@ -79,6 +92,35 @@ def test_by_hand_a_broker_is_started_found_again_and_stopped(tmp_path: Path) -> 
         left = running_pid(tmp_path)
         if left is not None:
             os.kill(left, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("docker", ["tcp://127.0.0.1:9", "the daemon as it is"])
+def test_docker_asked_for_and_absent_or_without_the_image_is_one_line(docker: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The second needs a daemon, so it runs with --broker=container only."""
+    environment = {**os.environ, "TESTCONTAINERS_RYUK_DISABLED": "true"}
+    if docker.startswith("tcp:"):
+        environment["DOCKER_HOST"] = docker
+    elif request.config.getoption("--broker") == "process":
+        pytest.skip("about Docker, which was not asked for")
+    test = Path(__file__)
+    command = [sys.executable, "-m", "pytest", "--broker=container", "--kafka-image=127.0.0.1:9/no/kafka:0", "-q", "-p", "no:cacheprovider"]
+    ran = subprocess.run(
+        [*command, f"{test}::test_topics_are_made_by_request_only_and_can_be_deleted"],
+        env=environment, cwd=test.parent.parent, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    said = [line for line in ran.stdout.splitlines() if "Docker" in line]
+    assert ran.returncode == 1 and "1 error" in ran.stdout and len(said) == 1, ran.stdout
+    assert said[0].startswith("no Kafka broker: Docker cannot run 127.0.0.1:9/no/kafka:0: ")
+    assert ("does the Docker daemon run" if docker.startswith("tcp:") else "build one by scripts/build_kafka_image.sh") in said[0]
+
+
+def answers(address: str) -> bool:
+    host, _, port = address.partition(":")
+    try:
+        socket.create_connection((host, int(port)), 1).close()
+    except OSError:
+        return False
+    return True
 
 
 def alive(pid: int) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from kstream_kafka.client import TIMES_IN_FLIGHT, KafkaDriverClient
 from kstream_kafka.errors import KafkaError as OurError
+from kstream_kafka.errors import UnknownTopicError
 from kstream_kafka.params import KafkaParams
 
 P, Q = ("t", 0), ("t", 1)
@@ -46,7 +47,7 @@ class Admin:
 
         def result(at: TopicPartition, spec: Any) -> Any:
             self.in_flight = 0
-            return SimpleNamespace(offset=self.offset_at(at.partition, spec._value), leader_epoch=None)
+            return SimpleNamespace(offset=self.offset_at(at.partition, getattr(spec, "_value", 0)), leader_epoch=None)
 
         return {at: SimpleNamespace(result=lambda at=at, spec=spec: result(at, spec)) for at, spec in wanted.items()}
 
@@ -82,6 +83,14 @@ def test_a_time_later_than_every_record_is_none_and_not_an_error() -> None:
 def test_a_time_whose_answer_was_cut_off_is_asked_again() -> None:
     answers = iter([-1001, 3])
     assert client(Admin(lambda p, ms: next(answers))).at_times([5], [P]) == [{P: 3}]
+
+
+def test_deleted_topics_are_unknown_topics_also_when_no_partition_is_left_to_ask() -> None:
+    def gone(_partition: int, _ms: int) -> int:
+        raise KafkaException(KafkaError(KafkaError._NOENT, "Failed to query partition leaders: No leaders found"))
+
+    with pytest.raises(UnknownTopicError, match="'t'"):
+        client(Admin(gone)).latest([P])
 
 
 def test_committed_leaves_out_what_was_never_committed() -> None:

@@ -1,0 +1,78 @@
+"""docker-compose.yml brought up, with --broker=container; the images are --kafka-image's and ZOOKEEPER_IMAGE's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from integration.kafka_broker import free_ports
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def compose_command() -> list[str]:
+    """`docker compose` where Docker has it, else `docker-compose`; the test fails where there is neither."""
+    if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0:
+        return ["docker", "compose"]
+    if shutil.which("docker-compose") is None:
+        pytest.fail("neither `docker compose` nor docker-compose is installed", pytrace=False)
+    return ["docker-compose"]
+
+
+@pytest.fixture
+def ports(request: pytest.FixtureRequest) -> Iterator[tuple[int, int]]:
+    """Ports of Kafka and ZooKeeper while both are up."""
+    if request.config.getoption("--broker") == "process":
+        pytest.skip("about Docker, which was not asked for")
+    kafka, zookeeper = free_ports(2)
+    environment = {
+        **os.environ, "KAFKA_IMAGE": request.config.getoption("--kafka-image"), "KAFKA_PORT": str(kafka), "ZOOKEEPER_PORT": str(zookeeper)
+    }  # fmt: skip
+    command = [*compose_command(), "-p", f"kstream-{uuid.uuid4().hex[:8]}", "-f", str(ROOT / "docker-compose.yml")]
+
+    def compose(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+
+    try:
+        up = compose("up", "-d")
+        assert up.returncode == 0, up.stdout
+        wait_until(lambda: "starting" not in (shown := compose("ps").stdout) and shown.count("(healthy)") == 2, "both are healthy")
+        yield kafka, zookeeper
+    finally:
+        compose("down", "-v", "-t", "1")
+
+
+def wait_until(holds: Callable[[], bool], what: str, seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"not so within {seconds} s: {what}"
+        time.sleep(0.2)
+
+
+def test_what_is_brought_up_takes_and_gives_records_and_zookeeper_answers(ports: tuple[int, int]) -> None:
+    bootstrap = f"127.0.0.1:{ports[0]}"
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    for i in range(100):
+        producer.produce("play", f"value-{i}")
+    assert producer.flush(30) == 0
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "play"})
+    consumer.assign([TopicPartition("play", 0, 0)])
+    found: list[bytes] = []
+    while len(found) < 100:
+        messages = consumer.consume(100 - len(found), 30)
+        assert messages and all(m.error() is None for m in messages)
+        found += [m.value() for m in messages]
+    consumer.close()
+    assert found == [f"value-{i}".encode() for i in range(100)]
+    with socket.create_connection(("127.0.0.1", ports[1]), 10) as zookeeper:
+        zookeeper.sendall(b"srvr")
+        assert b"Mode: standalone" in b"".join(iter(lambda: zookeeper.recv(4096), b""))
