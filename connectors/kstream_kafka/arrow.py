@@ -7,8 +7,8 @@ several times dearer than all of this.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -37,9 +37,12 @@ SCHEMA_WITHOUT_HEADERS = pa.schema(list(SCHEMA)[:-1])
 MOST_BYTES = 16 << 20
 """A record batch of more is handed on in slices: Spark copies a batch whole into the memory of its JVM, outside of the heap."""
 FEW_RECORDS = 1_000
-"""Chunks of fewer are put together before they are handed on: a record batch costs Spark as much as hundreds of records."""
+"""Chunks of fewer are made into one record batch: a batch costs us and Spark as much as a few hundred records do."""
 ENOUGH_RECORDS = 10_000
-"""As many as are put together: those of a full chunk."""
+"""About so many are put together: as many as are in a full chunk."""
+
+Chunk: TypeAlias = tuple[OffsetRange, list[Any]]
+"""Messages of one range, offsets rising, with that range."""
 
 
 def schema(include_headers: bool) -> pa.Schema:
@@ -47,21 +50,27 @@ def schema(include_headers: bool) -> pa.Schema:
     return SCHEMA if include_headers else SCHEMA_WITHOUT_HEADERS
 
 
-def to_record_batch(where: OffsetRange, messages: list[Any], include_headers: bool = True) -> pa.RecordBatch:
-    """The messages of one chunk of this range, a row each, in their order. Runs in a Spark task; does not block.
+def record_batches(chunks: Iterable[Chunk], include_headers: bool = True) -> Iterator[pa.RecordBatch]:
+    """All messages in their order, in record batches bounded in size. Lazy; runs in a Spark task; blocks as `chunks` does.
+
+    Each chunk is a batch, but for small ones, which are put together, and for large records: past 16 MiB a batch is cut between them.
+    """
+    for together in _gathered(chunks):
+        yield from _slices(to_record_batch(together, include_headers))
+
+
+def to_record_batch(chunks: Sequence[Chunk], include_headers: bool = True) -> pa.RecordBatch:
+    """The messages of these chunks, a row each, in their order.
 
     key and value are bytes or null. A record without a timestamp has null and timestampType −1 (Spark shows the instant −1 ms);
     0 is the producer's time, 1 that of the broker. `headers` is null for a record that has none. ArrowInvalid for a timestamp past
-    the year 294,000, and for a chunk of 2 GiB of keys or values, more than the client ever holds of one partition.
+    the year 294,000; keys or values may be 2 GiB in all, more than the client ever holds of one partition.
     """
-    rows = len(messages)
-    key, value = [m.key() for m in messages], [m.value() for m in messages]
+    messages = chunks[0][1] if len(chunks) == 1 else [m for _, chunk in chunks for m in chunk]
     columns = [
-        pa.array(key, pa.binary()),
-        pa.array(value, pa.binary()),
-        pa.repeat(pa.scalar(where.topic, pa.string()), rows),
-        pa.repeat(pa.scalar(where.partition, pa.int32()), rows),
-        _offsets(messages),
+        pa.array([m.key() for m in messages], pa.binary()),
+        pa.array([m.value() for m in messages], pa.binary()),
+        *_places(chunks),
         *_times(messages),
     ]
     if include_headers:
@@ -69,11 +78,26 @@ def to_record_batch(where: OffsetRange, messages: list[Any], include_headers: bo
     return pa.RecordBatch.from_arrays(columns, schema=schema(include_headers))
 
 
+def _places(chunks: Sequence[Chunk]) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """`topic`, `partition` and `offset`."""
+    if len(chunks) == 1:
+        where, messages = chunks[0]
+        rows = len(messages)
+        return (
+            pa.repeat(pa.scalar(where.topic, pa.string()), rows),
+            pa.repeat(pa.scalar(where.partition, pa.int32()), rows),
+            _offsets(messages),
+        )
+    return (
+        pa.array([where.topic for where, messages in chunks for _ in messages], pa.string()),
+        pa.array([where.partition for where, messages in chunks for _ in messages], pa.int32()),
+        pa.array([m.offset() for _, messages in chunks for m in messages], pa.int64()),
+    )
+
+
 def _offsets(messages: list[Any]) -> pa.Array:
-    """Offsets rise, so the first and the last tell whether there is a gap: without one no message is asked."""
-    if not messages:
-        return pa.array([], pa.int64())
-    first, last = messages[0].offset(), messages[-1].offset()
+    """Offsets rise, so the first and the last tell whether there is a gap: without one no other message is asked."""
+    first, last = (messages[0].offset(), messages[-1].offset()) if messages else (0, -1)
     if last - first == len(messages) - 1:
         return pa.array(np.arange(first, last + 1, dtype=np.int64))
     return pa.array([m.offset() for m in messages], pa.int64())
@@ -84,13 +108,13 @@ def _times(messages: list[Any]) -> tuple[pa.Array, pa.Array]:
     kinds: set[int] = set()
     stamps: list[int] = []
     add_kind, add_stamp = kinds.add, stamps.append
-    for m in messages:  # quicker than comprehensions over the pairs: none of them is kept
+    for m in messages:  # quicker than comprehensions over the pairs: no pair is kept
         kind, stamp = m.timestamp()
         add_kind(kind)
         add_stamp(stamp)
     if len(kinds) == 1:
         types = pa.repeat(pa.scalar(kinds.pop() - 1, pa.int32()), len(messages))
-    else:  # topics change their message.timestamp.type
+    else:  # a topic's message.timestamp.type was changed
         types = pa.array([m.timestamp()[0] - 1 for m in messages], pa.int32())
     milliseconds = np.array(stamps, np.int64)
     none = milliseconds == -1
@@ -102,33 +126,28 @@ def _headers(messages: list[Any]) -> pa.Array:
     return pa.array(found, HEADERS) if any(found) else pa.nulls(len(messages), HEADERS)
 
 
-def bounded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in the same order: large batches in slices, small ones put together, empty ones not at all. Lazy."""
-    waiting: list[pa.RecordBatch] = []
+def _gathered(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
+    """Chunks that become one record batch: neighbours of few records together, the others alone."""
+    waiting: list[Chunk] = []
     rows = size = 0
-    for batch in batches:
-        few = batch.num_rows < FEW_RECORDS
-        if waiting and (not few or rows >= ENOUGH_RECORDS or size + batch.nbytes > MOST_BYTES):
-            yield from _joined(waiting)
+    for chunk in chunks:
+        few = len(chunk[1]) < FEW_RECORDS
+        if waiting and (not few or rows >= ENOUGH_RECORDS or size >= MOST_BYTES):
+            yield waiting
             waiting, rows, size = [], 0, 0
         if few:
-            waiting.append(batch)
-            rows, size = rows + batch.num_rows, size + batch.nbytes
+            waiting.append(chunk)
+            rows += len(chunk[1])
+            size += sum(len(m.value() or b"") for m in chunk[1])
         else:
-            yield from _slices(batch)
-    yield from _joined(waiting)
-
-
-def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    if len(batches) > 1:
-        batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    for batch in batches:
-        yield from _slices(batch)
+            yield [chunk]
+    if waiting:
+        yield waiting
 
 
 def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Slices of about MOST_BYTES if the records are of about one size; one record is never cut. Nothing is copied."""
-    parts = min(-(-batch.nbytes // MOST_BYTES), batch.num_rows)
-    rows = -(-batch.num_rows // parts) if parts else 0
-    for i in range(0, batch.num_rows, max(1, rows)):
-        yield batch.slice(i, rows)
+    """The batch, or slices of it of about MOST_BYTES each if its records are of about one size. Nothing is copied."""
+    parts = max(1, -(-batch.nbytes // MOST_BYTES))
+    rows = max(1, -(-batch.num_rows // parts))
+    for first in range(0, batch.num_rows, rows):
+        yield batch.slice(first, rows)

@@ -40,7 +40,7 @@ NO_SUCH_TIME = -1
 _LATEST = cast(OffsetSpec, OffsetSpec.latest())
 _EARLIEST = cast(OffsetSpec, OffsetSpec.earliest())
 _AWAY = frozenset({ClientError._TRANSPORT, ClientError._TIMED_OUT, ClientError._ALL_BROKERS_DOWN, ClientError._RESOLVE})
-_UNKNOWN = frozenset({ClientError.UNKNOWN_TOPIC_OR_PART, ClientError._UNKNOWN_TOPIC, ClientError._UNKNOWN_PARTITION})
+_UNKNOWN = frozenset({ClientError.UNKNOWN_TOPIC_OR_PART, ClientError._UNKNOWN_TOPIC, ClientError._UNKNOWN_PARTITION, ClientError._NOENT})
 _MOVING = frozenset(
     {
         ClientError.NOT_LEADER_FOR_PARTITION, ClientError.LEADER_NOT_AVAILABLE, ClientError.REPLICA_NOT_AVAILABLE,
@@ -259,16 +259,18 @@ class KafkaRangeConsumer:
 
     def __init__(self, settings: Settings) -> None:
         self._last_error = ""
+        self._asked_for: set[str] = set()
         self._consumer = _made(Consumer, {**settings, "error_cb": self._on_error})
         self.consume: Callable[[int, float], list[Any]] = self._consumer.consume
         """Bound to the client's own method: called for every chunk."""
 
-    def assign(self, topic: str, partition: int, offset: int, leader_epoch: int | None) -> None:
-        """Starts to fetch this partition from `offset`; what was fetched for an earlier assignment is dropped."""
-        self.assign_many([(topic, partition, offset, leader_epoch)])
+    def assign(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
+        """Starts to fetch each (topic, partition, offset, leader epoch); what was fetched for an earlier assignment is dropped.
 
-    def assign_many(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
-        """The same for several partitions at once, none of them twice."""
+        Blocks for a topic that this client has not read before: a request or two.
+        """
+        for topic in {topic for topic, _, _, _ in begins} - self._asked_for:
+            self._ask_for(topic)
         self._consumer.assign([TopicPartition(t, p, at, leader_epoch=-1 if epoch is None else epoch) for t, p, at, epoch in begins])
 
     def unassign(self) -> None:
@@ -301,6 +303,14 @@ class KafkaRangeConsumer:
     def close(self) -> None:
         """Leaves the brokers; the object is of no use afterwards."""
         self._consumer.close()
+
+    def _ask_for(self, topic: str) -> None:
+        """Lets the client learn the topic's leaders now, in some 10 ms: left to itself it looks for those of a new topic once a second."""
+        self._asked_for.add(topic)
+        try:
+            self._consumer.list_topics(topic, timeout=5)
+        except KafkaException as e:
+            logger.debug("no metadata of %s yet: %s", topic, e)  # the assignment goes on asking, and the poll timeout bounds it
 
     def _on_error(self, error: ClientError) -> None:
         if error.code() not in _NOT_OURS:

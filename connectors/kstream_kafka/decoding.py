@@ -1,13 +1,13 @@
 """From chunks of Kafka messages to the elements of a stream, a whole chunk at a time.
 
 Four shapes: (key, value) tuples, values only (`messageHandler=value_only`), ConsumerRecords (`consumer_record`), and what any
-`messageHandler` makes. The work is done by list
-comprehensions over a chunk, never by a generator a record: that is most of the speed of reading in Python.
+`messageHandler` makes. The work is done by list comprehensions over a chunk, never by a generator a record: that is most of the speed
+of reading in Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,34 +72,36 @@ def _key_values(key: Decoder | None, value: Decoder | None) -> Callable[[Chunk],
 
 
 def _consumer_records(key: Decoder | None, value: Decoder | None, where: OffsetRange) -> Callable[[Chunk], list[Any]]:
+    """librdkafka counts types of timestamps from 1, where Spark counts from 0; 0 is none, and its time is −1."""
     topic, partition, none = where.topic, where.partition, ()
-    on_key, on_value = _none_stays(key), _none_stays(value)
     new, record = tuple.__new__, ConsumerRecord  # what the class's own constructor does, without its call
 
-    def of_chunk(chunk: Chunk) -> list[Any]:
-        made: list[Any] = []
-        add = made.append
-        for m in chunk:
-            kind, stamp = m.timestamp()
-            headers = m.headers()
-            add(new(record, (
-                topic, partition, m.offset(), stamp if kind else -1, kind - 1, on_key(m.key()), on_value(m.value()),
-                tuple(headers) if headers else none, m.leader_epoch(),
-            )))  # fmt: skip
-        return made
+    def undecoded(chunk: Chunk) -> list[Any]:
+        return [
+            new(record, (topic, partition, m.offset(), (t := m.timestamp())[1], t[0] - 1, m.key(), m.value(),
+                         tuple(h) if (h := m.headers()) else none, m.leader_epoch()))
+            for m in chunk
+        ]  # fmt: skip
 
-    return of_chunk
+    def decoded(chunk: Chunk) -> list[Any]:
+        kind = type(chunk[0])
+        keys, values = _column(key, map(kind.key, chunk)), _column(value, map(kind.value, chunk))
+        return [
+            new(record, (topic, partition, m.offset(), (t := m.timestamp())[1], t[0] - 1, k, v,
+                         tuple(h) if (h := m.headers()) else none, m.leader_epoch()))
+            for m, k, v in zip(chunk, keys, values, strict=True)
+        ]  # fmt: skip
+
+    return undecoded if key is None and value is None else decoded
 
 
-def _none_stays(decoder: Decoder | None) -> Decoder:
-    """The decoder to call for each record; UTF-8 without the detour over our own function."""
+def _column(decoder: Decoder | None, raw: Iterable[bytes | None]) -> Iterable[Any]:
+    """Keys or values of a chunk, decoded."""
     if decoder is None:
-        return _same
-    return _utf8 if decoder is utf8_decoder else decoder
-
-
-def _utf8(raw: bytes | None) -> str | None:
-    return None if raw is None else raw.decode()
+        return raw
+    if decoder is utf8_decoder:
+        return [None if v is None else v.decode() for v in raw]
+    return map(decoder, raw)
 
 
 def _handled(decoding: Decoding, handler: Callable[[KafkaMessageAndMetadata], Any], where: OffsetRange) -> Callable[[Chunk], list[Any]]:

@@ -1,21 +1,31 @@
 """Packing: which task reads what. Small ranges into few tasks, large ones into several, both only on request. Pure.
 
-A Python task costs some 30 ms and more, a range inside a task about one: a thousand partitions with a few records each are read far
-sooner by a few tasks. A range of millions of records, the other way round, keeps one core busy and the others waiting. Tasks hold
-pieces in the order of (topic, partition, offset) and follow each other in that order, so the order inside a Kafka partition is kept.
+A Python task costs some 30 ms and more, a small range read together with others a tenth of one: a thousand partitions with a few
+records each are read far sooner by a few tasks. A range of millions of records, the other way round, keeps one core busy and the
+others waiting. Packed tasks hold pieces in the order of (topic, partition, offset) and follow each other in that order, so the order
+inside a Kafka partition is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TypeAlias
 
 from kstream_kafka.offset_range import OffsetRange
 
-RANGE_COST = 500
-"""What a range costs besides its records, in records: to assign it and get its first fetch takes as long as to read about so many."""
+RANGE_COST = 100
+"""What a range costs besides its records, in records: to assign it and to serve it in a fetch takes the client and the broker as long
+as to read about so many. Without it a task with hundreds of ranges of one record would count for less than one with a short range."""
+
+SMALL_RANGE = 1_000
+"""Up to so many records a range is read with small fetches, and together with other small ones of its task."""
+MOST_TOGETHER = 250
+"""Ranges read at once. What the client does for an assigned partition grows with their number; beyond some hundreds that costs more
+than the fetch it saves. And a fetch brings up to 64 KiB of each, wanted or not."""
+MOST_RECORDS_TOGETHER = 10_000
+"""Records of ranges read at once: they may have to wait in memory until it is their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +54,9 @@ TaskPieces: TypeAlias = tuple[Piece, ...]
 def pack(ranges: Sequence[OffsetRange], leader_epochs: Sequence[int | None], packing: Packing) -> tuple[TaskPieces, ...]:
     """The pieces of each task. `leader_epochs[i]` belongs to `ranges[i]`.
 
-    Nothing asked for: task i reads range i, empty ranges included. With `max_tasks` empty ranges get no task, and no task has two
-    pieces of one Kafka partition. With `max_records_per_task` alone a range that is short enough still has a task of its own.
+    Nothing asked for: task i reads range i, empty ranges included. With `max_records_per_task` alone the parts of a range have
+    consecutive tasks, and a range that is short enough still has one of its own. With `max_tasks` there are no more than that, none of
+    them empty: no records at all are no task at all. With both, ranges are split first: a task may then hold more than one part.
     """
     pieces = [Piece(r, epoch) for r, epoch in zip(ranges, leader_epochs, strict=True)]
     if packing.max_records_per_task > 0:
@@ -65,7 +76,7 @@ def _split(piece: Piece, most: int) -> list[Piece]:
 
 
 def _cut(pieces: Sequence[Piece], most: int) -> list[list[Piece]]:
-    """At most `most` runs of neighbours, each weighing no more than its share and one piece: a piece goes where its middle lies."""
+    """At most `most` runs of neighbours, each weighing no more than an equal share and one piece: a piece goes where its middle lies."""
     if len(pieces) <= most:
         return [[piece] for piece in pieces]
     ends = list(accumulate(piece.range.count() + RANGE_COST for piece in pieces))
@@ -76,13 +87,47 @@ def _cut(pieces: Sequence[Piece], most: int) -> list[list[Piece]]:
 
 
 def _merged(pieces: Iterable[Piece]) -> list[Piece]:
-    """Neighbours that follow each other in one partition are one piece again."""
+    """Parts of one range that have come together again are one piece: it is read in one go."""
     merged: list[Piece] = []
     for piece in pieces:
-        last = merged[-1].range if merged else None
-        r = piece.range
-        if last is not None and (last.topic, last.partition, last.untilOffset) == (r.topic, r.partition, r.fromOffset):
-            merged[-1] = Piece(OffsetRange(r.topic, r.partition, last.fromOffset, r.untilOffset), piece.leader_epoch)
+        if merged and _continues(merged[-1], piece):
+            r = piece.range
+            merged[-1] = Piece(OffsetRange(r.topic, r.partition, merged[-1].range.fromOffset, r.untilOffset), piece.leader_epoch)
         else:
             merged.append(piece)
     return merged
+
+
+def _continues(one: Piece, other: Piece) -> bool:
+    a, b = one.range, other.range
+    return (a.topic, a.partition, a.untilOffset, one.leader_epoch) == (b.topic, b.partition, b.fromOffset, other.leader_epoch)
+
+
+def is_small(piece: Piece) -> bool:
+    """Whether it is read with small fetches."""
+    return piece.range.count() <= SMALL_RANGE
+
+
+def groups(pieces: Iterable[Piece]) -> Iterator[tuple[Piece, ...]]:
+    """The pieces of a task as they are read: small neighbours together, as far as memory allows, a large one alone, empty ones not at all.
+
+    No two pieces of a group are of one partition (ranges that a user gave may leave gaps, or overlap): a client reads a partition
+    from one place at a time.
+    """
+    together: dict[tuple[str, int], Piece] = {}
+    records = 0
+    for piece in pieces:
+        r = piece.range
+        if r.count() <= 0:
+            continue
+        full = len(together) == MOST_TOGETHER or records + r.count() > MOST_RECORDS_TOGETHER or (r.topic, r.partition) in together
+        if together and (full or not is_small(piece)):
+            yield tuple(together.values())
+            together, records = {}, 0
+        if is_small(piece):
+            together[r.topic, r.partition] = piece
+            records += r.count()
+        else:
+            yield (piece,)
+    if together:
+        yield tuple(together.values())

@@ -97,12 +97,13 @@ class Trouble(enum.Enum):
 
 
 class RangeConsumer(Protocol):
-    """A worker's consumer: assigned to one partition at a time, or to several small ranges. Not thread-safe."""
+    """A worker's consumer: assigned to one partition, or to several of which little is read. Not thread-safe."""
 
-    def assign(self, topic: str, partition: int, offset: int, leader_epoch: int | None) -> None: ...
+    def assign(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
+        """Starts to fetch each (topic, partition) from the offset, planned under the leader epoch; no partition twice.
 
-    def assign_many(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
-        """Each (topic, partition, offset, leader epoch); no partition twice."""
+        What was assigned before is not read any more, and what was fetched of it is dropped.
+        """
         ...
 
     def unassign(self) -> None: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +13,9 @@ from pyspark import TaskContext
 from kstream_kafka import consumer_cache, params
 from kstream_kafka.decoding import Decoding
 from kstream_kafka.offset_range import OffsetRange
-from kstream_kafka.packing import NOT_PACKED, Packing, Piece, TaskPieces, pack
-from kstream_kafka.reader import read_pieces, read_range
-
-SMALL_RANGE = 1_000
-"""Up to so many records a range is read with small fetches, and together with other small ones of its task."""
-MOST_TOGETHER = 1_000
-"""Small ranges read at once: their records wait in memory until it is their turn."""
+from kstream_kafka.packing import NOT_PACKED, Packing, Piece, TaskPieces, groups, is_small, pack
+from kstream_kafka.ports import RangeConsumer
+from kstream_kafka.reader import read_pieces
 
 
 @dataclass(frozen=True)
@@ -44,40 +41,43 @@ class RangeReads:
         """The number of tasks."""
         return len(self.tasks)
 
+    def __reduce__(self) -> Any:
+        """Pickled as rows of plain values: a thousand ranges go to each task in a tenth of the time that their objects would take."""
+        rows = [[(*p.range.to_json(), p.leader_epoch) for p in task] for task in self.tasks]
+        return (_unpickled, (rows, self.executor, self.poll_timeout_ms))
+
     def chunks(self, index: int) -> Iterator[tuple[OffsetRange, list[Any]]]:
         """The messages of task `index`, each chunk with the range it is of, in the order of its pieces; offsets rise within each.
 
-        Lazy; runs in a Spark task and blocks on the broker. An empty range asks nothing of Kafka.
+        Lazy; runs in a Spark task and blocks on the broker. An empty range asks nothing of Kafka. Chunks are never empty; those of
+        small ranges are small.
         """
+        with ExitStack() as loans:
+            lent: dict[bool, RangeConsumer] = {}
+            last: RangeConsumer | None = None
+            for group in groups(self.tasks[index]):
+                small = is_small(group[0])
+                if small not in lent:
+                    lent[small] = loans.enter_context(self._borrowed(small))
+                consumer = lent[small]
+                if last is not None and last is not consumer:
+                    last.unassign()  # or it goes on fetching what nobody wants
+                last = consumer
+                yield from read_pieces(consumer, group, self.poll_timeout_ms)
+
+    def _borrowed(self, small: bool) -> AbstractContextManager[RangeConsumer]:
+        """A consumer for the length of this task, with fetches for small ranges or for large ones."""
         context = TaskContext.get()
         attempt = context.taskAttemptId() if context else -1
         # Spark does not tell Python the attempt number of a stage; a task of a repeated stage starts anew by being re-assigned.
         retry = bool(context and context.attemptNumber() > 0)
-        for group in groups(self.tasks[index]):
-            sized = params.small if group[0].range.count() <= SMALL_RANGE else params.bulk
-            with consumer_cache.of_this_process().lend(sized(self.executor), attempt, retry) as consumer:
-                if len(group) > 1:
-                    yield from read_pieces(consumer, group, self.poll_timeout_ms)
-                else:
-                    wanted = group[0].range
-                    for messages in read_range(consumer, wanted, self.poll_timeout_ms, group[0].leader_epoch):
-                        yield wanted, messages
+        sized = params.small if small else params.bulk
+        return consumer_cache.of_this_process().lend(sized(self.executor), attempt, retry)
 
 
-def groups(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Pieces to read at once: small neighbours together, a large one alone, empty ones not at all."""
-    together: list[Piece] = []
-    for piece in pieces:
-        small = 0 < piece.range.count() <= SMALL_RANGE
-        if together and (not small or len(together) == MOST_TOGETHER) and piece.range.count() > 0:
-            yield together
-            together = []
-        if small:
-            together.append(piece)
-        elif piece.range.count() > 0:
-            yield [piece]
-    if together:
-        yield together
+def _unpickled(rows: list[list[Any]], executor: Mapping[str, Any], poll_timeout_ms: int) -> RangeReads:
+    tasks = tuple(tuple(Piece(OffsetRange(*where), epoch) for *where, epoch in task) for task in rows)
+    return RangeReads(tasks, executor, poll_timeout_ms)
 
 
 @dataclass(frozen=True)

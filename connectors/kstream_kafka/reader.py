@@ -7,9 +7,9 @@ hold no record at all. The partition ending *before* the range is an error, and 
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 from kstream_kafka.errors import (
@@ -35,83 +35,108 @@ def read_range(
     leader_epoch: int | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[list[Any]]:
-    """Yields lists of messages, offsets rising, none empty. Runs in a Spark task; blocks on the broker.
-
-    `leader_epoch` is that of the plan (None: unknown): a broker whose log was cut below the range's start refuses it, and a record
-    of a later epoch inside the range is a LogRewrittenError, raised before that chunk is given out. PollTimeoutError when nothing
-    came for `poll_timeout_ms`. The consumer is left assigned; whoever lent it unassigns.
-    """
-    if wanted.fromOffset >= wanted.untilOffset:
-        return
-    reading = _Reading(consumer, wanted, poll_timeout_ms, leader_epoch)
-    consumer.assign(wanted.topic, wanted.partition, wanted.fromOffset, leader_epoch)
-    consume, until = consumer.consume, wanted.untilOffset
-    heard = monotonic()
-    while reading.position < until:
-        messages = consume(min(CHUNK, until - reading.position), SLICE_S)
-        now = monotonic()
-        if not messages:
-            if (now - heard) * 1000 >= poll_timeout_ms:
-                raise reading.timed_out()
-            continue
-        before = reading.position
-        records = reading.take(messages)
-        if reading.position > before:
-            heard = now
-        elif (now - heard) * 1000 >= poll_timeout_ms:
-            raise reading.timed_out()
-        if records:
-            yield records
+    """`read_pieces` of one piece: lists of messages, offsets rising, none empty."""
+    for _, messages in read_pieces(consumer, (Piece(wanted, leader_epoch),), poll_timeout_ms, monotonic):
+        yield messages
 
 
 def read_pieces(
     consumer: RangeConsumer, pieces: Sequence[Piece], poll_timeout_ms: int, monotonic: Callable[[], float] = time.monotonic
 ) -> Iterator[tuple[OffsetRange, list[Any]]]:
-    """The same for several ranges, no two of one partition: assigned all at once, so that one fetch serves every partition of a broker.
+    """Yields (range, messages), messages never empty, in the order of `pieces` and offsets rising within each.
 
-    Yields (range, messages) in the order of `pieces`, whatever the order of arrival: computed again it is the same sequence. What
-    came early waits in memory, so the ranges should be small. PollTimeoutError when nothing came for any of them for
-    `poll_timeout_ms`.
+    Runs in a Spark task; blocks on the broker. All pieces are assigned at once, so that one fetch serves every partition of a broker;
+    no two may be of one partition (ValueError). What comes before its turn waits in memory: records come in the same order each
+    time, whatever the order of the answers. Several pieces should be small (`packing.groups`).
+
+    The leader epoch of a piece is that of the plan (None: unknown): a broker whose log was cut below the piece's start refuses it, and
+    a record of a later epoch inside the piece is a LogRewrittenError, raised before that chunk is given out. PollTimeoutError when
+    nothing came for any piece for `poll_timeout_ms`. The consumer is left assigned; whoever lent it unassigns.
     """
-    readings = {(p.range.topic, p.range.partition): _Reading(consumer, p.range, poll_timeout_ms, p.leader_epoch) for p in pieces}
-    consumer.assign_many([(*where, r.wanted.fromOffset, r.leader_epoch) for where, r in readings.items()])
-    waiting, early = list(readings.values()), {where: list[Any]() for where in readings}
-    heard, done = monotonic(), 0
-    while done < len(waiting):
-        left = sum(max(0, r.wanted.untilOffset - r.position) for r in waiting[done:])
-        messages = consumer.consume(max(1, min(CHUNK, left)), SLICE_S)
-        moved = False
-        for where, run in itertools.groupby(messages, key=_where):
-            reading = readings.get(where, waiting[done])  # an event about a broker names no partition
-            before = reading.position
-            early.setdefault(where, []).extend(reading.take(list(run)))
-            moved = moved or reading.position > before
+    group = _Group(consumer, pieces, poll_timeout_ms)
+    if not group.unfinished:
+        return
+    group.assign()
+    heard = monotonic()
+    while group.unfinished:
+        messages = group.consume()
         now = monotonic()
-        if moved:
+        if group.take(messages):
             heard = now
+            yield from group.in_turn()
         elif (now - heard) * 1000 >= poll_timeout_ms:
-            raise waiting[done].timed_out()
-        while done < len(waiting) and waiting[done].position >= waiting[done].wanted.untilOffset:
-            wanted = waiting[done].wanted
-            records = early.pop((wanted.topic, wanted.partition), [])
+            raise group.unfinished[0].timed_out()
+
+
+class _Group:
+    """Pieces that are read at once. `unfinished` are those not yet given out to their end, in the order of the pieces; `_open` of them
+    have not come to it."""
+
+    def __init__(self, consumer: RangeConsumer, pieces: Iterable[Piece], poll_timeout_ms: int) -> None:
+        self.consumer = consumer
+        self.unfinished = [_Reading(consumer, p, poll_timeout_ms) for p in pieces if p.range.fromOffset < p.range.untilOffset]
+        self._of = {(r.wanted.topic, r.wanted.partition): r for r in self.unfinished}
+        self._open = len(self.unfinished)
+        self._alone = self._open == 1
+        if len(self._of) < len(self.unfinished):
+            raise ValueError("two pieces of one partition cannot be read at once")
+
+    def assign(self) -> None:
+        self.consumer.assign([(r.wanted.topic, r.wanted.partition, r.position, r.leader_epoch) for r in self.unfinished])
+
+    def consume(self) -> list[Any]:
+        """What comes next, after up to SLICE_S. No more than is left is waited for: `consume` waits for all it is asked for."""
+        left = sum(r.left for r in self.unfinished)
+        messages = self.consumer.consume(min(CHUNK, left), SLICE_S)
+        if messages and not self._alone:
+            # Ends of partitions, and records past the end of a piece, count among what was waited for: the rest is often there too.
+            messages += self.consumer.consume(CHUNK, 0)
+        return messages
+
+    def take(self, messages: list[Any]) -> bool:
+        """Gives each reading its own; whether any of them moved on."""
+        if not messages:
+            return False
+        if self._alone:
+            return self.unfinished[0].keep(messages)
+        moved = False
+        for where, run in groupby(messages, _where):
+            # An event of a broker is no partition's. What a finished reading still gets is past its end and nobody's business.
+            reading = self._of[where] if where in self._of else next(r for r in self.unfinished if r.left)
+            if reading.left and reading.keep(list(run)):
+                moved = True
+                self._open -= not reading.left
+                if not self._open:
+                    break
+        return moved
+
+    def in_turn(self) -> Iterator[tuple[OffsetRange, list[Any]]]:
+        """The records whose turn it is: those of the first unfinished reading and, as far as readings are finished, of the next ones."""
+        done = 0
+        for reading in self.unfinished:
+            if records := reading.records:
+                reading.records = []
+                yield reading.wanted, records
+            if reading.left:
+                break
             done += 1
-            if records:
-                yield wanted, records
+        del self.unfinished[:done]
 
 
 def _where(message: Any) -> tuple[str, int]:
-    return message.topic(), message.partition()
+    return (message.topic(), message.partition())
 
 
 class _Reading:
-    """Where a read stands: `position` is the next offset not yet seen."""
+    """Where a read stands: `position` is the next offset not yet seen, `records` those that wait to be given out."""
 
-    def __init__(self, consumer: RangeConsumer, wanted: OffsetRange, poll_timeout_ms: int, leader_epoch: int | None) -> None:
+    def __init__(self, consumer: RangeConsumer, piece: Piece, poll_timeout_ms: int) -> None:
         self.consumer = consumer
-        self.wanted = wanted
+        self.wanted = piece.range
+        self.leader_epoch = piece.leader_epoch
         self.poll_timeout_ms = poll_timeout_ms
-        self.leader_epoch = leader_epoch
-        self.position = wanted.fromOffset
+        self.position = self.wanted.fromOffset
+        self.records: list[Any] = []
         self.last_trouble = ""
 
     @property
@@ -119,7 +144,19 @@ class _Reading:
         w = self.wanted
         return (w.topic, w.partition, w.fromOffset, w.untilOffset)
 
-    def take(self, messages: list[Any]) -> list[Any]:
+    @property
+    def left(self) -> int:
+        """How many offsets are still to be seen; 0 at the end."""
+        return max(0, self.wanted.untilOffset - self.position)
+
+    def keep(self, messages: list[Any]) -> bool:
+        """Adds what is of the range among these messages to `records`; whether the position moved."""
+        before = self.position
+        taken = self._take(messages)
+        self.records = self.records + taken if self.records else taken
+        return self.position > before
+
+    def _take(self, messages: list[Any]) -> list[Any]:
         """The records of the range among what the client gave; moves the position past all of it."""
         if any(map(type(messages[0]).error, messages)):  # the plain function: 5 times the speed of methodcaller
             messages = self._without_events(messages)

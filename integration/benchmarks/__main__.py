@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MODULES = ("kafka_read", "bookkeeping")
+MODULES = ("kafka_read", "data_frames", "bookkeeping")
 
 
 def main() -> int:

@@ -1,16 +1,23 @@
-"""Reading bars: a KafkaRDD in one task against a plain confluent-kafka loop, and a one-record range against the bare task.
+"""Reading bars: a KafkaRDD in one task against a plain confluent-kafka loop, and small ranges against the bare task and one another.
 
     python -m integration.benchmarks.kafka_read [--bootstrap HOST:PORT] [--records N] [--rounds N]
 
 Without an address it starts a broker of its own. Both sides do the same work in one process: sum the lengths of the values (and of
-the keys). The plain loop has our fetch sizes: with librdkafka's defaults it is several times slower, since it stops fetching for a
-second whenever 100,000 records wait (`fetch.queue.backoff.ms`). The sides take turns within one run, since machines are noisy and
-only the ratio is worth anything; medians are compared. Ends with status 1 when a bar is missed.
+the keys); for full records both make the same ConsumerRecords, of records with a header, and sum the lengths of their values. The
+plain loop has our fetch sizes: with librdkafka's defaults it is several times slower, since it stops fetching for a second whenever
+100,000 records wait (`fetch.queue.backoff.ms`).
+
+The packed bar compares 1,000 partitions of one record each with 16 of one record each, both with maxTasks=2, a task a core, and with
+leader epochs, as a stream has them: two tasks on either side, so that only the number of partitions differs. All else is one task.
+
+The sides take turns within one run, since machines are noisy and only the ratio is worth anything; medians are compared. Ends with
+status 1 when a bar is missed.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 import sys
 import tempfile
@@ -23,9 +30,12 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from kstream_kafka import KafkaRDD, OffsetRange, utf8_decoder, value_only
+from kstream_kafka import ConsumerRecord, KafkaRDD, OffsetRange, consumer_record, utf8_decoder, value_only
+from kstream_kafka.client import KafkaDriverClient
 from kstream_kafka.decoding import Decoding
+from kstream_kafka.packing import Packing
 from kstream_kafka.params import KafkaParams, bulk
+from kstream_kafka.ports import LogEnd, Partition
 from pyspark import SparkConf
 
 from integration.kafka_broker import running_broker
@@ -33,6 +43,7 @@ from kstream.spark.spark_context import make_spark_context
 from kstream.spark.worker_rdd import WorkerRDD
 
 VALUE = b"x" * 100
+CORES = 2
 
 
 @dataclass(frozen=True)
@@ -53,21 +64,54 @@ BARS = (
     Bar("values: KafkaRDD / plain loop", "values", "plain values", 0.8, True),
     Bar("(key, value) bytes: KafkaRDD / plain loop", "pairs", "plain pairs", 0.6, True),
     Bar("(key, value) text: KafkaRDD / plain loop", "text pairs", "plain text pairs", 0.6, True),
+    Bar("full records: KafkaRDD / plain loop", "records", "plain records", 0.5, True),
     Bar("one-record range: time / bare task", "one record", "bare task", 1.3, False),
+    Bar("1,000 one-record partitions packed / 16: time", "1,000 partitions", "16 partitions", 3, False),
 )
+QUICK = frozenset(name for bar in BARS if not bar.at_least for name in (bar.ours, bar.other))
 
 
-def make_topic(bootstrap: str, records: int) -> str:
-    """A topic of one partition with so many records of 100 B, with keys."""
+@dataclass(frozen=True)
+class Topics:
+    """What is read: by name `plain` and `headed` of one partition, and the whole of a topic of one record a partition, by size."""
+
+    plain: str
+    headed: str
+    spread: dict[int, tuple[list[OffsetRange], list[int | None]]]
+
+    @staticmethod
+    def make(bootstrap: str, records: int) -> Topics:
+        spread: dict[int, tuple[list[OffsetRange], list[int | None]]] = {}
+        for size in (1000, 16):
+            name = make_topic(bootstrap, size, partitions=size)
+            ends = leaders_of(bootstrap, name, size)
+            assert {end.offset for end in ends.values()} == {1}
+            spread[size] = ([OffsetRange(*p, 0, 1) for p in ends], [end.leader_epoch for end in ends.values()])
+        return Topics(make_topic(bootstrap, records), make_topic(bootstrap, records, headers=[("id", b"1")]), spread)
+
+    @property
+    def names(self) -> list[str]:
+        return [self.plain, self.headed, *(ranges[0].topic for ranges, _ in self.spread.values())]
+
+
+def leaders_of(bootstrap: str, topic: str, partitions: int) -> dict[Partition, LogEnd]:
+    """The ends of all logs once every partition has a leader: a thousand new ones take their time, hence the retries."""
+    client = KafkaDriverClient(KafkaParams.parse({"bootstrap.servers": bootstrap}), max_retries=200)
+    return client.latest([(topic, i) for i in range(partitions)])
+
+
+def make_topic(bootstrap: str, records: int, partitions: int = 1, headers: list[Any] | None = None) -> str:
+    """A topic with so many records of 100 B, with keys; partitions in turns."""
     topic = "bench-" + uuid.uuid4().hex[:8]
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for made in admin.create_topics([NewTopic(topic, 1, 1)]).values():
+    for made in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
         made.result(30)
+    leaders_of(bootstrap, topic, partitions)
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
     for i in range(records):
         while True:
             try:
-                producer.produce(topic, VALUE, str(i).encode(), partition=0)
+                producer.produce(topic, VALUE, str(i).encode(), partition=i % partitions, headers=headers)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -102,13 +146,42 @@ def sum_text_pairs(messages: list[Any]) -> int:
     return sum(len(m.key().decode()) + len(m.value().decode()) for m in messages)
 
 
-def sides(sc: Any, bootstrap: str, topic: str, records: int) -> dict[str, Callable[[], Any]]:
+def plain_records(consumer: Consumer, topic: str, records: int) -> int:
+    """The plain loop that makes ConsumerRecords, without the driver's objects: so many tuples set off Python's collector time and again,
+    and in a driver it has far more to look at than in a worker or a plain program."""
+    gc.freeze()
+    try:
+        return plain_loop(consumer, topic, records, sum_records)
+    finally:
+        gc.unfreeze()
+
+
+def sum_records(messages: list[Any]) -> int:
+    """Makes the records as anyone would, then does what is done with ours."""
+    made = [
+        ConsumerRecord(
+            m.topic(), m.partition(), m.offset(), m.timestamp()[1], m.timestamp()[0] - 1, m.key(), m.value(), tuple(m.headers() or ()),
+            m.leader_epoch(),
+        )
+        for m in messages
+    ]  # fmt: skip
+    return sum(len(r.value) for r in made)
+
+
+def sides(sc: Any, bootstrap: str, topics: Topics, records: int) -> dict[str, Callable[[], Any]]:
     """What is timed, by name. Each whole-topic side returns the sum, which must be the same for both of a pair."""
+    topic = topics.plain
     executor = KafkaParams.parse({"bootstrap.servers": bootstrap}).executor()
     whole, one = [OffsetRange(topic, 0, 0, records)], [OffsetRange(topic, 0, records // 2, records // 2 + 1)]
 
+    headed = [OffsetRange(topics.headed, 0, 0, records)]
+
     def rdd(ranges: list[OffsetRange], decoding: Decoding) -> KafkaRDD:
         return KafkaRDD(sc, ranges, executor, decoding)
+
+    def packed(partitions: int) -> int:
+        ranges, epochs = topics.spread[partitions]
+        return KafkaRDD(sc, ranges, executor, values, leader_epochs=epochs, packing=Packing(max_tasks=CORES)).map(len).sum()
 
     plain = Consumer(bulk(executor))
     values = Decoding(None, None, value_only)
@@ -120,6 +193,10 @@ def sides(sc: Any, bootstrap: str, topic: str, records: int) -> dict[str, Callab
         "plain pairs": lambda: plain_loop(plain, topic, records, sum_pairs),
         "text pairs": lambda: rdd(whole, Decoding(utf8_decoder, utf8_decoder)).map(pair_length).sum(),
         "plain text pairs": lambda: plain_loop(plain, topic, records, sum_text_pairs),
+        "records": lambda: rdd(headed, Decoding(None, None, consumer_record)).map(lambda r: len(r.value)).sum(),
+        "plain records": lambda: plain_records(plain, topics.headed, records),
+        "1,000 partitions": lambda: packed(1000),
+        "16 partitions": lambda: packed(16),
         "one record": lambda: rdd(one, values).map(len).sum(),
         "bare task": lambda: WorkerRDD(sc, 1, lambda _: iter([VALUE])).map(len).sum(),
     }
@@ -127,10 +204,9 @@ def sides(sc: Any, bootstrap: str, topic: str, records: int) -> dict[str, Callab
 
 def measure(todo: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
     """Median seconds of each side; sides take turns, quick ones ten times a round. The first round is to warm up."""
-    quick = {"one record", "bare task"}
     times: dict[str, list[float]] = {name: [] for name in todo}
     for number in range(rounds + 1):
-        for names in ([n for n in todo if n not in quick], [n for n in todo if n in quick] * 10):
+        for names in ([n for n in todo if n not in QUICK], [n for n in todo if n in QUICK] * 10):
             for name in names:
                 began = time.perf_counter()
                 todo[name]()
@@ -149,7 +225,7 @@ def report(seconds: dict[str, float], records: int) -> bool:
         speed = f"{records / ours / 1e6:.2f} M/s against {records / other / 1e6:.2f}" if bar.at_least else (
             f"{ours * 1000:.1f} ms against {other * 1000:.1f}")  # fmt: skip
         sign = "≥" if bar.at_least else "≤"
-        print(f"{'ok  ' if bar.met(ratio) else 'MISS'} {bar.name:45} {ratio:5.2f} (bar {sign} {bar.limit})   {speed}")
+        print(f"{'ok  ' if bar.met(ratio) else 'MISS'} {bar.name:46} {ratio:5.2f} (bar {sign} {bar.limit})   {speed}")
     return good
 
 
@@ -166,17 +242,18 @@ def main() -> int:
 
 
 def run(bootstrap: str, records: int, rounds: int) -> int:
-    """Makes the topic and a Spark of one core, measures, cleans up; the exit status."""
-    topic = make_topic(bootstrap, records)
-    conf = SparkConf().setMaster("local[1]").setAppName("kafka_read").set("spark.ui.enabled", "false")
+    """Makes the topics and a Spark of two cores, measures, cleans up; the exit status."""
+    topics = Topics.make(bootstrap, records)
+    conf = SparkConf().setMaster(f"local[{CORES}]").setAppName("kafka_read").set("spark.ui.enabled", "false")
     sc = make_spark_context(conf.set("spark.ui.showConsoleProgress", "false"))
     sc.setLogLevel("ERROR")
     try:
-        seconds = measure(sides(sc, bootstrap, topic, records), rounds)
+        seconds = measure(sides(sc, bootstrap, topics, records), rounds)
     finally:
         sc.stop()
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.delete_topics([topic])[topic].result(30)
+        for deleted in admin.delete_topics(topics.names).values():
+            deleted.result(30)
     return 0 if report(seconds, records) else 1
 
 

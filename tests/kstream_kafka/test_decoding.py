@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
-from kstream_kafka import KafkaMessageAndMetadata, OffsetRange, utf8_decoder, value_only
+import pytest
+from kstream_kafka import ConsumerRecord, KafkaMessageAndMetadata, OffsetRange, consumer_record, utf8_decoder, value_only
 from kstream_kafka.decoding import Decoding
 
 from tests.kstream_kafka.fakes import Message
@@ -13,7 +15,11 @@ WHERE = OffsetRange("t", 1, 0, 3)
 CHUNK = [Message(0, b"a", b"k"), Message(1, None, None), Message(2, "ä".encode(), b"")]
 
 
-def decode(decoding: Decoding) -> list[object]:
+def len_or_zero(raw: bytes | None) -> int:
+    return len(raw or b"")
+
+
+def decode(decoding: Decoding) -> list[Any]:
     return decoding.of_chunk(WHERE)(CHUNK)
 
 
@@ -47,5 +53,36 @@ def test_a_message_handler_gets_where_the_record_was():
     assert decode(Decoding(message_handler=handler))[0] == ("t", 1, 0, "k", "a", 1000)
 
 
-def len_or_zero(raw: bytes | None) -> int:
-    return len(raw or b"")
+def test_consumer_record_gives_whole_records_decoded():
+    first, second, third = decode(Decoding(message_handler=consumer_record))
+    assert first == ConsumerRecord("t", 1, 0, 1000, 0, "k", "a", (), None)
+    assert (second.key, second.value) == (None, None) and (third.key, third.value) == ("", "ä")
+
+
+@pytest.mark.parametrize("key", [None, utf8_decoder, len_or_zero])
+@pytest.mark.parametrize("value", [None, utf8_decoder, len_or_zero])
+def test_a_record_has_the_key_and_value_that_the_decoders_make(key: Any, value: Any):
+    pairs = [(r.key, r.value) for r in decode(Decoding(key, value, consumer_record))]
+    assert pairs == decode(Decoding(key, value))
+
+
+def test_headers_are_pairs_in_their_order_and_the_leader_epoch_is_the_brokers():
+    extra = [("id", b"1"), ("trace", None), ("id", b"2")]
+    (record,) = Decoding(None, None, consumer_record).of_chunk(WHERE)([Message(7, b"v", epoch=4, extra=extra)])
+    assert record.headers == (("id", b"1"), ("trace", None), ("id", b"2")) and record.leaderEpoch == 4 and record.offset == 7
+    assert hash(record) and pickle.loads(pickle.dumps(record)) == record
+
+
+@pytest.mark.parametrize(("stamp", "expected"), [((1, 5), (5, 0)), ((2, 5), (5, 1)), ((0, -1), (-1, -1))])
+def test_the_type_of_a_timestamp_is_counted_as_Spark_does(stamp: tuple[int, int], expected: tuple[int, int]):
+    class Stamped(Message):
+        def timestamp(self) -> tuple[int, int]:
+            return stamp
+
+    for decoder in (None, utf8_decoder):
+        (record,) = Decoding(decoder, decoder, consumer_record).of_chunk(WHERE)([Stamped(0)])
+        assert (record.timestamp, record.timestampType) == expected
+
+
+def test_consumer_record_is_still_itself_after_pickling():
+    assert pickle.loads(pickle.dumps(Decoding(None, None, consumer_record))).message_handler is consumer_record

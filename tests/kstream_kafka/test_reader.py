@@ -1,20 +1,25 @@
-"""Reading one range: every way it can end, and every way it cannot be read."""
+"""Reading one range: every way it can end, and every way it cannot be read. Then several ranges at once."""
 
 from __future__ import annotations
 
 import pytest
 from kstream_kafka.errors import KafkaError, LogRewrittenError, OffsetOutOfRangeError, PollTimeoutError, RangeUnreadableError
 from kstream_kafka.offset_range import OffsetRange
+from kstream_kafka.packing import Piece
 from kstream_kafka.ports import Trouble
-from kstream_kafka.reader import CHUNK, read_range
+from kstream_kafka.reader import CHUNK, read_pieces, read_range
 
 from tests.kstream_kafka.fakes import FakeConsumer, Message, records
 
 EOF = Trouble.END_OF_PARTITION
 
 
-def event(at: int, trouble: Trouble) -> Message:
-    return Message(at, b"an error's text, not a value", problem=trouble)
+A, B, C = ("t", 0), ("t", 1), ("s", 0)
+"""Partitions."""
+
+
+def event(at: int, trouble: Trouble, where: tuple[str, int] = A) -> Message:
+    return Message(at, b"an error's text, not a value", problem=trouble, where=where)
 
 
 def read(consumer: FakeConsumer, start: int, until: int, epoch: int | None = None, timeout_ms: int = 1000) -> list[int]:
@@ -147,3 +152,104 @@ def test_passing_trouble_is_waited_out_and_told_when_it_does_not_pass():
 def test_fatal_trouble_ends_the_read_at_once():
     with pytest.raises(KafkaError, match="gave up at offset 1"):
         read(FakeConsumer([[*records([0]), event(1, Trouble.FATAL)]]), 0, 2)
+
+
+# -- several at once
+
+
+def read_all(
+    consumer: FakeConsumer, *pieces: tuple[tuple[str, int], int, int], epoch: int | None = None
+) -> list[tuple[str, int, list[int]]]:
+    """(topic, partition, offsets) of each chunk, in the order they are given out."""
+    wanted = [Piece(OffsetRange(*where, start, until), epoch) for where, start, until in pieces]
+    chunks = read_pieces(consumer, wanted, 1000, consumer.monotonic)
+    return [(r.topic, r.partition, [m.offset() for m in messages]) for r, messages in chunks]
+
+
+def test_several_ranges_are_assigned_at_once_and_each_record_comes_with_its_range():
+    consumer = FakeConsumer([[*records([4, 5], where=A), *records([7], where=B), *records([0, 1], where=C)]])
+    assert read_all(consumer, (A, 4, 6), (B, 7, 8), (C, 0, 2), epoch=3) == [("t", 0, [4, 5]), ("t", 1, [7]), ("s", 0, [0, 1])]
+    assert consumer.assignments == 1
+    assert consumer.assigned == [("t", 0, 4, 3), ("t", 1, 7, 3), ("s", 0, 0, 3)]
+
+
+def test_records_come_in_the_order_of_the_ranges_whichever_partition_answers_first():
+    """Computed again, an RDD has the same records in the same places."""
+    script = [records([0], where=C), records([0], where=B), records([0, 1], where=A), records([1], where=C)]
+    assert read_all(FakeConsumer(script), (A, 0, 2), (B, 0, 1), (C, 0, 2)) == [("t", 0, [0, 1]), ("t", 1, [0]), ("s", 0, [0, 1])]
+
+
+def test_what_is_next_in_turn_is_given_out_before_the_rest_is_there():
+    consumer = FakeConsumer([[*records([0], where=A), *records([0], where=B)], []])
+    consumer.script.append(records([1], where=A))
+    chunks = read_pieces(consumer, [Piece(OffsetRange(*A, 0, 2)), Piece(OffsetRange(*B, 0, 1))], 1000, consumer.monotonic)
+    first, messages = next(chunks)
+    assert (first.partition, [m.offset() for m in messages]) == (0, [0]) and consumer.script
+    assert [r.partition for r, _ in chunks] == [0, 1]
+
+
+def test_each_range_has_its_own_end_and_what_comes_after_it_is_nobodys():
+    """A's end is a record past it, B's a gap at the end of its partition, C's its last offset; then A's log goes on, and is cut."""
+    script = [
+        [*records([0, 9], where=A), event(5, EOF, B), *records([1], where=C)],
+        [*records([10, 11], where=A), event(12, Trouble.OUT_OF_RANGE, A), event(12, Trouble.FATAL, A), *records([2], where=C)],
+    ]
+    assert read_all(FakeConsumer(script), (A, 0, 4), (B, 3, 5), (C, 1, 3)) == [("t", 0, [0]), ("s", 0, [1, 2])]
+
+
+def test_empty_ranges_among_others_ask_nothing():
+    consumer = FakeConsumer([records([0], where=A)])
+    assert read_all(consumer, (B, 3, 3), (A, 0, 1), (C, 0, 0)) == [("t", 0, [0])]
+    assert consumer.assigned == [("t", 0, 0, None)]
+
+
+def test_two_pieces_of_one_partition_are_refused_rather_than_read_half():
+    with pytest.raises(ValueError, match="two pieces of one partition"):
+        read_all(FakeConsumer(), (A, 0, 2), (A, 5, 6))
+
+
+def test_no_more_is_waited_for_than_is_left_of_all_ranges():
+    consumer = FakeConsumer([[*records([0], where=A), *records([0], where=B)], [], records([1], where=B)])
+    read_all(consumer, (A, 0, 1), (B, 0, 2))
+    assert consumer.asked[0] == 3 and consumer.asked[2] == 1
+
+
+@pytest.mark.parametrize(
+    "trouble, error", [(EOF, RangeUnreadableError), (Trouble.OUT_OF_RANGE, OffsetOutOfRangeError), (Trouble.FATAL, KafkaError)]
+)
+def test_an_error_names_the_partition_it_is_of(trouble: Trouble, error: type[KafkaError]):
+    consumer = FakeConsumer([[*records([0], where=A), event(1, trouble, B)]], log_range=(0, 1))
+    with pytest.raises(error) as caught:
+        read_all(consumer, (A, 0, 2), (B, 1, 3), (C, 0, 1))
+    assert (caught.value.facts["topic"], caught.value.facts["partition"]) == B
+
+
+def test_a_later_epoch_in_any_of_the_ranges_is_refused():
+    consumer = FakeConsumer([[*records([0], 3, A), *records([0], 4, B)]])
+    with pytest.raises(LogRewrittenError, match="t-1"):
+        read_all(consumer, (A, 0, 1), (B, 0, 1), epoch=3)
+
+
+def test_the_poll_timeout_is_silence_of_all_ranges_and_names_the_first_that_is_missing():
+    consumer = FakeConsumer([records([0], where=A)])
+    with pytest.raises(PollTimeoutError, match=r"t-1 \[5, 6\): no record at or after offset 5"):
+        read_all(consumer, (A, 0, 1), (B, 5, 6), (C, 0, 1))
+    assert 1 <= consumer.now < 1.2
+    consumer = FakeConsumer([m for at in range(4) for m in (records([at], where=A), *([[]] * 30))])
+    assert read_all(consumer, (A, 0, 4), (B, 9, 9)) == [("t", 0, [at]) for at in range(4)]
+
+
+def test_trouble_of_a_broker_is_of_no_partition_and_is_told_when_it_does_not_pass():
+    nowhere: tuple[str, int] = (None, -1)  # type: ignore[assignment]
+    assert read_all(
+        FakeConsumer([[event(0, Trouble.PASSING, nowhere)], [*records([0], where=A), *records([0], where=B)]]), (A, 0, 1), (B, 0, 1)
+    )
+    with pytest.raises(PollTimeoutError, match="PASSING"):
+        read_all(FakeConsumer([[event(0, Trouble.PASSING, nowhere)]]), (A, 0, 1), (B, 0, 1))
+    with pytest.raises(KafkaError, match="gave up"):
+        read_all(FakeConsumer([[event(0, Trouble.FATAL, nowhere)]]), (A, 0, 1), (B, 0, 1))
+
+
+def test_an_early_end_that_the_broker_takes_back_holds_for_one_of_many_too():
+    consumer = FakeConsumer([[event(1, EOF, B)], [*records([0], where=A), *records([1], where=B)]], log_range=(0, 2))
+    assert read_all(consumer, (A, 0, 1), (B, 1, 2)) == [("t", 0, [0]), ("t", 1, [1])]

@@ -1,0 +1,223 @@
+"""SQL over Kafka: our DataFrame against Spark's own JVM connector, side by side in one run. A report, not a bar.
+
+    python -m integration.benchmarks.data_frames [--bootstrap HOST:PORT] [--records N] [--rounds N]
+
+Without an address it starts a broker of its own. The same queries over the same ranges (4 partitions, JSON values of 100 B) by
+`KafkaUtils.createDataFrame` and by `spark.read.format("kafka")`, each in a local[2] of its own, in turns; the answers must be the
+same and medians are compared. For context a plain `consume` loop that sums the lengths of the values, in one process without Spark.
+
+The connector runs in a process of its own (`jvm_connector`): it is not published for every Spark that is, so it may need an older
+pyspark. That, and the connector's jars, are fetched once into `.cache/`; where they cannot be had one line says why, and only our
+side is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kstream_kafka import KafkaUtils, OffsetRange
+from kstream_kafka.client import KafkaDriverClient
+from kstream_kafka.params import KafkaParams, bulk
+from pyspark import SparkConf
+from pyspark.sql import SparkSession
+
+from integration.benchmarks import jvm_connector
+from integration.benchmarks.jvm_connector import SETTINGS, rows_of
+from integration.benchmarks.jvm_parts import PartsMissingError, connector_parts
+from integration.kafka_broker import running_broker
+from kstream.spark.java import find_java_home
+from kstream.spark.spark_context import make_spark_context
+
+PARTITIONS = 4
+WARM_UP = 2
+"""Rounds not counted: the JVMs compile."""
+QUERIES = {
+    "scan": "SELECT count(*), sum(length(value)), max(offset) FROM records",
+    "group": "SELECT substring(CAST(key AS STRING), 1, 2) AS g, count(*), sum(length(value)) FROM records GROUP BY g",
+    "json": (
+        "SELECT j.user, count(*), sum(j.amount) FROM "
+        "(SELECT from_json(CAST(value AS STRING), 'user STRING, amount LONG') AS j FROM records) GROUP BY j.user"
+    ),
+}
+Side = Callable[[str], list[Any]]
+"""Runs a query and returns its rows, sorted."""
+
+
+def make_topic(bootstrap: str, records: int) -> str:
+    """A topic of such JSON records with keys, partitions in turns."""
+    topic = "bench-" + uuid.uuid4().hex[:8]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+    KafkaDriverClient(KafkaParams.parse({"bootstrap.servers": bootstrap})).latest([(topic, p) for p in range(PARTITIONS)])  # has leaders
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
+    for i in range(records):
+        value = f'{{"user": "u{i % 97:02d}", "amount": {100 + i % 900}, "note": "'.encode().ljust(98, b"x") + b'"}'
+        while True:
+            try:
+                producer.produce(topic, value, str(i).encode(), partition=i % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if i % 10_000 == 0:
+            producer.poll(0)
+    if producer.flush(120):
+        raise SystemExit("could not produce the records")
+    return topic
+
+
+# -- the sides
+
+
+@contextmanager
+def our_side(bootstrap: str, ranges: list[OffsetRange]) -> Iterator[Side]:
+    """Our DataFrame, in a Spark of this process, whose context is made as kstream makes it."""
+    sc = make_spark_context(SparkConf().setAppName("data_frames").setAll(list(SETTINGS.items())))
+    try:
+        sc.setLogLevel("ERROR")
+        spark = SparkSession(sc)
+        KafkaUtils.createDataFrame(spark, {"bootstrap.servers": bootstrap}, ranges).createOrReplaceTempView("records")
+        yield lambda query: rows_of(spark, query)
+    finally:
+        sc.stop()
+
+
+@contextmanager
+def connector_side(python: Path, jars: list[Path], bootstrap: str, ranges: list[OffsetRange], log: Path) -> Iterator[Side]:
+    """The JVM connector, in a process that is given a query a line. PartsMissingError when it ends."""
+    topic = ranges[0].topic
+    bounds = [json.dumps({topic: {str(r.partition): at(r) for r in ranges}}) for at in (_from, _until)]
+    command = [str(python), jvm_connector.__file__, ",".join(map(str, jars)), bootstrap, topic, *bounds]
+    environment = {**os.environ, "JAVA_HOME": str(find_java_home()), "PYSPARK_PYTHON": str(python)}
+    environment.pop("SPARK_HOME", None)
+    with open(log, "wb") as said:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, env=environment)
+    stdin, stdout = process.stdin, process.stdout
+    assert stdin is not None and stdout is not None
+
+    def ask(query: str) -> list[Any]:
+        with suppress(BrokenPipeError):
+            stdin.write(query + "\n")
+            stdin.flush()
+        for line in stdout:  # Spark may have something to say there too
+            if line.startswith("rows "):
+                return json.loads(line.removeprefix("rows "))
+        said = [line for line in log.read_text(errors="replace").splitlines() if "Exception" in line or "Error" in line]
+        raise PartsMissingError(f"the JVM connector's process ended: {said[-1][:300] if said else 'it did not say why'}")
+
+    try:
+        yield ask
+    finally:
+        stdin.close()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _from(r: OffsetRange) -> int:
+    return r.fromOffset
+
+
+def _until(r: OffsetRange) -> int:
+    return r.untilOffset
+
+
+def plain_loop(consumer: Consumer, ranges: list[OffsetRange]) -> int:
+    """What anyone would write, with our fetch sizes: the length of all values, by one live consumer of all partitions."""
+    consumer.assign([TopicPartition(r.topic, r.partition, r.fromOffset) for r in ranges])
+    left, total = sum(r.count() for r in ranges), 0
+    while left > 0:
+        messages = consumer.consume(min(10_000, left), 1.0)
+        left -= len(messages)
+        total += sum(len(m.value()) for m in messages)
+    consumer.unassign()
+    return total
+
+
+# -- measuring
+
+
+def measure(todo: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Median seconds of each; they take turns."""
+    times: dict[str, list[float]] = {name: [] for name in todo}
+    for number in range(WARM_UP + rounds):
+        for name, do in todo.items():
+            began = time.perf_counter()
+            do()
+            if number >= WARM_UP:
+                times[name].append(time.perf_counter() - began)
+    return {name: statistics.median(t) for name, t in times.items()}
+
+
+def compare(sides: dict[str, Side], plain: Callable[[], int], records: int, rounds: int) -> None:
+    """Checks that the answers are the same, measures, prints a line for each query."""
+    todo: dict[str, Callable[[], Any]] = {"plain": plain}
+    for name, query in QUERIES.items():
+        answers = {side: ask(query) for side, ask in sides.items()}
+        if any(answer != answers["ours"] for answer in answers.values()):
+            raise SystemExit(f"the answers to {name!r} differ: {answers}"[:2000])
+        todo |= {f"{side} {name}": partial(ask, query) for side, ask in sides.items()}
+    speed = {name: records / seconds / 1e6 for name, seconds in measure(todo, rounds).items()}
+    for name in QUERIES:
+        mine, theirs = speed[f"ours {name}"], speed.get(f"connector {name}")
+        against = f"JVM connector {theirs:.2f} M/s   ratio {mine / theirs:.2f}" if theirs else "(no JVM connector to compare with)"
+        print(f"     {name:6} DataFrame {mine:.2f} M/s   {against}")
+    print(f"     plain consume loop, sum of lengths, one process without Spark: {speed['plain']:.2f} M/s")
+
+
+def run(bootstrap: str, records: int, rounds: int, directory: Path) -> int:
+    """Makes the topic and both sides, measures, cleans up; the exit status."""
+    topic = make_topic(bootstrap, records)
+    ranges = [OffsetRange(topic, p, 0, len(range(p, records, PARTITIONS))) for p in range(PARTITIONS)]
+    consumer = Consumer(bulk(KafkaParams.parse({"bootstrap.servers": bootstrap}).executor()))
+    plain = partial(plain_loop, consumer, ranges)
+    try:
+        with ExitStack() as stack:
+            sides = {"ours": stack.enter_context(our_side(bootstrap, ranges))}
+            print(f"DataFrames of {records:,} records of 100 B, local[2]: pyspark {pyspark.__version__}", end="")
+            try:
+                python, jars, version = connector_parts()
+                sides["connector"] = stack.enter_context(connector_side(python, jars, bootstrap, ranges, directory / "connector.log"))
+                print(f", JVM connector of Spark {version}")
+                compare(sides, plain, records, rounds)
+            except PartsMissingError as e:
+                print(f"\n     no comparison: {e}")
+                compare({"ours": sides["ours"]}, plain, records, rounds)
+    finally:
+        consumer.close()
+        admin = AdminClient({"bootstrap.servers": bootstrap})  # its futures fail when it is gone
+        admin.delete_topics([topic])[topic].result(30)
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])  # pyright: ignore[reportOptionalMemberAccess]
+    parser.add_argument("--bootstrap", help="a broker that runs; default: one is started")
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        directory = Path(name)
+        bootstrap = args.bootstrap or stack.enter_context(running_broker(directory / "kafka")).bootstrap
+        return run(bootstrap, args.records, args.rounds, directory)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
