@@ -44,6 +44,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests about Docker itself belong to the suite that was asked to use it."""
+    if config.getoption("--broker") == "process":
+        about_docker = [item for item in items if item.get_closest_marker("docker")]
+        config.hook.pytest_deselected(items=about_docker)
+        items[:] = [item for item in items if item not in about_docker]
+
+
 def a_broker(config: pytest.Config, directory: Path) -> AbstractContextManager[Broker]:
     """A broker for the length of a with block, started in the way that was asked for; BrokerError and others if it cannot be had."""
     if config.getoption("--broker") == "process":

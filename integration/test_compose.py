@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from integration.kafka_broker import free_ports
 
+pytestmark = pytest.mark.docker
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -31,8 +32,6 @@ def compose_command() -> list[str]:
 @pytest.fixture
 def ports(request: pytest.FixtureRequest) -> Iterator[tuple[int, int]]:
     """Ports of Kafka and ZooKeeper while both are up."""
-    if request.config.getoption("--broker") == "process":
-        pytest.skip("about Docker, which was not asked for")
     kafka, zookeeper = free_ports(2)
     environment = {
         **os.environ, "KAFKA_IMAGE": request.config.getoption("--kafka-image"), "KAFKA_PORT": str(kafka), "ZOOKEEPER_PORT": str(zookeeper)

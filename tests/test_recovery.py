@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import operator
 import os
-import pickle
 import subprocess
 import sys
 import uuid
@@ -20,8 +19,7 @@ from pyspark import SparkContext, StorageLevel
 from kstream import DStream, Duration, StreamingContext, connectors, restore
 from kstream.checkpoint.sidecar import changed, code_digest
 from kstream.dstream.recipe import Recorder, Replay
-from kstream.dstream.reference import loading
-from kstream.errors import ConfigurationError, CorruptRecordError, IllegalStateError, NotRecoverableError
+from kstream.errors import ConfigurationError, CorruptRecordError, NotRecoverableError
 from kstream.storage import open_store
 from kstream.testing import ManualClock
 from tests.harness import START, FakeHost, LogInput
@@ -230,32 +228,6 @@ def test_every_operator_comes_back_from_its_record(sc: SparkContext) -> None:
     Replay(made, functions, lambda recipe: restore_input(made, recipe)).run(recorder.calls)
     assert [shape(s) for s in made.graph.output_streams] == [shape(s) for s in built.graph.output_streams]
     assert made.recorder.calls == recorder.calls and recorder.why_not is None
-
-
-def test_a_function_may_use_its_stream_and_gets_the_new_one_after_a_restart(sc: SparkContext) -> None:
-    built = StreamingContext(sc, 1)
-    source = numbers(built)
-    mapped = source.map(abs)
-    mapped.foreachRDD(lambda rdd: (source, mapped.creation_site))
-    pickled = restore.dump_graph_functions(built.recorder)
-    with loading() as references:
-        functions = restore.load_functions(pickled)
-    with pytest.raises(IllegalStateError, match="not made yet"):
-        functions[-1](None)
-    made = StreamingContext(sc, 1)
-    replay = Replay(made, functions, lambda recipe: numbers_connector("numbers").restore_input(made, recipe))
-    replay.run(built.recorder.calls)
-    for reference in references:
-        reference.bind(replay.streams)
-    stand_in, site = functions[-1](None)
-    assert stand_in.ssc is made and site == replay.streams[1].creation_site
-    assert restore.dump_graph_functions(made.recorder), "and the restored graph can be stored again"
-
-
-def test_a_stream_inside_a_function_for_the_workers_is_an_error_that_says_so() -> None:
-    source = LogInput(FakeHost({}), [])
-    with pytest.raises(TypeError, match="streams live on the driver"):
-        pickle.dumps(source)
 
 
 def test_calls_inside_an_operator_are_not_recorded() -> None:

@@ -1,0 +1,41 @@
+"""Streams inside functions that are stored with the graph."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from pyspark import SparkContext
+
+from kstream import StreamingContext, restore
+from kstream.dstream.recipe import Replay
+from kstream.dstream.reference import loading
+from kstream.errors import IllegalStateError
+from tests.harness import FakeHost, LogInput
+from tests.streams import numbers, numbers_connector
+
+
+def test_a_function_may_use_its_stream_and_gets_the_new_one_after_a_restart(sc: SparkContext) -> None:
+    built = StreamingContext(sc, 1)
+    source = numbers(built)
+    mapped = source.map(abs)
+    mapped.foreachRDD(lambda rdd: (source, mapped.creation_site))
+    pickled = restore.dump_graph_functions(built.recorder)
+    with loading() as references:
+        functions = restore.load_functions(pickled)
+    with pytest.raises(IllegalStateError, match="not made yet"):
+        functions[-1](None)
+    made = StreamingContext(sc, 1)
+    replay = Replay(made, functions, lambda recipe: numbers_connector("numbers").restore_input(made, recipe))
+    replay.run(built.recorder.calls)
+    for reference in references:
+        reference.bind(replay.streams)
+    stand_in, site = functions[-1](None)
+    assert stand_in.ssc is made and site == replay.streams[1].creation_site
+    assert restore.dump_graph_functions(made.recorder), "and the restored graph can be stored again"
+
+
+def test_a_stream_inside_a_function_for_the_workers_is_an_error_that_says_so() -> None:
+    source = LogInput(FakeHost({}), [])
+    with pytest.raises(TypeError, match="streams live on the driver"):
+        pickle.dumps(source)
