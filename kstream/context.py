@@ -102,9 +102,8 @@ class StreamingContext:
 
     @classmethod
     def getActive(cls) -> StreamingContext | None:
-        """The context that has been started and not stopped, if there is one."""
-        with cls._activation_lock:
-            return cls._active
+        """The context that has been started and not stopped, if there is one. Takes no lock: user functions call it, too."""
+        return cls._active
 
     @classmethod
     def getOrCreate(cls, checkpointPath: str, setupFunc: Callable[[], StreamingContext]) -> StreamingContext:
@@ -118,7 +117,7 @@ class StreamingContext:
             stored = restore.load_graph(store, setupFunc, _recovery_mode())
             if isinstance(stored, restore.StoredGraph):
                 logger.info("restoring the graph stored in %s without calling setup", checkpointPath)
-                context = cls._from_stored(stored)
+                context = cls._from_stored(stored) or setupFunc()
             else:
                 logger.warning("calling setup and binding the offsets in %s by position: %s", checkpointPath, stored)
                 context = setupFunc()
@@ -142,7 +141,8 @@ class StreamingContext:
             return setupFunc() if checkpointPath is None else cls.getOrCreate(checkpointPath, setupFunc)
 
     @classmethod
-    def _from_stored(cls, stored: restore.StoredGraph) -> StreamingContext:
+    def _from_stored(cls, stored: restore.StoredGraph) -> StreamingContext | None:
+        """The context of a stored graph; None, with a warning, if its calls do not work any more – another kstream wrote them."""
         existing = SparkContext._active_spark_context  # pyright: ignore
         conf = SparkConf()
         for key, value in stored.conf.items():
@@ -151,7 +151,15 @@ class StreamingContext:
         if stored.remember_ms is not None:
             context.remember(Duration(stored.remember_ms))
         replay = Replay(context, stored.functions, context._make_input)
-        replay.run(stored.calls)
+        try:
+            replay.run(stored.calls)
+        except Exception as e:
+            if existing is None:
+                context.sparkContext.stop()  # setup makes its own
+            if _recovery_mode() == "graph":
+                raise
+            logger.warning("the stored graph cannot be made again, calling setup: %s: %s", type(e).__name__, e)
+            return None
         for reference in stored.references:
             reference.bind(replay.streams)
         return context
@@ -235,14 +243,16 @@ class StreamingContext:
         if stopSparkContext is None:
             stopSparkContext = self._settings.get("spark.streaming.stopSparkContextByDefault")
         with self._lock:
-            if self._state is StreamingContextState.ACTIVE:
-                self._stop_engine(stopGraceFully)
-            elif self._state is StreamingContextState.INITIALIZED:
-                logger.warning("StreamingContext has not been started yet")
-            self._state = StreamingContextState.STOPPED
-            if stopSparkContext:
-                self._sc.stop()
-            self._waiter.notify_stop()
+            try:
+                if self._state is StreamingContextState.ACTIVE:
+                    self._stop_engine(stopGraceFully)
+                elif self._state is StreamingContextState.INITIALIZED:
+                    logger.warning("StreamingContext has not been started yet")
+                self._state = StreamingContextState.STOPPED
+                if stopSparkContext:
+                    self._sc.stop()
+            finally:
+                self._waiter.notify_stop()  # whatever failed, nobody is to wait for ever
 
     def _stop_engine(self, graceful: bool) -> None:
         interval = self._graph.batch_duration.milliseconds

@@ -5,13 +5,13 @@ The ends are part of every plan once they are known, so that a restart ends at t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from kstream_kafka.cursors import Survey
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.ports import DriverClient, LogEnd, Partition
-from kstream_kafka.positions import Positions
+from kstream_kafka.positions import Position, Positions
 from kstream_kafka.starts import OffsetResolver
 
 KEY = "untilOffsets"
@@ -27,16 +27,18 @@ class Bounds:
         self._given = given
         self._resolver = resolver
         self._ends: dict[Partition, int] | None = None
+        self._checked = False
 
     @property
     def known(self) -> bool:
         """Whether there are bounds, as offsets."""
         return self._ends is not None
 
-    def restore(self, stored: Sequence[Sequence[Any]] | None) -> None:
-        """Restart: the ends of the newest stored plan, unless this run has no bounds."""
+    def restore(self, stored: Sequence[Sequence[Any]] | None, partitions: Collection[Partition]) -> None:
+        """Restart: the ends of the newest stored plan, of the partitions still read, unless this run has no bounds."""
+        self._checked = True
         if stored is not None and self._given:
-            self._ends = {(str(t), int(n)): int(at) for t, n, at in stored}
+            self._ends = {(str(t), int(n)): int(at) for t, n, at in stored if (str(t), int(n)) in partitions}
 
     def begin_again(self) -> None:
         """The run that was stored has reached its ends: this one sets its own, as a nightly job up to `latest` wants it."""
@@ -48,8 +50,11 @@ class Bounds:
             return
         positions = {p: self._given.of(p) for p in partitions}
         missing = sorted(p for p, at in positions.items() if at is None)
-        if missing:
+        if missing and self._checked:  # found while the ends were not known yet: they are none of this run's
+            positions.update({p: Position("offset", partitions[p]) for p in missing})
+        elif missing:
             raise KafkaConfigError(KEY, f"has no end for {missing}", "Give one for every partition, or one position for all.")
+        self._checked = True
         if any(at is not None and at.kind == "time" and at.value > time_ms for at in positions.values()):
             return
         ends = self._resolver.resolve(client, positions)

@@ -45,7 +45,10 @@ class DirectKafkaInputDStream(InputDStream):
     """The direct stream, what `KafkaUtils.createDirectStream` returns. `make_client` and `clock` are for tests."""
 
     operator = "Kafka direct stream"
-    no_recipe_reason: ClassVar[str] = "a Kafka parameter may hold a secret or is no plain value, so it is not stored"
+    no_recipe_reason: ClassVar[str] = (
+        "a Kafka parameter may hold a secret or is no plain value, or untilOffsets names a moment or offsets, which setup says anew for "
+        "each run: it is not stored"
+    )
 
     def __init__(self, ssc: StreamHost, spec: StreamSpec, make_client: MakeClient | None = None, clock: Clock | None = None) -> None:
         super().__init__(ssc)
@@ -83,14 +86,14 @@ class DirectKafkaInputDStream(InputDStream):
     def stop(self) -> None:
         """Sends commits that are due and waits up to COMMIT_WAIT_S for the answers."""
         if self._client is not None:
-            if self._committer is not None:
+            if self._committer is not None and not self.fenced:
                 self._committer.finish(self._client, COMMIT_WAIT_S)
             self._client.close()
             self._client = None
 
     def restored(self, time: Time, data: Mapping[str, Any]) -> None:
         self._cursors.restore(_ranges(data), ahead_of(data))
-        self._bounds.restore(data.get("until"))
+        self._bounds.restore(data.get("until"), self._cursors.offsets)
         self._restored = True
 
     @property
@@ -121,16 +124,17 @@ class DirectKafkaInputDStream(InputDStream):
         """
         client = self._connected()
         if self._downtime is not None and self._downtime.covers(time):
-            survey = self._downtime.survey(time, self._cursors.positions, self._cursors.ahead)
+            survey = self._downtime.survey(time, self._cursors.positions, self._cursors.ahead, self._clock.time_ms())
+            self._latest = (time, self._downtime.latest)
         else:
             survey = self._cursors.survey(client)
+            self._latest = (time, survey.latest)
             if self._downtime is not None:
                 late = self._downtime.still_late(client, survey, time, self._clock.time_ms())
                 survey, self._downtime = (survey, None) if late is None else (late, self._downtime)
         if self.spec.locations.kind == "brokers":
             self._hosts = client.leader_hosts()
-        self._settle_bounds(client, survey.current, min(time.milliseconds, self._clock.time_ms()))
-        self._latest = (time, survey.latest)
+        self._settle_bounds(client, survey.current, self._clock.time_ms())
         survey = self._bounds.limit(survey)
         latest = {p: end.offset for p, end in survey.latest.items()}
         ranges = plan_ranges(survey.current, latest, self._limits(), survey.ahead)

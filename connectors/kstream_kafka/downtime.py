@@ -20,15 +20,16 @@ logger = logging.getLogger("kstream.kafka")
 LATE_MS = 100
 """A batch planned so long after its time is no longer on time."""
 MOST_LATE_MS = 60_000
-"""So long after the restart the planner is slow for another reason: back to the ends of the logs, or a pinned partition would wait."""
+"""So long after the last missed batch the planner is slow for another reason: back to the ends of the logs, or a pinned one would wait."""
 
 
 @dataclass
 class Downtime:
-    """`ends[ms]`: where each log ended at that time. `busy`: the times with something to read. `pinned`: offsets of stray records."""
+    """`ends[ms]`: where each log ended at that time. `caught_up_ms`: when the last missed batch so far was planned.
+    `busy`: the times with something to read. `pinned`: offsets of stray records."""
 
     latest: Mapping[Partition, LogEnd]
-    restarted_ms: int
+    caught_up_ms: int
     busy: Sequence[Time]
     pinned: Mapping[Partition, int]
     ends: dict[int, Ends] = field(default_factory=dict[int, Ends])
@@ -53,13 +54,14 @@ class Downtime:
     def covers(self, time: Time) -> bool:
         return time.milliseconds in self.ends
 
-    def survey(self, time: Time, current: Mapping[Partition, int], ahead: frozenset[Partition]) -> Survey:
+    def survey(self, time: Time, current: Mapping[Partition, int], ahead: frozenset[Partition], now_ms: int) -> Survey:
         """What a driver would have found at `time`, by what was asked at the restart."""
+        self.caught_up_ms = now_ms
         return _as_of(current, self.latest, self.ends[time.milliseconds], ahead)
 
     def still_late(self, client: DriverClient, now: Survey, time: Time, now_ms: int) -> Survey | None:
         """For a batch after the missed ones: what there was at its time, or None if it is on time."""
-        if now_ms - time.milliseconds < LATE_MS or now_ms - self.restarted_ms > MOST_LATE_MS:
+        if now_ms - time.milliseconds < LATE_MS or now_ms - self.caught_up_ms > MOST_LATE_MS:
             return None
         return _as_of(now.current, now.latest, client.at_times([time.milliseconds], list(now.current))[0], now.ahead)
 

@@ -32,7 +32,7 @@ class OffsetCommitter:
         self._callback: CommitCallback | None = None
         self._begins: dict[Time, dict[Partition, int]] = {}
         self._committed: dict[Partition, int] = {}
-        self._in_flight = 0
+        self._under_way = False
         self._answered = threading.Condition(self._lock)
 
     def ask(self, ranges: Sequence[OffsetRange], callback: CommitCallback | None) -> None:
@@ -53,44 +53,54 @@ class OffsetCommitter:
             del self._begins[time]
 
     def send(self, client: DriverClient) -> None:
-        """Sends what is asked for and true by now. Does not wait; a failure is logged, told to the callback, and sent again later."""
-        offsets, callback = self._due()
+        """Sends what is asked for and true by now. Does not wait; a failure is logged, told to the callback, and sent again later.
+
+        One commit is under way at a time: of two, the older one could arrive last.
+        """
+        offsets, callback = self._take_due()
         if not offsets:
             return
-        with self._lock:
-            self._in_flight += 1
         try:
             client.commit(self._group, offsets, lambda error: self._done(offsets, callback, error))
         except Exception as e:
             self._done(offsets, callback, e)
 
     def finish(self, client: DriverClient, seconds: float) -> None:
-        """Sends the rest and waits for the answers, at most so long."""
+        """Sends the rest and waits for the answers, at most so long for each of two: one under way, and the last."""
+        self._wait(seconds)
         self.send(client)
-        with self._answered:
-            self._answered.wait_for(lambda: self._in_flight == 0, seconds)
+        self._wait(seconds)
 
-    def _due(self) -> tuple[dict[Partition, int], CommitCallback | None]:
+    def _wait(self, seconds: float) -> None:
+        with self._answered:
+            self._answered.wait_for(lambda: not self._under_way, seconds)
+
+    def _take_due(self) -> tuple[dict[Partition, int], CommitCallback | None]:
+        """What may be committed now; from here on a commit is under way, if there is anything."""
         with self._lock:
+            due: dict[Partition, int] = {}
+            if self._under_way:
+                return due, None
             floor: dict[Partition, int] = {}
             for begins in self._begins.values():
                 for partition, at in begins.items():
                     floor[partition] = min(at, floor.get(partition, at))
-            due: dict[Partition, int] = {}
             for p, asked in self._wanted.items():
                 allowed = {at for at in asked if at <= floor.get(p, at)}
                 asked -= allowed
                 if allowed and max(allowed) > self._committed.get(p, -1):
-                    due[p] = self._committed[p] = max(allowed)
+                    due[p] = max(allowed)
+            self._under_way = bool(due)
             return due, self._callback
 
     def _done(self, offsets: dict[Partition, int], callback: CommitCallback | None, error: Exception | None) -> None:
         with self._answered:
-            self._in_flight -= 1
-            if error is not None:  # asked again with the next batch
-                for p, at in offsets.items():
-                    self._committed.pop(p, None)
-                    self._wanted[p].add(at)
+            self._under_way = False
+            for p, at in offsets.items():
+                if error is None:
+                    self._committed[p] = at
+                else:
+                    self._wanted[p].add(at)  # asked again with the next batch
             self._answered.notify_all()
         if error is not None:
             logger.warning("could not commit offsets of group %s: %s", self._group, error)

@@ -64,7 +64,11 @@ def max_messages(current: Mapping[Partition, int], latest: Mapping[Partition, in
     if sum(rates.values()) <= 0:
         return None
     seconds = limits.batch_ms / 1000
-    return {p: max(int(seconds * rate), limits.min_rate(p)) for p, rate in rates.items()}
+    unlimited = limits.estimate is None or limits.estimate <= 0  # then a rate of 0 is no limit; else it is the share of a lag of 0
+    return {
+        p: max(latest[p] - current[p], 0) if rate <= 0 and unlimited else max(int(seconds * rate), limits.min_rate(p))
+        for p, rate in rates.items()
+    }
 
 
 def clamp(current: Mapping[Partition, int], latest: Mapping[Partition, int], limits: RateLimits) -> dict[Partition, int]:

@@ -49,9 +49,13 @@ class StreamSpec:
         return partition in fixed if fixed else self.topics.wants(partition[0])
 
     def recipe(self) -> Recipe | None:
-        """Everything but what might be a secret; then None, and the user's setup makes the stream."""
+        """Everything, to be stored; None where the user's setup must make the stream anew.
+
+        That is with what might be a secret, and with ends that are a moment or offsets: tonight's setup means another moment.
+        """
         params = self.params.storable()
-        if params is None:
+        ends = [self.ends.default, *self.ends.each.values()]
+        if params is None or any(end is not None and end.kind in ("time", "offset") for end in ends):
             return None
         args = {
             **self.topics.to_json(),

@@ -29,6 +29,8 @@ class InputDStream(DStream):
     def __init__(self, ssc: StreamHost) -> None:
         super().__init__(ssc, (), ssc.graph.batch_duration)
         self._plans: dict[Time, Mapping[str, Json]] = {}
+        self.fenced = False
+        """Another driver has taken over: `stop` must tell the outside nothing of what this one did."""
         self.id = ssc.graph.add_input_stream(self)
 
     def register_recipe(self) -> None:

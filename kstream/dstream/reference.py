@@ -36,9 +36,15 @@ class StreamReference:
         self._stream = streams[self._index]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or self.__dict__.get("_stream") is None:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self.__dict__.get("_stream") is None:
             raise IllegalStateError(f"stream {self.__dict__.get('_index')} of a stored graph is not made yet", state="restoring")
         return getattr(self._stream, name)
+
+    @property
+    def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride] – so that isinstance says what it says of the stream
+        return StreamReference if self._stream is None else type(self._stream)
 
     def __reduce__(self) -> Any:
         return reduce_stream(self._stream)

@@ -207,6 +207,7 @@ class JobGenerator:
                 logger.warning("graceful stop: not all batches ended within %s s; a restart runs the rest", timeout)
         self._loop.stop()
         self._cleaner.stop(drain=True)
+        self._tell_unfinished()  # the end of the last batch may have been thrown away with the queue
         for stream in self._inputs:
             stream.stop()
         return in_time
@@ -350,23 +351,29 @@ class JobGenerator:
             self._log.fail(plan.time, plan.epoch, self._wall.time_ms(), str(error))
         except StorageError as e:  # without the note it is pending all the same
             logger.warning("could not note the failure of batch %s: %s", plan.time, e)
+        self._loop.post(ClearMetadata(plan.time))
 
     def _fence(self, error: FencedError) -> None:
         self._fenced = True
+        for stream in self._inputs:
+            stream.fenced = True
         self._scheduler.refuse_jobs()
         self._on_fenced(error)
 
     def _batch_ended(self) -> None:
         """Something ended (or the stream has just started): tell the inputs, clean up, and see whether all is done."""
-        if not self._fenced:  # a fenced driver tells the outside nothing any more: its successor does
-            unfinished = self._unfinished.all()
-            for stream in self._inputs:
-                stream.batches_ended(unfinished)
+        self._tell_unfinished()
         self._clear_metadata()
         if self._all_exhausted() and not self._unfinished.running() and not self._told_exhausted:
             self._told_exhausted = True
             self._timer.stop(interrupt=True)
             self._on_exhausted()
+
+    def _tell_unfinished(self) -> None:
+        if not self._fenced:  # a fenced driver tells the outside nothing any more: its successor does
+            unfinished = self._unfinished.all()
+            for stream in self._inputs:
+                stream.batches_ended(unfinished)
 
     def _clear_metadata(self) -> None:
         up_to = self._unfinished.clean_up_to()

@@ -84,6 +84,36 @@ def test_a_time_to_come_bounds_the_first_batch_at_or_after_it() -> None:
     assert s.stream.exhausted
 
 
+def test_a_batch_that_comes_late_does_not_run_past_a_moment_that_has_come() -> None:
+    s = bounded(datetime.fromtimestamp(2, timezone.utc))
+    s.client.times = {A: [(2000, 13)], B: []}
+    s.start()
+    s.client.logs[A] = (0, 100)
+    s.clock.advance(9000)
+    assert s.batch()[0] == ["t", 0, 0, 13]
+
+
+def test_a_partition_that_comes_while_the_end_is_a_moment_ahead_is_none_of_this_runs() -> None:
+    s = bounded({A: datetime.fromtimestamp(2, timezone.utc)}, logs={A: (0, 10)}, metadata_max_age_ms=0).start()
+    s.client.logs[B] = (0, 5)
+    s.client.times = {A: [(2000, 7)]}
+    s.clock.advance(2000)
+    assert s.batch() == [["t", 0, 0, 7], ["t", 1, 0, 0]]
+    assert s.stream.exhausted
+
+
+def test_topics_no_longer_read_do_not_keep_a_run_from_ending() -> None:
+    s = bounded("latest", logs={A: (0, 10)})
+    s.stream.restored(Time(1000), {"ranges": [["t", 0, 0, 4], ["old", 0, 0, 4]], "until": [["t", 0, 10], ["old", 0, 10]]})
+    assert s.start().batch() == [["t", 0, 4, 10]]
+    assert s.stream.exhausted
+
+
+@pytest.mark.parametrize(("until", "stored"), [("latest", True), ("-10", True), ({A: 5, B: 5}, False), (datetime.now(timezone.utc), False)])
+def test_a_moment_or_offsets_are_not_stored_since_tonights_setup_means_others(until: Any, stored: bool) -> None:
+    assert (bounded(until).stream.recipe() is not None) == stored
+
+
 def test_a_bound_before_the_start_is_nothing_to_read() -> None:
     s = bounded({A: 3, B: 3}, given={A: 5, B: 5}).start()
     assert s.stream.exhausted

@@ -76,6 +76,14 @@ def test_a_batch_that_comes_late_because_of_the_missed_ones_gets_the_records_of_
     assert s.batch() == [["t", 0, 3, 4]], "once on time, a late batch takes the end again"
 
 
+def test_however_long_the_missed_batches_take_the_late_ones_after_them_get_the_records_of_their_time() -> None:
+    s = restarted({A: [100, 1100, 2100]}, {A: 0}, 1050)
+    missed(s, 1000)
+    s.clock.advance(300_000)
+    assert s.batch() == [["t", 0, 0, 1]]
+    assert s.batch() == [["t", 0, 1, 2]]
+
+
 def test_a_record_from_the_future_pins_its_partition_until_the_first_batch_on_time(caplog: pytest.LogCaptureFixture) -> None:
     stamps = {A: [100, 3_600_000, 1200, 1300], B: [1100]}
     with caplog.at_level(logging.WARNING, "kstream.kafka"):

@@ -112,6 +112,17 @@ def test_KD12_rates_may_differ_from_partition_to_partition() -> None:
     assert s.start().batch() == [["t", 0, 0, 10], ["t", 1, 0, 5]]
 
 
+class OneLimited(Halved):
+    def maxRatePerPartition(self, topicPartition: TopicAndPartition) -> int:
+        return 10 if topicPartition.partition == 0 else 0
+
+
+def test_a_rate_of_0_is_no_limit_beside_partitions_that_have_one() -> None:
+    strategy = ConsumerStrategies.Subscribe(["t"], {**BROKERS, "auto.offset.reset": "earliest"})
+    s = Stream({("t", 0): (0, 100), ("t", 1): (0, 100)}, spec=made(strategy, LocationStrategies.PreferBrokers, OneLimited()).spec)
+    assert s.start().batch() == [["t", 0, 0, 10], ["t", 1, 0, 100]]
+
+
 def test_a_stream_of_the_new_form_survives_its_recipe() -> None:
     strategy = ConsumerStrategies.Assign([P], {**BROKERS, "group.id": "g"}, {P: "-10m"})
     fixed = LocationStrategies.PreferFixed({TopicPartition("t", 0): "host"})

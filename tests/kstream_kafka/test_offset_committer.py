@@ -138,3 +138,18 @@ def test_a_callback_may_be_a_function_or_javas_object() -> None:
     assert as_callback(None) is None
     with pytest.raises(TypeError, match="callback"):
         as_callback("no")
+
+
+def test_one_commit_is_under_way_at_a_time_so_that_an_older_one_never_comes_last() -> None:
+    run = Run(0, 1)
+    answers: list[Any] = []
+    run.client.commit = lambda group, offsets, on_done: (run.client.commits.append((group, dict(offsets))), answers.append(on_done))  # type: ignore[method-assign]
+    for n in (0, 1):
+        run.committer.ask(batch(n), None)
+        run.end(n)
+    assert run.commits == [{P: 10}]
+    answers.pop()(KafkaError("late"))
+    run.committer.send(run.client)
+    answers.pop()(None)
+    run.committer.send(run.client)
+    assert run.commits == [{P: 10}, {P: 20}]

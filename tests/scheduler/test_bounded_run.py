@@ -30,12 +30,44 @@ def test_a_run_ends_once_when_everything_is_planned_and_has_ended() -> None:
 def test_it_does_not_end_while_a_batch_runs_and_plans_no_more_meanwhile() -> None:
     world = World()
     driver = bounded(world, 2)
-    told: list[int] = []
-    driver.before_job = lambda _time: (driver.tick_only(5), told.append(driver.exhausted))
-    driver.tick(2)
+    gate = threading.Event()
+    driver.before_job = lambda _time: gate.wait(20)
+    driver.tick_only(2)
+    world.wait(lambda: len(world.attempts) == 1)
+    driver.tick_only(5)
+    assert driver.exhausted == 0
+    gate.set()
     world.wait(lambda: driver.exhausted == 1)
     driver.stop()
-    assert told == [0] and len(world.attempts) == 1
+    assert len(world.attempts) == 1
+
+
+def test_it_ends_also_when_its_last_batch_could_not_be_generated() -> None:
+    world = World()
+
+    def build(_host: Any, driver: Driver) -> None:
+        driver.input.end = 2
+        driver.output(driver.input.transform(lambda rdd: 1 / 0))
+
+    driver = started(world, build=build)
+    driver.tick_only(2)
+    world.wait(lambda: driver.exhausted == 1)
+    driver.stop()
+    assert driver.messages() and world.attempts == []
+
+
+def test_a_graceful_stop_tells_the_inputs_the_end_of_its_last_batch() -> None:
+    for _ in range(20):
+        world = World()
+        driver = started(world)
+        gate = threading.Event()
+        driver.before_job = lambda _time, gate=gate: gate.wait(20)
+        driver.tick_only(1)
+        world.wait(lambda world=world: len(world.attempts) == 1)
+        driver.input.unfinished = [-1]
+        threading.Timer(0.01, gate.set).start()
+        driver.stop()
+        assert driver.input.unfinished == []
 
 
 def test_a_run_that_has_nothing_to_do_ends_without_a_batch() -> None:
