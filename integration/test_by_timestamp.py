@@ -19,6 +19,12 @@ from integration.driver_process import Job, running, wait_for
 from integration.kafka_broker import KafkaBroker
 
 CONF = {"spark.streaming.kstream.downtime": "by-timestamp"}
+PACKED = {
+    "spark.streaming.kstream.kafka.maxRecordsPerTask": "4",
+    "spark.streaming.kstream.kafka.maxTasks": "2",
+    "spark.streaming.concurrentJobs": "2",
+}
+"""What must change nothing: the subject splits, packs and runs two jobs at once, its twin does nothing of the kind."""
 INTERVAL_MS = 1000
 WINDOW = 10
 DOWN_S = 20
@@ -80,7 +86,7 @@ def test_regenerated_batches_hold_the_records_of_their_second_and_windows_are_th
     kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
 ) -> None:
     name = topic(1, {"message.timestamp.type": "LogAppendTime"})
-    subject = Job(tmp_path / "subject", kafka.bootstrap, name, window=WINDOW, conf=CONF)
+    subject = Job(tmp_path / "subject", kafka.bootstrap, name, window=WINDOW, conf={**CONF, **PACKED})
     twin = Job(tmp_path / "twin", kafka.bootstrap, name, window=WINDOW)
     with running(first := subject.start(), other := twin.start()):
         for job in (subject, twin):

@@ -92,8 +92,7 @@ def test_changed_code_is_called_and_its_streams_go_on_by_position(sc: SparkConte
 def test_a_graph_stored_by_an_older_kstream_calls_setup(clock: ManualClock, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     life(clock, path, setup, 2)
     monkeypatch.setattr(Replay, "run", lambda *_: {}["starts"])
-    life(clock, path, setup, 1)
-    assert CALLED == ["setup", "setup"] and SEEN[-1] == ("old", [40, 50])
+    assert life(clock, path, setup, 1) and CALLED == ["setup", "setup"] and SEEN[-1] == ("old", [40, 50])
 
 
 def test_the_setting_forces_setup(sc: SparkContext, clock: ManualClock, path: str, setting: Setting) -> None:
