@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from kstream_kafka import KafkaRDD, OffsetRange
 from kstream_kafka.data_frame import SCHEMA, kafka_data_frame
 from kstream_kafka.decoding import Decoding
-from kstream_kafka.packing import NOT_PACKED, Packing
+from kstream_kafka.packing import NOT_PACKED, Packing, Piece
 from kstream_kafka.params import KafkaParams
 from kstream_kafka.range_task import RangeReads
 
@@ -38,7 +38,7 @@ def executor(kafka: KafkaBroker) -> dict[str, Any]:
 
 
 def frame(spark: SparkSession, kafka: KafkaBroker, *ranges: OffsetRange, packing: Packing = NOT_PACKED, headers: bool = True) -> DataFrame:
-    reads = RangeReads.of(ranges, [None] * len(ranges), executor(kafka), 10_000, packing)
+    reads = RangeReads.of([Piece(r) for r in ranges], executor(kafka), 10_000, packing)
     return kafka_data_frame(spark, reads, headers)
 
 
@@ -154,5 +154,5 @@ def test_an_RDDs_reads_make_a_frame_of_the_same_records(sc: Any, spark: SparkSes
 def test_a_range_past_the_end_fails_and_says_where_the_log_ends(spark: SparkSession, kafka: KafkaBroker, topic: MakeTopic):
     t = topic()
     numbers(kafka, t, 4, 1)
-    with pytest.raises(Exception, match=rf"RangeUnreadableError: {t}-0 \[0, 10\): the partition ends at 4"):
+    with pytest.raises(Exception, match=rf"LogTruncatedError: {t}-0 \[0, 10\): the partition ends at 4"):
         frame(spark, kafka, OffsetRange(t, 0, 0, 10)).count()

@@ -12,6 +12,7 @@ from kstream_kafka import KafkaRDD, KafkaUtils, OffsetRange, TopicAndPartition, 
 from kstream_kafka.client import KafkaDriverClient
 from kstream_kafka.decoding import Decoding
 from kstream_kafka.errors import BrokerUnreachableError, KafkaConfigError, UnknownTopicError
+from kstream_kafka.packing import Piece
 from kstream_kafka.params import KafkaParams
 from kstream_kafka.subscription import subscription
 
@@ -59,7 +60,7 @@ def test_KR1_a_range_past_the_end_fails_when_it_is_computed_and_says_where_the_l
     t = topic()
     fill(kafka, t, range(4))
     beyond = rdd_of(sc, kafka, OffsetRange(t, 0, 0, 10))
-    with pytest.raises(Exception, match=rf"RangeUnreadableError: {t}-0 \[0, 10\): the partition ends at 4"):
+    with pytest.raises(Exception, match=rf"LogTruncatedError: {t}-0 \[0, 10\): the partition ends at 4"):
         beyond.collect()
 
 
@@ -176,7 +177,7 @@ def test_records_removed_before_they_were_read_are_an_error_that_names_them(sc: 
     fill(kafka, t, range(10))
     (removed,) = kafka.admin.delete_records([TopicPartition(t, 0, 6)]).values()
     removed.result(30)
-    with pytest.raises(Exception, match=rf"OffsetOutOfRangeError: {t}-0 \[2, 9\): records \[2, 6\) were removed"):
+    with pytest.raises(Exception, match=rf"RecordsRemovedError: {t}-0 \[2, 9\): records \[2, 6\) were removed"):
         values(sc, kafka, OffsetRange(t, 0, 2, 9))
     assert values(sc, kafka, OffsetRange(t, 0, 6, 10)) == ["6", "7", "8", "9"]
 
@@ -204,7 +205,7 @@ def test_the_broker_names_its_leader_epoch_and_takes_it_back(sc: Any, kafka: Kaf
     fill(kafka, t, range(3))
     end = KafkaDriverClient(params(kafka)).latest([(t, 0)])[t, 0]
     assert end.offset == 3 and end.leader_epoch is not None
-    assert values(sc, kafka, OffsetRange(t, 0, 1, 3), leader_epochs=[end.leader_epoch]) == ["1", "2"]
+    assert values(sc, kafka, OffsetRange(t, 0, 1, 3), pieces=[Piece(OffsetRange(t, 0, 1, 3), end.leader_epoch)]) == ["1", "2"]
 
 
 def test_an_unreachable_broker_is_one_error_that_names_it_and_not_a_screen_of_lines(capfd: pytest.CaptureFixture[str]):

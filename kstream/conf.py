@@ -59,6 +59,10 @@ ENTRIES: tuple[Entry, ...] = (
         "spark.streaming.kstream.kafka.maxRecordsPerTask", "int", 0,
         "Ranges of more records are read by several tasks, in order; 0 is never.",
     ),
+    Entry(
+        "spark.streaming.kstream.kafka.onDataLoss", "str", "fail",
+        "Records gone before they were read: fail (the batch does), skip (read on, into the ledger) or report (and tell listeners).",
+    ),
     Entry("spark.streaming.kstream.maxBatchFailures", "int", 3, "Re-runs of a failed batch at restarts before the ledger."),
 )  # fmt: skip
 

@@ -88,7 +88,7 @@ class Engine:
         # The scheduler and the generator know each other; the scheduler only by this callback.
         self._scheduler = JobScheduler(
             self._clock, log, self._environment, self._bus, unfinished, self._concurrent_jobs,
-            on_batch_end=self._batch_ended, on_error=self._on_error, max_wait_ms=interval,
+            on_batch_end=self._batch_ended, on_error=self._on_error, max_wait_ms=interval, outcomes=self._graph.outcomes,
         )  # fmt: skip
         self._generator = JobGenerator(
             self._graph, self._clock, log, self._scheduler, self._environment, InputInfoTracker(), unfinished,

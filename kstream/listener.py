@@ -38,3 +38,6 @@ class StreamingListener:
 
     def onOutputOperationCompleted(self, outputOperationCompleted: events.StreamingListenerOutputOperationCompleted) -> None:
         """One output operation of a batch has ended, well or not."""
+
+    def onDataLost(self, dataLost: events.StreamingListenerDataLost) -> None:
+        """Not in Spark: records were gone before they could be read, and a stream whose `onDataLoss` is 'report' went on without them."""

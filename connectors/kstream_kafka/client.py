@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -27,6 +27,8 @@ from kstream_kafka.errors import (
 from kstream_kafka.librdkafka_log import client_log
 from kstream_kafka.params import KafkaParams
 from kstream_kafka.ports import LogEnd, Partition, Settings, Subscription, Trouble
+from kstream_kafka.properties import CONSUMER
+from kstream_kafka.topic_ids import FreshTopicIds
 
 logger = logging.getLogger("kstream.kafka")
 
@@ -34,6 +36,10 @@ UNKNOWN_TOPIC_WAIT_MS = 3_000
 """How long a topic that is not there is looked for: one just created takes a moment to be known to every broker."""
 
 TIMES_IN_FLIGHT = 8
+ID_TIMEOUT_S = 15.0
+_MOCK = "mockCluster"
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""The zero id, of brokers before 2.8."""
 NO_SUCH_TIME = -1
 """The answer to a time later than all records."""
 
@@ -87,6 +93,15 @@ class KafkaDriverClient:
             if time.monotonic() >= deadline:
                 raise UnknownTopicError(missing, len(topics), UNKNOWN_TOPIC_WAIT_MS)
             time.sleep(self._params.leader_backoff_ms / 1000)
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """The ids of these topics: one request. Left out: topics that are not there, all of them with brokers that have no ids."""
+        timeout = self._params.api_timeout_ms
+        self._admin.poll(0)
+        try:
+            return _topic_ids(self._admin, topics, timeout / 1000)
+        except KafkaException as e:
+            raise self._mapped(e, timeout) from e
 
     def latest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
         """Where each log ends: the high watermark, or the last stable offset under read_committed."""
@@ -260,6 +275,9 @@ class KafkaRangeConsumer:
     def __init__(self, settings: Settings) -> None:
         self._last_error = ""
         self._asked_for: set[str] = set()
+        self._settings = settings
+        self._admin: AdminClient | None = None
+        self._topic_ids = FreshTopicIds(self._ask_topic_ids)
         self._consumer = _made(Consumer, {**settings, "error_cb": self._on_error})
         self.consume: Callable[[int, float], list[Any]] = self._consumer.consume
         """Bound to the client's own method: called for every chunk."""
@@ -288,6 +306,18 @@ class KafkaRangeConsumer:
             return Trouble.PASSING
         return Trouble.FATAL
 
+    def topic_ids(self, topics: Collection[str], fresh: bool = False) -> dict[str, str]:
+        """The ids of these topics, as `DriverClient.topic_ids`; of the last second or so unless `fresh`. Blocks up to ID_TIMEOUT_S."""
+        return self._topic_ids.get(topics, fresh)
+
+    def _ask_topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        if self._admin is None:
+            self._admin = _made(AdminClient, {k: v for k, v in self._settings.items() if k not in CONSUMER})
+        try:
+            return _topic_ids(self._admin, topics, ID_TIMEOUT_S)
+        except KafkaException as e:
+            raise KafkaError(f"the ids of the topics {sorted(topics)} could not be asked for: {e.args[0].str()}", reason=str(e)) from e
+
     def log_range(self, topic: str, partition: int) -> tuple[int | None, int | None]:
         """(earliest, latest) by asking the leader, up to 5 s; (None, None) when it does not answer."""
         try:
@@ -315,6 +345,27 @@ class KafkaRangeConsumer:
     def _on_error(self, error: ClientError) -> None:
         if error.code() not in _NOT_OURS:
             self._last_error = error.str()
+
+
+def _topic_ids(admin: Any, topics: Collection[str], timeout_s: float) -> dict[str, str]:
+    """The ids of those topics that are there; KafkaException when nobody answers.
+
+    librdkafka's mock cluster has none, and would let the question time out. DescribeTopics, unlike a metadata request that names a
+    topic, never creates it.
+    """
+    if not topics or str(admin.cluster_id(timeout=timeout_s)).startswith(_MOCK):
+        return {}
+    ids: dict[str, str] = {}
+    for topic, future in admin.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s).items():
+        try:
+            found = str(future.result().topic_id)
+        except KafkaException as e:
+            if e.args[0].code() not in _UNKNOWN | _MOVING:
+                raise
+        else:
+            if found != NO_ID:
+                ids[topic] = found
+    return ids
 
 
 def _made(kind: Callable[..., Any], settings: Settings) -> Any:

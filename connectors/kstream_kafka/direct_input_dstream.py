@@ -1,9 +1,6 @@
 """DirectKafkaInputDStream: each batch is one offset range of every partition, planned on the driver, read in the workers.
 
-Plan data: `{"ranges": [[topic, partition, from, until], …], "leader_epochs": [epoch or null, …], "topic_ids": null}` with every
-partition in every plan, empty ranges included, by topic and number; `leader_epochs[i]` is what the leader of partition i said when
-the plan was made. `"ahead": [[topic, partition], …]` is there only while a given start offset lies past the log's end, and
-`"until": [[topic, partition, offset], …]` only in a bounded run, once its ends are known.
+What it stores with each batch is a KafkaPlan (`plan_data.py`).
 """
 
 from __future__ import annotations
@@ -12,20 +9,22 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kstream.batch import InputPlan
+from kstream.batch import InputOutcome, InputPlan
 from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.recipe import Recipe, recorded
 from kstream_kafka.bounds import Bounds
-from kstream_kafka.cursors import Cursors, ahead_of
+from kstream_kafka.cursors import Cursors
 from kstream_kafka.downtime import Downtime
 from kstream_kafka.errors import KafkaConfigError
+from kstream_kafka.findings import FAIL, REPORT, check_policy, counts_of, losses
 from kstream_kafka.offset_committer import CommitCallback, OffsetCommitter, as_callback
 from kstream_kafka.offset_range import OffsetRange, TopicAndPartition
 from kstream_kafka.offsets import RateLimits, estimated_rate, plan_ranges
 from kstream_kafka.packing import Packing
 from kstream_kafka.params import KafkaParams
+from kstream_kafka.plan_data import KafkaPlan
 from kstream_kafka.ports import DriverClient, LogEnd, Partition
 from kstream_kafka.progress import metadata_of
 from kstream_kafka.starts import OffsetResolver
@@ -33,6 +32,7 @@ from kstream_kafka.stream_spec import BY_TIMESTAMP, StreamSpec, check_downtime
 
 if TYPE_CHECKING:
     from kstream.dstream.ports import StreamHost
+    from kstream_kafka.batch_findings import BatchFindings
     from kstream_kafka.kafka_rdd import KafkaRDD
 
 logger = logging.getLogger("kstream.kafka")
@@ -56,12 +56,15 @@ class DirectKafkaInputDStream(InputDStream):
         params, clock = spec.params, clock or SystemClock()
         resolver = OffsetResolver(params.reset, params.group, clock.time_ms)
         self._clock = clock
-        self._cursors = Cursors(spec.topics, spec.starts, resolver, params.metadata_max_age_ms, clock.monotonic_ms)
+        self._cursors = Cursors(
+            spec.topics, spec.starts, resolver, params.metadata_max_age_ms, clock.monotonic_ms, lambda: self._on_data_loss() != FAIL
+        )
         self._bounds = Bounds(spec.ends, resolver)
         self._downtime: Downtime | None = None
         self._committer = OffsetCommitter(params.group) if params.group is not None else None
         self._make_client = make_client or _real_client
         self._restored = False
+        self._findings: BatchFindings | None = None
         self._client: DriverClient | None = None
         self._hosts: Mapping[Partition, str] = {}
         self._latest: tuple[Time, Mapping[Partition, LogEnd]] | None = None
@@ -71,6 +74,7 @@ class DirectKafkaInputDStream(InputDStream):
     def start(self) -> None:
         """Connects; at a first start resolves the starting offsets, and fails if that cannot be done."""
         check_downtime(self._policy(), "spark.streaming.kstream.downtime")
+        check_policy(self._on_data_loss(), "spark.streaming.kstream.kafka.onDataLoss")
         self._client = self._make_client(self.spec.params, self.ssc.settings.get("spark.streaming.kafka.maxRetries"))
         if not self._restored:
             self._cursors.begin(self._client)
@@ -92,7 +96,7 @@ class DirectKafkaInputDStream(InputDStream):
             self._client = None
 
     def restored(self, time: Time, data: Mapping[str, Any]) -> None:
-        self._cursors.restore(_ranges(data), ahead_of(data))
+        self._cursors.restore(KafkaPlan.from_json(data))
         self._bounds.restore(data.get("until"), self._cursors.offsets)
         self._restored = True
 
@@ -106,7 +110,7 @@ class DirectKafkaInputDStream(InputDStream):
     def starting_point(self) -> InputPlan:
         """An empty range at every cursor."""
         ranges = [OffsetRange(*p, at, at) for p, at in sorted(self._cursors.offsets.items())]
-        return self._input_plan(ranges, None, self._cursors.ahead)
+        return self._input_plan(ranges, [None] * len(ranges), self._cursors.ahead)
 
     def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
         """Under by-timestamp asks where the logs ended at each of the times, and names those with something to read."""
@@ -120,7 +124,7 @@ class DirectKafkaInputDStream(InputDStream):
     def plan(self, time: Time) -> InputPlan:
         """Up to the end of every log, or as far as the rates and the bounds allow. Blocks on the brokers; moves nothing.
 
-        Raises the errors of the client, PartitionRevokedError and LogShrankError: then the batch is not planned.
+        Raises the errors of the client, PartitionRevokedError, LogShrankError and TopicRecreatedError: then the batch is not planned.
         """
         client = self._connected()
         if self._downtime is not None and self._downtime.covers(time):
@@ -142,7 +146,7 @@ class DirectKafkaInputDStream(InputDStream):
         return self._input_plan(ranges, epochs, survey.ahead)
 
     def planned(self, time: Time, data: Mapping[str, Any]) -> None:
-        self._cursors.advance(_ranges(data), ahead_of(data))
+        self._cursors.advance(KafkaPlan.from_json(data))
 
     def remember_plan(self, time: Time, data: Mapping[str, Any]) -> None:
         super().remember_plan(time, data)
@@ -155,6 +159,18 @@ class DirectKafkaInputDStream(InputDStream):
             self._committer.ended(unfinished)
             self._committer.send(self._client)
 
+    def outcome(self, time: Time, data: Mapping[str, Any]) -> InputOutcome:
+        """How many records each range held, and what of them was lost, as the tasks found."""
+        plan = KafkaPlan.from_json(data)
+        found = self._findings.take(time.milliseconds) if self._findings is not None else {}
+        lost = [*plan.lost, *losses(found.get("lost", {}))]
+        if any(entry.cause == "recreation" for entry in lost):
+            self._cursors.suspect()
+        for entry in lost:
+            logger.warning("batch %s, lost records of %s-%d from %d: %s", time, entry.topic, entry.partition, entry.lost_from, entry.detail)
+        counts = counts_of(plan.ranges, found.get("counts", {}))
+        return InputOutcome(counts, [entry.to_json() for entry in lost], self._on_data_loss() == REPORT)
+
     def _connected(self) -> DriverClient:
         if self._client is None:
             raise RuntimeError("plan before start")
@@ -162,6 +178,9 @@ class DirectKafkaInputDStream(InputDStream):
 
     def _policy(self) -> str:
         return self.spec.downtime or self.ssc.settings.get("spark.streaming.kstream.downtime")
+
+    def _on_data_loss(self) -> str:
+        return self.spec.on_data_loss or self.ssc.settings.get("spark.streaming.kstream.kafka.onDataLoss")
 
     def _limits(self) -> RateLimits:
         conf, rates = self.ssc.settings.get, self.spec.rates
@@ -176,37 +195,36 @@ class DirectKafkaInputDStream(InputDStream):
             limited=most > 0 or rates is not None or estimate is not None,
         )
 
-    def _input_plan(self, ranges: list[OffsetRange], epochs: list[int | None] | None, ahead: frozenset[Partition]) -> InputPlan:
-        data: dict[str, Any] = {
-            "ranges": [r.to_json() for r in ranges],
-            "leader_epochs": epochs if epochs is not None else [None] * len(ranges),
-            "topic_ids": None,
-        }
-        if ahead:
-            data["ahead"] = [list(p) for p in sorted(ahead)]
-        if self._bounds.known:
-            data["until"] = self._bounds.to_json()
-        return InputPlan(data, sum(r.count() for r in ranges))
+    def _input_plan(self, ranges: list[OffsetRange], epochs: list[int | None], ahead: frozenset[Partition]) -> InputPlan:
+        cursors = self._cursors
+        begun = [cursors.epoch_of((r.topic, r.partition)) for r in ranges]
+        plan = KafkaPlan(ranges, epochs, begun, cursors.topic_ids, ahead, self._bounds.to_json(), cursors.lost)
+        return InputPlan(plan.to_json(), sum(r.count() for r in ranges))
 
     # -- the batch
 
     def rdd(self, time: Time, data: Mapping[str, Any]) -> KafkaRDD:
         """The KafkaRDD of the plan's ranges."""
+        from kstream_kafka.batch_findings import BatchFindings
         from kstream_kafka.executor_locations import executor_locations
         from kstream_kafka.kafka_rdd import KafkaRDD  # needs a JVM, which planning does not
+        from kstream_kafka.range_task import Watch
 
-        conf, sc, ranges = self.ssc.settings.get, self.ssc.sparkContext, _ranges(data)
+        conf, sc, plan = self.ssc.settings.get, self.ssc.sparkContext, KafkaPlan.from_json(data)
+        if self._findings is None:
+            self._findings = BatchFindings(sc)
         packing = Packing(conf("spark.streaming.kstream.kafka.maxTasks"), conf("spark.streaming.kstream.kafka.maxRecordsPerTask"))
         return KafkaRDD(
             sc,
-            ranges,
+            plan.ranges,
             self.spec.params.executor(),
             self.spec.decoding,
-            leader_epochs=data.get("leader_epochs"),
+            pieces=plan.pieces,
             poll_timeout_ms=conf("spark.streaming.kafka.consumer.poll.ms"),
             exact_counts=not conf("spark.streaming.kafka.allowNonConsecutiveOffsets"),
             packing=packing,
-            locations=executor_locations(sc, self.spec.locations, ranges, packing, self._hosts),
+            locations=executor_locations(sc, self.spec.locations, plan.ranges, packing, self._hosts),
+            watch=Watch(time.milliseconds, plan.topic_ids, self._on_data_loss() != FAIL, self._findings.receiver),
         )
 
     def metadata(self, time: Time, data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -217,6 +235,11 @@ class DirectKafkaInputDStream(InputDStream):
         latest = self._latest[1] if self._latest is not None and self._latest[0] == time else None
         pinned = self._downtime.pinned if self._downtime is not None else {}
         return metadata_of(_ranges(data), latest, pinned, str(self.spec.topics))
+
+    def clear_metadata(self, time: Time) -> None:
+        super().clear_metadata(time)
+        if self._findings is not None:
+            self._findings.forget((time - self.remember_duration).milliseconds)
 
     # -- what users call besides the operators
 

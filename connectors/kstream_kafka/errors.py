@@ -7,11 +7,13 @@
         ├── UnknownTopicError             topics are not on the cluster                             (retriable)
         ├── LeaderNotAvailableError       partitions did not tell their offsets after all retries   (retriable)
         ├── PartitionRevokedError         partitions being read are gone from the cluster           (retriable)
-        ├── LogShrankError                a partition ends before the next offset to read: truncated or made anew
         ├── RangesNotAvailableError       createRDD was given ranges that are not wholly on the brokers
-        ├── OffsetOutOfRangeError         the first offset of a range is not on the broker any more: retention, or a shorter log
-        ├── RangeUnreadableError          a partition ends before the end of a range that was planned
-        ├── LogRewrittenError             records inside a range were written after it had been planned
+        ├── DataLossError                 records that were to be read are gone for good: what `onDataLoss` is about
+        │     ├── RangeLostError          of one range that was being read
+        │     │     ├── RecordsRemovedError     retention or deleteRecords was faster than the stream
+        │     │     └── LogTruncatedError       an unclean leader election cut the log
+        │     ├── LogShrankError          the log was cut, seen when a batch was planned
+        │     └── TopicRecreatedError     the topic was deleted, and is another one by the same name now
         └── PollTimeoutError              no record of a range came in `spark.streaming.kafka.consumer.poll.ms`  (retriable)
 
 The facts are attributes; the message says what happened, with which values, and what to do. All survive pickling, since the
@@ -21,11 +23,15 @@ lower half is raised inside Spark's Python workers. confluent_kafka's exceptions
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from kstream.errors import KStreamError
 
 TopicAndNumber = tuple[str, int]
+GO_ON = (
+    "To go on with what there is, restart with onDataLoss='skip' (the loss goes to the ledger), or set other offsets: `kstream offsets`."
+)
+"""What to do about a loss besides its cause."""
 
 
 def _list(partitions: Iterable[TopicAndNumber], most: int = 5) -> str:
@@ -101,18 +107,6 @@ class PartitionRevokedError(KafkaError):
         )
 
 
-class LogShrankError(KafkaError):
-    """A partition ends before the next offset to read. Facts: partitions: list of (topic, partition, next, latest)."""
-
-    def __init__(self, partitions: Sequence[tuple[str, int, int, int]]) -> None:
-        rows = "; ".join(f"{t}-{p}: next to read is {at}, the log ends at {end}" for t, p, at, end in partitions[:5])
-        super().__init__(
-            f"{len(partitions)} partition(s) end before the offset reached ({rows}). The topic was deleted and made anew, or "
-            "truncated by an unclean leader election. If this lasts, decide where to go on and restart from new offsets.",
-            partitions=list(partitions),
-        )
-
-
 class RangesNotAvailableError(KafkaError):
     """Ranges given to createRDD are not wholly on the brokers. Facts: ranges: list of (topic, partition, from, until, earliest, latest)."""
 
@@ -136,47 +130,77 @@ class _RangeError(KafkaError):
         )  # fmt: skip
 
 
-class OffsetOutOfRangeError(_RangeError):
-    """An offset to read is not on the broker. Facts: at, earliest, latest (None when the broker did not say)."""
+class DataLossError(KafkaError):
+    """Records that were to be read are gone for good. Fact: `cause`, a word of the ledger: "retention", "truncation" or "recreation"."""
 
-    def __init__(self, where: tuple[str, int, int, int], at: int, earliest: int | None, latest: int | None) -> None:
-        if earliest is not None and at < earliest:
-            lost = min(earliest, where[3])
-            message = (
-                f"records [{at}, {lost}) were removed before they were read (the log now starts at {earliest}, ends at {latest}): "
-                "retention or deleteRecords was faster than this stream. Those records are lost; give the topic a longer retention"
-            )
-        elif latest is not None and at > latest:
-            message = f"offset {at} lies behind the log's end {latest}: the topic was truncated or made anew since the range was planned"
-        else:
-            message = (
-                f"the broker refuses offset {at} (its log is [{earliest}, {latest}) now): the log was cut below that offset and "
-                "written anew since the range was planned"
-            )
-        super().__init__(where, message + ".", at=at, earliest=earliest, latest=latest)
+    cause: ClassVar[str] = ""
 
 
-class RangeUnreadableError(_RangeError):
-    """The partition ends before the end of a planned range. Facts: end."""
+class RangeLostError(_RangeError, DataLossError):
+    """Of one range. Facts: lost_from, lost_until (what is gone), resume_at (where a reader that goes on does so; the range's end or more:
+    nowhere)."""
 
-    def __init__(self, where: tuple[str, int, int, int], end: int) -> None:
+    lost_from: int
+    lost_until: int
+    resume_at: int
+
+
+class RecordsRemovedError(RangeLostError):
+    """The log begins behind an offset to read. Facts: at, earliest, latest."""
+
+    cause = "retention"
+
+    def __init__(self, where: tuple[str, int, int, int], at: int, earliest: int, latest: int | None) -> None:
+        end = min(earliest, where[3])
         super().__init__(
             where,
-            f"the partition ends at {end}, before the end of the range: it was truncated or made anew since the range was planned, "
-            "or the range was never there.",
-            end=end,
+            f"records [{at}, {end}) were removed before they were read, {end - at} offsets: the log starts at {earliest} now and ends at "
+            f"{latest}. Retention or deleteRecords was faster than this stream: give the topic a longer retention. {GO_ON}",
+            at=at, earliest=earliest, latest=latest, lost_from=at, lost_until=end, resume_at=earliest,
+        )  # fmt: skip
+
+
+class LogTruncatedError(RangeLostError):
+    """The log was cut below something that had been read or planned. Facts: reason, and those of RangeLostError."""
+
+    cause = "truncation"
+
+    def __init__(self, where: tuple[str, int, int, int], lost: tuple[int, int], resume_at: int, reason: str) -> None:
+        super().__init__(
+            where,
+            f"{reason}. An unclean leader election cut the log since the range was planned, or the range was never there. What stood at "
+            f"[{lost[0]}, {lost[1]}) is lost, and nothing that took its place was passed on. {GO_ON}",
+            reason=reason, lost_from=lost[0], lost_until=lost[1], resume_at=resume_at,
+        )  # fmt: skip
+
+
+class LogShrankError(DataLossError):
+    """A partition ends before the next offset to read. Facts: partitions: list of (topic, partition, next, latest)."""
+
+    cause = "truncation"
+
+    def __init__(self, partitions: Sequence[tuple[str, int, int, int]]) -> None:
+        rows = "; ".join(f"{t}-{p}: next to read is {at}, the log ends at {end}" for t, p, at, end in partitions[:5])
+        super().__init__(
+            f"{len(partitions)} partition(s) end before the offset reached ({rows}), and the topic is still the same: an unclean leader "
+            f"election cut the log. If this lasts, the records between are lost. {GO_ON}",
+            partitions=list(partitions),
         )
 
 
-class LogRewrittenError(_RangeError):
-    """Records inside the range are of a later leader epoch than the plan's. Facts: planned_epoch, found_epoch."""
+class TopicRecreatedError(DataLossError):
+    """The topic was deleted and made anew. Facts: topic, planned_id, found_id, ranges: list of (partition, from, until) of the old one."""
 
-    def __init__(self, where: tuple[str, int, int, int], planned_epoch: int, found_epoch: int) -> None:
+    cause = "recreation"
+
+    def __init__(self, topic: str, planned_id: str, found_id: str, ranges: Sequence[tuple[int, int, int]]) -> None:
+        rows = ", ".join(f"{p} [{a}, {b})" if a < b else f"{p} at {a}" for p, a, b in ranges[:5])
+        more = f" … ({len(ranges)} in all)" if len(ranges) > 5 else ""
         super().__init__(
-            where,
-            f"planned under leader epoch {planned_epoch}, but it holds records of epoch {found_epoch}: an unclean leader election cut "
-            "the log and other records took these offsets. What was planned is lost; nothing of the new records was passed on.",
-            planned_epoch=planned_epoch, found_epoch=found_epoch,
+            f"Topic {topic!r} was deleted and made anew: its id was {planned_id} and is {found_id} now. The offsets of its partitions "
+            f"({rows}{more}) are those of the old topic, whose unread records are lost; nothing of the new one was passed on. To read the "
+            f"new topic from its beginning: `kstream offsets reset CHECKPOINT --topic {topic} --to earliest`, or onDataLoss='skip'.",
+            topic=topic, planned_id=planned_id, found_id=found_id, ranges=list(ranges),
         )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kstream.spark.executors import executors
 from kstream_kafka.location_strategy import LocationStrategy, preferred, sorted_executors
 from kstream_kafka.offset_range import OffsetRange
-from kstream_kafka.packing import Packing, pack
+from kstream_kafka.packing import Packing, Piece, pack
 from kstream_kafka.ports import Partition
 
 if TYPE_CHECKING:
@@ -28,6 +28,6 @@ def executor_locations(
     if not there:
         return None
     hosts = leaders if strategy.kind == "brokers" else strategy.hosts
-    tasks = pack(ranges, [None] * len(ranges), packing)
+    tasks = pack([Piece(r) for r in ranges], packing)
     longest = [max((piece.range for piece in task), key=OffsetRange.count) for task in tasks]
     return [preferred((r.topic, r.partition), there, hosts.get((r.topic, r.partition))) for r in longest]

@@ -9,8 +9,8 @@ from typing import Any
 from kstream.spark.worker_rdd import WorkerRDD
 from kstream_kafka.decoding import Decoding
 from kstream_kafka.offset_range import OffsetRange
-from kstream_kafka.packing import NOT_PACKED, Packing
-from kstream_kafka.range_task import RangeReads, RangeTask
+from kstream_kafka.packing import NOT_PACKED, Packing, Piece
+from kstream_kafka.range_task import UNWATCHED, RangeReads, RangeTask, Watch
 
 
 class KafkaRDD(WorkerRDD):
@@ -19,6 +19,9 @@ class KafkaRDD(WorkerRDD):
     Partition i holds the records of `offsetRanges()[i]`. That is so without `packing` only: with it, `offsetRangesOf(i)` tells, and
     records of one Kafka partition still come in the order of their offsets, over all partitions of the RDD. `locations[i]` are the
     places RDD partition i prefers.
+
+    `pieces` are the ranges with the leader epochs of their plan, where there was one; `watch` is what that stream wants to know of the
+    reads.
 
     `exact_counts` says that offsets have no gaps: then `count`, `isEmpty` and the partitions that `take` visits come from the
     ranges, without a job where possible. With `spark.streaming.kafka.allowNonConsecutiveOffsets` real records are counted.
@@ -31,16 +34,17 @@ class KafkaRDD(WorkerRDD):
         executor: dict[str, Any],
         decoding: Decoding,
         *,
-        leader_epochs: Sequence[int | None] | None = None,
+        pieces: Sequence[Piece] | None = None,
         poll_timeout_ms: int = 120_000,
         exact_counts: bool = True,
         packing: Packing = NOT_PACKED,
         locations: Sequence[Sequence[str]] | None = None,
+        watch: Watch = UNWATCHED,
     ) -> None:
         self._ranges = tuple(ranges)
         self._exact_counts = exact_counts
-        epochs = leader_epochs if leader_epochs is not None else (None,) * len(self._ranges)
-        self.reads = RangeReads.of(self._ranges, epochs, executor, poll_timeout_ms, packing)
+        known = pieces if pieces is not None else [Piece(r) for r in self._ranges]
+        self.reads = RangeReads.of(known, executor, poll_timeout_ms, packing, watch)
         """What the tasks read, for whoever wants other elements of the same records."""
         super().__init__(sc, len(self.reads.tasks), RangeTask(self.reads, decoding), locations=locations)
 

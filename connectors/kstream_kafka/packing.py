@@ -42,23 +42,24 @@ NOT_PACKED = Packing()
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A range that one task reads, or a part of it, with the leader epoch of its plan (None: unknown)."""
+    """A range that one task reads, or a part of it. `leader_epoch` is that of its end when it was planned, `from_epoch` the one under
+    which its first offset was reached (None: unknown)."""
 
     range: OffsetRange
     leader_epoch: int | None = None
+    from_epoch: int | None = None
 
 
 TaskPieces: TypeAlias = tuple[Piece, ...]
 
 
-def pack(ranges: Sequence[OffsetRange], leader_epochs: Sequence[int | None], packing: Packing) -> tuple[TaskPieces, ...]:
-    """The pieces of each task. `leader_epochs[i]` belongs to `ranges[i]`.
+def pack(pieces: Sequence[Piece], packing: Packing) -> tuple[TaskPieces, ...]:
+    """The pieces of each task, out of whole ranges.
 
     Nothing asked for: task i reads range i, empty ranges included. With `max_records_per_task` alone the parts of a range have
     consecutive tasks, and a range that is short enough still has one of its own. With `max_tasks` there are no more than that, none of
     them empty: no records at all are no task at all. With both, ranges are split first: a task may then hold more than one part.
     """
-    pieces = [Piece(r, epoch) for r, epoch in zip(ranges, leader_epochs, strict=True)]
     if packing.max_records_per_task > 0:
         pieces = [part for piece in pieces for part in _split(piece, packing.max_records_per_task)]
     if packing.max_tasks <= 0:
@@ -72,7 +73,10 @@ def _split(piece: Piece, most: int) -> list[Piece]:
     r = piece.range
     parts = max(1, -(-r.count() // most))
     edges = [r.fromOffset + r.count() * i // parts for i in range(parts + 1)]
-    return [Piece(OffsetRange(r.topic, r.partition, a, b), piece.leader_epoch) for a, b in pairwise(edges)]
+    epoch = piece.leader_epoch  # of the later parts' beginnings no other is known
+    return [
+        Piece(OffsetRange(r.topic, r.partition, a, b), epoch, piece.from_epoch if a == r.fromOffset else epoch) for a, b in pairwise(edges)
+    ]
 
 
 def _cut(pieces: Sequence[Piece], most: int) -> list[list[Piece]]:
@@ -92,7 +96,9 @@ def _merged(pieces: Iterable[Piece]) -> list[Piece]:
     for piece in pieces:
         if merged and _continues(merged[-1], piece):
             r = piece.range
-            merged[-1] = Piece(OffsetRange(r.topic, r.partition, merged[-1].range.fromOffset, r.untilOffset), piece.leader_epoch)
+            first = merged[-1]
+            whole = OffsetRange(r.topic, r.partition, first.range.fromOffset, r.untilOffset)
+            merged[-1] = Piece(whole, piece.leader_epoch, first.from_epoch)
         else:
             merged.append(piece)
     return merged

@@ -45,6 +45,10 @@ class DriverClient(Protocol):
         """All partitions of the topics wanted. UnknownTopicError when a named one is missing, BrokerUnreachableError."""
         ...
 
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """The ids of these topics, in one request; without those that are not there, or whose broker tells none."""
+        ...
+
     def latest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
         """Where each partition ends (last stable offset under read_committed); at most one request a broker."""
         ...
@@ -114,6 +118,10 @@ class RangeConsumer(Protocol):
         ...
 
     def trouble(self, error: Any) -> Trouble: ...
+
+    def topic_ids(self, topics: Collection[str], fresh: bool = False) -> dict[str, str]:
+        """The ids of these topics, without those that are not there; not older than a second or so, or of just now. May block."""
+        ...
 
     def log_range(self, topic: str, partition: int) -> tuple[int | None, int | None]:
         """(earliest, latest) by asking the broker; (None, None) when it does not answer. May block."""

@@ -9,6 +9,7 @@ from typing import Any
 from kstream.dstream.recipe import Recipe
 from kstream_kafka.decoding import TEXT, Decoding
 from kstream_kafka.errors import KafkaConfigError
+from kstream_kafka.findings import check_policy
 from kstream_kafka.location_strategy import NO_PREFERENCE, LocationStrategy
 from kstream_kafka.offset_range import utf8_decoder
 from kstream_kafka.params import KafkaParams
@@ -25,7 +26,8 @@ _FUNCTIONS = ("key_decoder", "value_decoder", "message_handler", "rates")
 class StreamSpec:
     """What is read, from where to where, how it is decoded, how quickly, and on which executors.
 
-    `downtime` None leaves the policy to the setting `spark.streaming.kstream.downtime`; `rates` None to Spark's rate settings.
+    `downtime` None leaves the policy to the setting `spark.streaming.kstream.downtime`, `on_data_loss` None to
+    `spark.streaming.kstream.kafka.onDataLoss`; `rates` None to Spark's rate settings.
     """
 
     topics: Subscribed
@@ -36,6 +38,7 @@ class StreamSpec:
     rates: PerPartitionConfig | None = None
     locations: LocationStrategy = NO_PREFERENCE
     downtime: str | None = None
+    on_data_loss: str | None = None
 
     def __post_init__(self) -> None:
         for name, positions in (("fromOffsets", self.starts), ("untilOffsets", self.ends)):
@@ -43,6 +46,7 @@ class StreamSpec:
             if stray:
                 raise KafkaConfigError(name, f"has offsets of {stray} where the topics are {self.topics.to_json()}")
         check_downtime(self.downtime, "downtime")
+        check_policy(self.on_data_loss, "onDataLoss")
 
     def _reads(self, partition: tuple[str, int]) -> bool:
         fixed = self.topics.fixed
@@ -64,6 +68,7 @@ class StreamSpec:
             "ends": self.ends.to_json(),
             "locations": self.locations.to_json(),
             "downtime": self.downtime,
+            "on_data_loss": self.on_data_loss,
             "key_decoder": _decoder_kind(self.decoding.key_decoder),
             "value_decoder": _decoder_kind(self.decoding.value_decoder),
         }
@@ -84,6 +89,7 @@ class StreamSpec:
         return StreamSpec(
             from_json(dict(args)), KafkaParams.parse(args["params"]), Positions.from_json(args["starts"]), decoding,
             Positions.from_json(args["ends"]), rates, LocationStrategy.from_json(args["locations"]), args["downtime"],
+            args.get("on_data_loss"),
         )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from kstream_kafka.direct_input_dstream import DirectKafkaInputDStream
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.location_strategy import NO_PREFERENCE, LocationStrategy
 from kstream_kafka.offset_range import Broker, KafkaMessageAndMetadata, OffsetRange, TopicAndPartition, utf8_decoder
-from kstream_kafka.packing import Packing
+from kstream_kafka.packing import Packing, Piece
 from kstream_kafka.params import KafkaParams
 from kstream_kafka.per_partition_config import PerPartitionConfig
 from kstream_kafka.positions import Positions
@@ -51,6 +51,7 @@ class KafkaUtils:
         *,
         untilOffsets: Any = None,
         downtime: str | None = None,
+        onDataLoss: str | None = None,
         perPartitionConfig: PerPartitionConfig | None = None,
     ) -> DirectKafkaInputDStream:
         """A stream that reads Kafka directly, without receivers: each record in exactly one batch.
@@ -66,8 +67,10 @@ class KafkaUtils:
         `fromOffsets` maps partitions to positions – offsets, 'earliest', '-10m' … (`kstream_kafka.positions`) – and then just those
         partitions are read; or it is one position for all partitions. `untilOffsets`, in the same words, bounds the run: when every
         partition is read so far and the batches have ended, the context stops gracefully and leaves the SparkContext running.
-        `downtime` is 'catch-up' or 'by-timestamp' (default: the setting spark.streaming.kstream.downtime). A checkpoint's offsets
-        win over `fromOffsets`. No broker is asked before `ssc.start()`.
+        `downtime` is 'catch-up' or 'by-timestamp' (default: the setting spark.streaming.kstream.downtime). `onDataLoss` says what
+        happens when records are gone before they were read: 'fail', 'skip' or 'report' (default: the setting
+        spark.streaming.kstream.kafka.onDataLoss, which is fail). A checkpoint's offsets win over `fromOffsets`. No broker is asked
+        before `ssc.start()`.
         KafkaConfigError for parameters that cannot work, TypeError for wrong types.
         """
         if isinstance(topics, LocationStrategy):
@@ -77,13 +80,13 @@ class KafkaUtils:
             decoding = _decoding(kafkaParams.given, keyDecoder, valueDecoder, messageHandler)
             spec = StreamSpec(
                 kafkaParams.topics, kafkaParams.params, kafkaParams.starts, decoding,
-                Positions.parse(untilOffsets, "untilOffsets"), _checked(config), topics, downtime,
+                Positions.parse(untilOffsets, "untilOffsets"), _checked(config), topics, downtime, onDataLoss,
             )  # fmt: skip
         else:
             spec = _old_form(topics, kafkaParams, fromOffsets, Decoding(keyDecoder, valueDecoder, messageHandler))
             spec = StreamSpec(
                 spec.topics, spec.params, spec.starts, spec.decoding,
-                Positions.parse(untilOffsets, "untilOffsets"), _checked(perPartitionConfig), NO_PREFERENCE, downtime,
+                Positions.parse(untilOffsets, "untilOffsets"), _checked(perPartitionConfig), NO_PREFERENCE, downtime, onDataLoss,
             )  # fmt: skip
         stream = DirectKafkaInputDStream(ssc, spec)
         stream.register_recipe()
@@ -141,7 +144,7 @@ class KafkaUtils:
 
         params, ranges = KafkaParams.parse(kafkaParams), _ranges(offsetRanges)
         packing = Packing(maxTasks, maxRecordsPerTask)
-        reads = RangeReads.of(ranges, [None] * len(ranges), params.executor(), POLL_MS, packing)
+        reads = RangeReads.of([Piece(r) for r in ranges], params.executor(), POLL_MS, packing)
         return kafka_data_frame(spark, reads, includeHeaders)
 
 

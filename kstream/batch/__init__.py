@@ -6,6 +6,17 @@ One idea: these are values. Nothing here acts; every room above passes them on. 
 
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
 from kstream.batch.job import Job, JobSet
-from kstream.batch.plan import BatchPlan, InputPlan, Json
+from kstream.batch.plan import BatchPlan, InputOutcome, InputPlan, Json
 
-__all__ = ["BatchInfo", "BatchPlan", "InputPlan", "Job", "JobSet", "Json", "OutputOperationInfo", "ReceiverInfo", "StreamInputInfo"]
+__all__ = [
+    "BatchInfo",
+    "BatchPlan",
+    "InputOutcome",
+    "InputPlan",
+    "Job",
+    "JobSet",
+    "Json",
+    "OutputOperationInfo",
+    "ReceiverInfo",
+    "StreamInputInfo",
+]

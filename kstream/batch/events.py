@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo
+from kstream.batch.batch_info import BatchInfo, ListenerTime, OutputOperationInfo, ReceiverInfo
+from kstream.batch_time import Time
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,17 @@ class StreamingListenerReceiverStopped(_ReceiverEvent):
     """A receiver has stopped."""
 
 
+@dataclass(frozen=True, slots=True)
+class StreamingListenerDataLost:
+    """A batch ended without records that are gone for good; it is in the ledger. `lost`: stream id → entries."""
+
+    batch_time: Time
+    lost: Mapping[int, Sequence[Mapping[str, Any]]]
+
+    def batchTime(self) -> ListenerTime:
+        return ListenerTime(self.batch_time)
+
+
 StreamingListenerEvent: TypeAlias = (
     StreamingListenerStreamingStarted
     | StreamingListenerReceiverStarted
@@ -89,4 +102,5 @@ StreamingListenerEvent: TypeAlias = (
     | StreamingListenerBatchCompleted
     | StreamingListenerOutputOperationStarted
     | StreamingListenerOutputOperationCompleted
+    | StreamingListenerDataLost
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -18,6 +18,19 @@ class InputPlan:
 
     data: Mapping[str, Json]
     num_records: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InputOutcome:
+    """What one stream's part of a batch turned out to be, when its jobs have succeeded.
+
+    `counts[i]` is the number of records in part i of the plan as the stream counts them, None where it is not known. `lost` are entries
+    for the ledger, JSON objects in the stream's own words; `report`: listeners are to hear of them.
+    """
+
+    counts: Sequence[int | None] = ()
+    lost: Sequence[Mapping[str, Json]] = ()
+    report: bool = False
 
 
 _BEFORE_ALL = Time(0)

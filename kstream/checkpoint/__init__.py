@@ -6,9 +6,10 @@ re-runs a pending batch with the very same ranges. Under a checkpoint's path:
     meta                              format, zero time, batch interval
     epoch-N                           one a driver's start; the highest is the writer, older ones are fenced
     plans/<time>-<epoch>              what each input gives to the batch; created before it runs
-    done/<time>-<epoch of its plan>   the batch's jobs all succeeded
+    done/<time>-<epoch of its plan>   the batch's jobs all succeeded; how many records each input gave
     failed/<time>-<plan's>-<run's>    the batch failed in that driver's life
     given-up/<time>-<epoch>           the ledger: failed too often, never run again
+    lost/<time>-<plan's>-<run's>      the ledger: records that were gone before the batch could read them
     graph                             disposable: the operators and the user's functions (see sidecar.py)
 """
 

@@ -10,6 +10,7 @@ PLANS = "plans"
 DONE = "done"
 FAILED = "failed"
 GIVEN_UP = "given-up"
+LOST = "lost"
 FORGOTTEN = "forgotten"
 
 
@@ -40,6 +41,10 @@ def failed(time: Time, plan_epoch: int, run_epoch: int) -> str:
 
 def given_up(time: Time, epoch: int) -> str:
     return f"{GIVEN_UP}/{key(time, epoch)}"
+
+
+def lost(time: Time, plan_epoch: int, run_epoch: int) -> str:
+    return f"{LOST}/{key(time, plan_epoch, run_epoch)}"
 
 
 def epoch(number: int) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from kstream import crash_point
-from kstream.batch import BatchPlan
+from kstream.batch import BatchPlan, InputOutcome
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import epoch as epochs
 from kstream.checkpoint import format, names
@@ -99,19 +99,29 @@ class PlanLog:
         """FencedError if another driver has taken over. Called after the plan is durable and before jobs are submitted."""
         epochs.probe(self._store, self.epoch)
 
-    def complete(self, time: Time, plan_epoch: int, at_ms: int) -> None:
-        """Notes that every job of the batch has succeeded. Twice is fine."""
-        self._note(names.done(time, plan_epoch), "done", {"time": time.milliseconds, "at": at_ms, "epoch": self.epoch})
+    def complete(self, time: Time, plan_epoch: int, at_ms: int, outcomes: Mapping[int, InputOutcome] | None = None) -> None:
+        """Notes that every job of the batch has succeeded, and with it what was found. Twice is fine.
+
+        What was lost goes to the ledger first: a batch that is noted as done is never looked at again.
+        """
+        fields: dict[str, object] = {"time": time.milliseconds, "at": at_ms, "epoch": self.epoch}
+        found = outcomes or {}
+        lost = {str(stream): list(outcome.lost) for stream, outcome in found.items() if outcome.lost}
+        if lost:
+            self._note(names.lost(time, plan_epoch, self.epoch), "lost", {**fields, "lost": lost})
+        counts = {str(stream): list(outcome.counts) for stream, outcome in found.items() if outcome.counts}
+        self._note(names.done(time, plan_epoch), "done", {**fields, "counts": counts} if counts else fields)
 
     def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str) -> None:
         """Notes that the batch failed in this driver's life; it stays pending."""
         fields = {"time": time.milliseconds, "at": at_ms, "epoch": self.epoch, "reason": reason[:2000]}
         self._note(names.failed(time, plan_epoch, self.epoch), "failed", fields)
 
-    def give_up(self, time: Time, plan_epoch: int, at_ms: int, failures: int) -> None:
-        """Puts the batch into the ledger: it is never run again."""
-        fields = {"time": time.milliseconds, "at": at_ms, "epoch": self.epoch, "failures": failures}
-        self._note(names.given_up(time, plan_epoch), "given-up", fields)
+    def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> None:
+        """Puts the batch into the ledger, with what it should have read: it is never run again."""
+        inputs = {str(stream): dict(data) for stream, data in plan.inputs.items()}
+        fields = {"time": plan.time.milliseconds, "at": at_ms, "epoch": self.epoch, "failures": failures, "inputs": inputs}
+        self._note(names.given_up(plan.time, plan.epoch), "given-up", fields)
 
     def clean(self, done_up_to: Time, unfinished: Collection[Time], remember: Duration) -> None:
         """Removes what no batch needs any more; see `retention`. Called in the background, at any pace.

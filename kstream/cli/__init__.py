@@ -5,6 +5,7 @@ with exit code 1; a traceback is there for who asks with `--verbose`.
 
     kstream run          a job from its checkpoint, until SIGTERM or Ctrl-C
     kstream checkpoint   what a checkpoint holds, and what differs between two, without Spark
+    kstream ledger       the records that its streams went on without
     kstream lag          how far a checkpoint's streams are behind the ends of their Kafka logs
     kstream demo         a stream on an embedded broker, killed in the middle, with the proof that nothing was lost
 
@@ -20,6 +21,7 @@ from kstream.cli.checkpoint import checkpoint_commands
 from kstream.cli.demo.command import demo_command
 from kstream.cli.diff import diff_command
 from kstream.cli.lag import lag_command
+from kstream.cli.ledger import ledger_command
 from kstream.cli.run import run_command
 
 __all__ = ["main"]
@@ -36,4 +38,5 @@ checkpoint_commands.add_command(diff_command)
 main.add_command(run_command)
 main.add_command(checkpoint_commands)
 main.add_command(lag_command)
+main.add_command(ledger_command)
 main.add_command(demo_command)

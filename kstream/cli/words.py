@@ -5,4 +5,6 @@ from __future__ import annotations
 
 def count(number: int, what: str) -> str:
     """`1 batch`, `2 batches`, `0 records`: a number with its noun."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}{'es' if what.endswith('ch') else 's'}"
+    if number == 1:
+        return f"{number} {what}"
+    return f"{number} {what[:-1]}ies" if what.endswith("ry") else f"{number} {what}{'es' if what.endswith('ch') else 's'}"

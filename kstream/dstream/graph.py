@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kstream.batch import Job
+from kstream.batch import InputOutcome, Job
 from kstream.batch_time import Duration, Time
 from kstream.dstream.recipe import Recorder
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DStreamGraph:
-    """Built on the user's thread before start; afterwards used by the JobGenerator's thread only."""
+    """Built on the user's thread before start; afterwards used by the JobGenerator's thread, but for `outcomes`."""
 
     def __init__(self, batch_duration: Duration) -> None:
         self.batch_duration = batch_duration
@@ -69,6 +69,11 @@ class DStreamGraph:
         """The jobs of a batch, numbered by output. The inputs' plans for `time` must be known to them."""
         jobs = (output.generate_job(time, index) for index, output in enumerate(self._outputs))
         return [job for job in jobs if job is not None]
+
+    def outcomes(self, time: Time) -> dict[int, InputOutcome]:
+        """What the jobs of a batch found, by input, once they have succeeded. Called once a batch, by any thread."""
+        found = ((stream.id, stream.outcome_of(time)) for stream in self.active_inputs())
+        return {number: outcome for number, outcome in found if outcome is not None}
 
     def clear_metadata(self, time: Time) -> None:
         """Forgets what no batch after `time` (or `time` itself) needs."""

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kstream.batch import InputPlan, Json
+from kstream.batch import InputOutcome, InputPlan, Json
 from kstream.batch_time import Time
 from kstream.dstream.dstream import DStream
 from kstream.dstream.ports import StreamHost
@@ -65,6 +65,10 @@ class InputDStream(DStream):
         """What listeners learn of a batch besides its size: `Description` for people, `progress` (JSON) for the progress report."""
         return {}
 
+    def outcome(self, time: Time, data: Mapping[str, Json]) -> InputOutcome:
+        """What the batch's jobs found, once all of them have succeeded; stored with the end of the batch. Called once, by any thread."""
+        return InputOutcome()
+
     def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
         """Restart, before any of them is planned: these batch times passed while no driver ran. May block on the outside.
 
@@ -90,6 +94,11 @@ class InputDStream(DStream):
     def remember_plan(self, time: Time, data: Mapping[str, Json]) -> None:
         """Keeps the data of a planned batch for `compute`, until it falls out of the remember duration."""
         self._plans[time] = data
+
+    def outcome_of(self, time: Time) -> InputOutcome | None:
+        """`outcome` of a batch whose plan is still kept; for the JobScheduler."""
+        data = self._plans.get(time)
+        return None if data is None else self.outcome(time, data)
 
     def has_batch(self, time: Time) -> bool:
         return time in self._plans

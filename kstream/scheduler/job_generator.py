@@ -295,7 +295,7 @@ class JobGenerator:
 
     def _give_up(self, plan: BatchPlan, failures: int) -> None:
         try:
-            self._log.give_up(plan.time, plan.epoch, self._wall.time_ms(), failures)
+            self._log.give_up(plan, self._wall.time_ms(), failures)
         except StorageError as e:  # not in the ledger: the next restart tries again
             self._unfinished.ended(plan.time, succeeded=False)
             self._scheduler.report_error(f"batch {plan.time} could not be given up", e)
@@ -336,7 +336,7 @@ class JobGenerator:
     def _end_without_jobs(self, plan: BatchPlan) -> None:
         succeeded = True
         try:
-            self._log.complete(plan.time, plan.epoch, self._wall.time_ms())
+            self._log.complete(plan.time, plan.epoch, self._wall.time_ms(), self._graph.outcomes(plan.time))
         except StorageError as e:
             succeeded = False
             self._scheduler.report_error(f"could not note the end of batch {plan.time}; a restart will run it again", e)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 from kstream import crash_point
-from kstream.batch import Job, JobSet, events
+from kstream.batch import InputOutcome, Job, JobSet, events
 from kstream.batch_time import Time
 from kstream.clock import Clock
 from kstream.errors import FencedError
@@ -47,6 +47,7 @@ class JobScheduler:
     """Jobs of one batch start in order of their output; with `concurrent_jobs` 1 a batch ends before the next begins.
 
     `on_batch_end(time, succeeded)` is called on the event thread after the completion is stored and before listeners hear of it.
+    `outcomes(time)` tells, when all jobs of a batch have succeeded, what its inputs found; that is stored with the end of the batch.
     `on_error` gets every failure, once. A job that waited longer than `max_wait_ms` after the last look is checked for a newer
     writer before it starts: a driver that was stopped and comes back runs nothing.
     """
@@ -62,6 +63,7 @@ class JobScheduler:
         on_batch_end: Callable[[Time, bool], None],
         on_error: Callable[[str, BaseException], None],
         max_wait_ms: int = 1000,
+        outcomes: Callable[[Time], Mapping[int, InputOutcome]] = lambda _time: {},
     ) -> None:
         self._clock = clock
         self._log = log
@@ -71,6 +73,7 @@ class JobScheduler:
         self._on_batch_end = on_batch_end
         self._on_error = on_error
         self._max_wait = max_wait_ms
+        self._outcomes = outcomes
         self._job_sets: dict[Time, tuple[JobSet, int]] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -171,9 +174,11 @@ class JobScheduler:
         with self._lock:
             del self._job_sets[job_set.time]
         succeeded = not job_set.errors
+        outcomes: Mapping[int, InputOutcome] = {}
         try:
             if succeeded:
-                self._log.complete(job_set.time, plan_epoch, at_ms)
+                outcomes = self._outcomes(job_set.time)
+                self._log.complete(job_set.time, plan_epoch, at_ms, outcomes)
             elif not self._closed.is_set():  # a job that a stop cut short has not failed
                 self._log.fail(job_set.time, plan_epoch, at_ms, "; ".join(map(str, job_set.errors)))
         except Exception as e:  # the batch stays pending in the log: a restart runs it again
@@ -184,6 +189,9 @@ class JobScheduler:
         info = job_set.to_batch_info()
         logger.info("total delay: %s ms for time %s (execution: %s ms)", info.total_delay_ms, job_set.time, info.processing_delay_ms)
         self._bus.post(events.StreamingListenerBatchCompleted(info))
+        lost = {stream: outcome.lost for stream, outcome in outcomes.items() if outcome.report and outcome.lost}
+        if succeeded and lost:
+            self._bus.post(events.StreamingListenerDataLost(job_set.time, lost))
 
     def __repr__(self) -> str:
         return f"<JobScheduler {len(self._job_sets)} batches in hand>"

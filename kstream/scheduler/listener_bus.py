@@ -21,6 +21,7 @@ _METHODS = {
     events.StreamingListenerBatchCompleted: "onBatchCompleted",
     events.StreamingListenerOutputOperationStarted: "onOutputOperationStarted",
     events.StreamingListenerOutputOperationCompleted: "onOutputOperationCompleted",
+    events.StreamingListenerDataLost: "onDataLost",
 }
 
 

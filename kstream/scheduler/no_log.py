@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kstream.batch import BatchPlan
+from collections.abc import Mapping
+
+from kstream.batch import BatchPlan, InputOutcome
 from kstream.batch_time import Duration, Time
 
 
@@ -20,13 +22,13 @@ class NoLog:
     def probe(self) -> None:
         pass
 
-    def complete(self, time: Time, plan_epoch: int, at_ms: int) -> None:
+    def complete(self, time: Time, plan_epoch: int, at_ms: int, outcomes: Mapping[int, InputOutcome] | None = None) -> None:
         pass
 
     def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str) -> None:
         pass
 
-    def give_up(self, time: Time, plan_epoch: int, at_ms: int, failures: int) -> None:
+    def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> None:
         pass
 
     def clean(self, done_up_to: Time, unfinished: set[Time], remember: Duration) -> None:

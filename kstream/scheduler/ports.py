@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from kstream.batch import BatchPlan, Job
+from kstream.batch import BatchPlan, InputOutcome, Job
 from kstream.batch_time import Duration, Time
 from kstream.errors import ConfigurationError
 
@@ -38,11 +39,11 @@ class BatchLog(Protocol):
 
     def probe(self) -> None: ...
 
-    def complete(self, time: Time, plan_epoch: int, at_ms: int) -> None: ...
+    def complete(self, time: Time, plan_epoch: int, at_ms: int, outcomes: Mapping[int, InputOutcome] = ...) -> None: ...
 
     def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str) -> None: ...
 
-    def give_up(self, time: Time, plan_epoch: int, at_ms: int, failures: int) -> None: ...
+    def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> None: ...
 
     def clean(self, done_up_to: Time, unfinished: set[Time], remember: Duration) -> None: ...
 

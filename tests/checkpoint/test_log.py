@@ -90,7 +90,7 @@ def test_failures_are_counted_by_drivers_and_the_ledger_ends_them(store: MemoryF
         PlanLog(store, epoch).fail(Time(1000), 1, 0, "boom")
     assert read_log(store).failures == {Time(1000): 3}
     assert read_log(store).pending == [Time(1000)]
-    PlanLog(store, 4).give_up(Time(1000), 1, 0, 3)
+    PlanLog(store, 4).give_up(plan(1000), 0, 3)
     assert read_log(store).pending == [] and read_log(store).given_up == {Time(1000)}
 
 
@@ -179,7 +179,7 @@ def test_tidy_removes_what_a_restart_has_no_use_for(store: MemoryFileStore) -> N
     log = PlanLog(store, 1)
     log.complete(Time(500), 1, 0)
     log.fail(Time(500), 1, 0, "boom")
-    log.give_up(Time(500), 1, 0, 4)
+    log.give_up(plan(500), 0, 4)
     tidy(store, read_log(store), 3)
     assert store.list("plans") == [names.key(Time(1000), 1), names.key(Time(2000), 2)]
     assert store.list("done") == [names.key(Time(1000), 1), names.key(Time(2000), 2)]

@@ -7,9 +7,10 @@ import uuid
 
 import pytest
 
-from kstream.batch import BatchPlan
+from kstream.batch import BatchPlan, InputOutcome
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, format, read_log, sidecar, take_epoch
+from kstream.checkpoint.ledger import LedgerEntry, read_ledger
 from kstream.checkpoint.plan_record import decode_plan, encode_plan
 from kstream.checkpoint.reader import read_meta, write_meta
 from kstream.errors import CorruptRecordError, FormatVersionError
@@ -34,6 +35,16 @@ VOID_BYTES = (
     b'{"after":0,"checksum":"3485d5f436cca275a874e92d687c5f880801a289d1d1e1ce0aca571d89fcc237","epoch":3,"floor":1000,'
     b'"inputs":{},"kind":"plan","nonce":"n","records":{},"time":2000,"version":1,"void":true}'
 )
+GIVEN_UP = BatchPlan(Time(2000), 2, "n", {0: {"ranges": [["orders", 0, 5, 9]]}}, {0: 4}, Time(2000))
+DONE_WITH_COUNTS = (
+    b'{"at":2345,"checksum":"73ef365e3749b7d8a542ebc07010cd86138361f8c90d66382a0b8ebf97e52c1f","counts":{"0":[7,null'
+    b'],"1":[0]},"epoch":3,"kind":"done","time":2000,"version":1}'
+)
+LOST = (
+    b'{"at":2345,"checksum":"a06f88a6c85f817cc443fcd937aa9d2493aa8b0b97e51b194adfb7e7362c96e0","epoch":3,"kind":"los'
+    b't","lost":{"0":[{"cause":"retention","detail":"gone","from":5,"partition":0,"topic":"orders","until":8}]},"tim'
+    b'e":2000,"version":1}'
+)
 META_BYTES = (
     b'{"checksum":"d5e1584585094f9902ef9d32bbccfca597378c7e1cfe59278d0171e2d07873ec","interval":1000,"kind":"meta",'
     b'"version":1,"zero_time":1700000000000}'
@@ -48,8 +59,8 @@ NOTES = {
         b'"reason":"boom","time":2000,"version":1}'
     ),
     "given-up/000000000002000-000002": (
-        b'{"at":2345,"checksum":"086e9d348d302980e53b6e444cb9b032ef3c4c7c6295de8280f9dcfb24ebbd9f","epoch":3,"failures":4,'
-        b'"kind":"given-up","time":2000,"version":1}'
+        b'{"at":2345,"checksum":"01e8aa5f3b1efc772961280339101e24ca76321f8e849a6b1cfbc671541421da","epoch":3,"failures":'
+        b'4,"inputs":{"0":{"ranges":[["orders",0,5,9]]}},"kind":"given-up","time":2000,"version":1}'
     ),
 }
 EPOCH_BYTES = (
@@ -88,10 +99,26 @@ def test_the_bytes_and_the_names_of_what_becomes_of_a_batch(store: MemoryFileSto
     log = PlanLog(store, 3)
     log.complete(Time(2000), 2, 2345)
     log.fail(Time(2000), 2, 2345, "boom")
-    log.give_up(Time(2000), 2, 2345, 4)
+    log.give_up(GIVEN_UP, 2345, 4)
     for name, data in NOTES.items():
         assert store.read(name) == data
     assert [store.list(folder) for folder in ("done", "failed", "given-up")] == [[n.split("/")[1]] for n in NOTES]
+
+
+def test_the_bytes_of_what_a_batch_found(store: MemoryFileStore) -> None:
+    """Written with its end: how many records each range held, and, before that, what was lost."""
+    lost = {"topic": "orders", "partition": 0, "from": 5, "until": 8, "cause": "retention", "detail": "gone"}
+    outcomes = {0: InputOutcome([7, None], [lost]), 1: InputOutcome([0])}
+    PlanLog(store, 3).complete(Time(2000), 2, 2345, outcomes)
+    assert store.read("done/000000000002000-000002") == DONE_WITH_COUNTS
+    assert store.read("lost/000000000002000-000002-000003") == LOST
+    [entry] = read_ledger(store)
+    assert entry == LedgerEntry("lost", Time(2000), 2345, 3, {0: [lost]})
+
+
+def test_the_ledger_tells_what_a_batch_that_was_given_up_should_have_read(store: MemoryFileStore) -> None:
+    PlanLog(store, 3).give_up(GIVEN_UP, 2345, 4)
+    assert read_ledger(store) == [LedgerEntry("given-up", Time(2000), 2345, 3, {0: {"ranges": [["orders", 0, 5, 9]]}}, 4)]
 
 
 def test_the_bytes_and_the_name_of_an_epoch(store: MemoryFileStore, monkeypatch: pytest.MonkeyPatch) -> None:

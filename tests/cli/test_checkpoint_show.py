@@ -30,17 +30,19 @@ def write_checkpoint(folder: Path, batches: int = 5) -> PlanLog:
     store = LocalFileStore(folder)
     write_meta(store, Meta(Time(ZERO), Duration(INTERVAL)))
     log = PlanLog(store, take_epoch(store, ZERO))
+    plans: dict[int, BatchPlan] = {}
     for number in range(1, batches + 1):
         begin, end = number * 5, number * 5 + 5
         ranges = [["orders", 0, begin, end], ["orders", 1, begin, end + 2], ["orders", 2, 7, 7]]
         data = {0: {"ranges": ranges, "leader_epochs": [None] * 3, "topic_ids": None}}
         void = number == 4
-        log.write_plan(BatchPlan(at(number), log.epoch, "n", {} if void else data, {} if void else {0: 12}, at(1), void=void))
+        plans[number] = BatchPlan(at(number), log.epoch, "n", {} if void else data, {} if void else {0: 12}, at(1), void=void)
+        log.write_plan(plans[number])
     log.complete(at(1), log.epoch, ZERO)
     log.fail(at(2), log.epoch, ZERO, "boom")
     log.epoch += 1
     log.fail(at(2), log.epoch - 1, ZERO, "boom again")
-    log.give_up(at(3), log.epoch - 1, ZERO, 4)
+    log.give_up(plans[3], ZERO, 4)
     return log
 
 

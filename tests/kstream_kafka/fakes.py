@@ -71,6 +71,8 @@ class FakeConsumer:
         self.now = 0.0
         self._log_range = log_range
         self.words = ""
+        self.ids: dict[str, str] = {}
+        self.id_questions: list[bool] = []
 
     def assign(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
         self.assigned += begins
@@ -94,6 +96,10 @@ class FakeConsumer:
     def trouble(self, error: Any) -> Trouble:
         return error
 
+    def topic_ids(self, topics: Collection[str], fresh: bool = False) -> dict[str, str]:
+        self.id_questions.append(fresh)
+        return {topic: self.ids[topic] for topic in topics if topic in self.ids}
+
     def log_range(self, topic: str, partition: int) -> tuple[int | None, int | None]:
         return self._log_range
 
@@ -113,6 +119,7 @@ class FakeClient:
 
     logs: dict[Partition, tuple[int, int]] = field(default_factory=dict)
     times: dict[Partition, list[tuple[int, int]]] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
     groups: dict[str, dict[Partition, int]] = field(default_factory=dict)
     commits: list[tuple[str, dict[Partition, int]]] = field(default_factory=list)
     commit_error: Exception | None = None
@@ -128,6 +135,10 @@ class FakeClient:
         if missing:
             raise UnknownTopicError(missing, len(topics))
         return {p for p in self.logs if subscription.wants(p[0])}
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        self.asked.append("ids")
+        return {topic: number for topic, number in self.ids.items() if topic in topics}
 
     def latest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
         self.asked.append("latest")

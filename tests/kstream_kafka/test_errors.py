@@ -17,9 +17,9 @@ ALL = [
     e.LeaderNotAvailableError({("t", 0): "not leader"}, 1),
     e.PartitionRevokedError([("t", 0)]),
     e.LogShrankError([("t", 0, 9, 4)]),
-    e.OffsetOutOfRangeError(WHERE, 5, 7, 20),
-    e.RangeUnreadableError(WHERE, 7),
-    e.LogRewrittenError(WHERE, 1, 2),
+    e.RecordsRemovedError(WHERE, 5, 7, 20),
+    e.LogTruncatedError(WHERE, (7, 9), 9, "the partition ends at 7"),
+    e.TopicRecreatedError("t", "one", "two", [(1, 5, 9), (2, 4, 4)]),
     e.PollTimeoutError(WHERE, 6, 100, "down"),
 ]
 

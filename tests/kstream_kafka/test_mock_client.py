@@ -12,7 +12,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kstream_kafka import OffsetRange
 from kstream_kafka.client import KafkaDriverClient, KafkaRangeConsumer
-from kstream_kafka.errors import LeaderNotAvailableError, OffsetOutOfRangeError, RangeUnreadableError
+from kstream_kafka.errors import LeaderNotAvailableError, LogTruncatedError
 from kstream_kafka.params import KafkaParams, bulk, small
 from kstream_kafka.reader import read_range
 from kstream_kafka.subscription import subscription
@@ -52,9 +52,9 @@ def test_one_consumer_reads_one_range_after_the_other(params: KafkaParams, sized
 
 def test_ranges_that_are_not_there_are_told_apart(params: KafkaParams):
     consumer = KafkaRangeConsumer(small(params.executor()))
-    with pytest.raises(RangeUnreadableError, match="the partition ends at 25"):
+    with pytest.raises(LogTruncatedError, match="the partition ends at 25"):
         list(read_range(consumer, OffsetRange("orders", 0, 20, 40), 20_000))
-    with pytest.raises(OffsetOutOfRangeError, match="offset 50 lies behind the log's end 25"):
+    with pytest.raises(LogTruncatedError, match="offset 50 lies behind the log's end 25"):
         list(read_range(consumer, OffsetRange("orders", 0, 50, 60), 20_000))
     consumer.close()
 

@@ -19,7 +19,7 @@ from kstream_kafka.packing import (
     groups,
     pack,
 )
-from kstream_kafka.range_task import RangeReads
+from kstream_kafka.range_task import RangeReads, Watch
 
 SEEDS = range(25)
 
@@ -36,7 +36,7 @@ def any_ranges(dice: random.Random) -> list[OffsetRange]:
 
 
 def packed(ranges: list[OffsetRange], max_tasks: int = 0, max_records_per_task: int = 0) -> tuple[TaskPieces, ...]:
-    return pack(ranges, [None] * len(ranges), Packing(max_tasks, max_records_per_task))
+    return pack([Piece(r) for r in ranges], Packing(max_tasks, max_records_per_task))
 
 
 def offsets(*ranges: OffsetRange) -> list[tuple[str, int, int]]:
@@ -57,7 +57,8 @@ def cost(pieces: TaskPieces) -> int:
 
 def test_unless_asked_otherwise_task_i_reads_range_i_and_an_empty_range_has_its_task():
     ranges = [OffsetRange("t", 2, 5, 9), OffsetRange("t", 0, 7, 7), OffsetRange("s", 1, 0, 10**9)]
-    assert pack(ranges, [3, None, 4], Packing()) == tuple((Piece(r, epoch),) for r, epoch in zip(ranges, [3, None, 4], strict=True))
+    pieces = [Piece(r, epoch) for r, epoch in zip(ranges, [3, None, 4], strict=True)]
+    assert pack(pieces, Packing()) == tuple((piece,) for piece in pieces)
     assert packed([]) == ()
 
 
@@ -134,8 +135,10 @@ def test_parts_that_come_together_again_are_one_piece():
 
 def test_a_piece_keeps_the_leader_epoch_of_its_range_and_ranges_of_two_epochs_stay_two_pieces():
     one, other = OffsetRange("t", 0, 0, 5), OffsetRange("t", 0, 5, 9)
-    assert pack([other, one], [4, 3], Packing(max_tasks=1)) == ((Piece(one, 3), Piece(other, 4)),)
-    assert all(p.leader_epoch == 3 for (p,) in pack([one], [3], Packing(0, 2)))
+    assert pack([Piece(other, 4), Piece(one, 3)], Packing(max_tasks=1)) == ((Piece(one, 3), Piece(other, 4)),)
+    parts = [p for (p,) in pack([Piece(one, 3, 1)], Packing(0, 2))]
+    assert [p.leader_epoch for p in parts] == [3] * len(parts)
+    assert [p.from_epoch for p in parts] == [1] + [3] * (len(parts) - 1)
 
 
 # -- what is read at once
@@ -170,5 +173,8 @@ def test_what_is_read_at_once_is_bounded_in_partitions_and_in_records():
 
 
 def test_reads_are_pickled_whole():
-    reads = RangeReads.of([OffsetRange("t", 0, 3, 9), OffsetRange("s", 1, 0, 2)], [4, None], {"group.id": "g"}, 500, Packing(1))
+    reads = RangeReads.of(
+        [Piece(OffsetRange("t", 0, 3, 9), 4, 2), Piece(OffsetRange("s", 1, 0, 2))], {"group.id": "g"}, 500, Packing(1),
+        Watch(7, {"t": "id"}, True),
+    )  # fmt: skip
     assert pickle.loads(pickle.dumps(reads)) == reads and len(reads) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kstream_kafka.errors import KafkaError, LogRewrittenError, OffsetOutOfRangeError, PollTimeoutError, RangeUnreadableError
+from kstream_kafka.errors import KafkaError, LogTruncatedError, PollTimeoutError, RecordsRemovedError
 from kstream_kafka.offset_range import OffsetRange
 from kstream_kafka.packing import Piece
 from kstream_kafka.ports import Trouble
@@ -65,9 +65,9 @@ def test_the_end_of_the_partition_at_or_past_the_end_ends_the_range():
 
 def test_the_end_of_the_partition_before_the_end_is_an_error_with_both_offsets():
     consumer = FakeConsumer([[*records([0, 1]), event(2, EOF)]], log_range=(0, 2))
-    with pytest.raises(RangeUnreadableError, match=r"t-1 \[0, 5\): the partition ends at 2") as caught:
+    with pytest.raises(LogTruncatedError, match=r"t-1 \[0, 5\): the partition ends at 2") as caught:
         read(consumer, 0, 5)
-    assert caught.value.end == 2  # pyright: ignore[reportAttributeAccessIssue]
+    assert (caught.value.lost_from, caught.value.lost_until) == (2, 5)
 
 
 def test_an_early_end_that_the_broker_takes_back_is_read_on_from():
@@ -88,21 +88,21 @@ def test_a_gap_alone_is_no_error():
 
 def test_retention_faster_than_the_stream_names_the_lost_records():
     consumer = FakeConsumer([[event(5, Trouble.OUT_OF_RANGE)]], log_range=(8, 20))
-    with pytest.raises(OffsetOutOfRangeError, match=r"records \[5, 7\) were removed") as caught:
+    with pytest.raises(RecordsRemovedError, match=r"records \[5, 7\) were removed") as caught:
         read(consumer, 5, 7)
     facts = caught.value.facts
     assert (facts["at"], facts["earliest"], facts["latest"], facts["topic"], facts["partition"]) == (5, 8, 20, "t", 1)
 
 
-def test_an_offset_behind_the_end_speaks_of_a_topic_made_anew_not_of_retention():
+def test_an_offset_behind_the_end_speaks_of_a_log_that_was_cut_not_of_retention():
     consumer = FakeConsumer([[event(50, Trouble.OUT_OF_RANGE)]], log_range=(0, 3))
-    with pytest.raises(OffsetOutOfRangeError, match="truncated or made anew"):
+    with pytest.raises(LogTruncatedError, match=r"offset 50 lies behind the log's end 3\. An unclean leader election"):
         read(consumer, 50, 60)
 
 
 def test_an_offset_refused_inside_the_log_speaks_of_a_log_cut_and_written_anew():
     consumer = FakeConsumer([[event(5, Trouble.OUT_OF_RANGE)]], log_range=(0, 30))
-    with pytest.raises(OffsetOutOfRangeError, match="cut below that offset and written anew"):
+    with pytest.raises(LogTruncatedError, match="cut below offset 5 and written anew"):
         read(consumer, 5, 9, epoch=3)
 
 
@@ -114,7 +114,7 @@ def test_the_plans_leader_epoch_is_given_to_the_broker():
 
 def test_records_of_a_later_epoch_than_the_plans_are_refused_before_they_are_given_out():
     consumer = FakeConsumer([[*records([0, 1], epoch=3), *records([2, 3], epoch=5)]])
-    with pytest.raises(LogRewrittenError, match="planned under leader epoch 3, but it holds records of epoch 5"):
+    with pytest.raises(LogTruncatedError, match="planned under leader epoch 3, but it holds records of epoch 5"):
         read(consumer, 0, 4, epoch=3)
 
 
@@ -215,7 +215,7 @@ def test_no_more_is_waited_for_than_is_left_of_all_ranges():
 
 
 @pytest.mark.parametrize(
-    "trouble, error", [(EOF, RangeUnreadableError), (Trouble.OUT_OF_RANGE, OffsetOutOfRangeError), (Trouble.FATAL, KafkaError)]
+    "trouble, error", [(EOF, LogTruncatedError), (Trouble.OUT_OF_RANGE, LogTruncatedError), (Trouble.FATAL, KafkaError)]
 )
 def test_an_error_names_the_partition_it_is_of(trouble: Trouble, error: type[KafkaError]):
     consumer = FakeConsumer([[*records([0], where=A), event(1, trouble, B)]], log_range=(0, 1))
@@ -226,7 +226,7 @@ def test_an_error_names_the_partition_it_is_of(trouble: Trouble, error: type[Kaf
 
 def test_a_later_epoch_in_any_of_the_ranges_is_refused():
     consumer = FakeConsumer([[*records([0], 3, A), *records([0], 4, B)]])
-    with pytest.raises(LogRewrittenError, match="t-1"):
+    with pytest.raises(LogTruncatedError, match="t-1"):
         read_all(consumer, (A, 0, 1), (B, 0, 1), epoch=3)
 
 

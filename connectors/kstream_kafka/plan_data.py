@@ -1,0 +1,70 @@
+"""KafkaPlan: a direct stream's part of a batch, and its stored form.
+
+    {"ranges": [[topic, partition, from, until], …],    every partition in every plan, empty ranges included, by topic and number
+     "leader_epochs": [epoch or null, …],               of range i, as the leader said with its end
+     "from_epochs": [epoch or null, …],                 under which the beginning of range i was reached: that of the plan before
+     "topic_ids": {topic: id} or null}                  null where the brokers tell none
+
+and only where there is something to say: `"ahead": [[topic, partition], …]` while a given start offset lies past the log's end,
+`"until": [[topic, partition, offset], …]` in a bounded run once its ends are known, `"lost": [{…}, …]` for losses found while planning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kstream_kafka.findings import Lost
+from kstream_kafka.offset_range import OffsetRange
+from kstream_kafka.packing import Piece
+from kstream_kafka.ports import Partition
+
+
+@dataclass(frozen=True)
+class KafkaPlan:
+    """See the module."""
+
+    ranges: Sequence[OffsetRange]
+    leader_epochs: Sequence[int | None]
+    from_epochs: Sequence[int | None]
+    topic_ids: Mapping[str, str] = field(default_factory=dict[str, str])
+    ahead: frozenset[Partition] = frozenset()
+    until: Sequence[Sequence[Any]] | None = None
+    lost: Sequence[Lost] = ()
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """The ranges with their epochs, as they are read."""
+        return [Piece(*row) for row in zip(self.ranges, self.leader_epochs, self.from_epochs, strict=True)]
+
+    def to_json(self) -> dict[str, Any]:
+        """The stored form."""
+        data: dict[str, Any] = {
+            "ranges": [r.to_json() for r in self.ranges],
+            "leader_epochs": list(self.leader_epochs),
+            "from_epochs": list(self.from_epochs),
+            "topic_ids": dict(self.topic_ids) or None,
+        }
+        if self.ahead:
+            data["ahead"] = [list(p) for p in sorted(self.ahead)]
+        if self.until is not None:
+            data["until"] = [list(row) for row in self.until]
+        if self.lost:
+            data["lost"] = [lost.to_json() for lost in self.lost]
+        return data
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> KafkaPlan:
+        """The inverse of `to_json`; also of plans that have no `from_epochs` yet."""
+        ranges = [OffsetRange.from_json(r) for r in data["ranges"]]
+        unknown = [None] * len(ranges)
+        return KafkaPlan(
+            ranges,
+            data.get("leader_epochs") or unknown,
+            data.get("from_epochs") or unknown,
+            data.get("topic_ids") or {},
+            frozenset((str(topic), int(number)) for topic, number in data.get("ahead", ())),
+            data.get("until"),
+            [Lost.from_json(entry) for entry in data.get("lost", ())],
+        )

@@ -1,0 +1,39 @@
+"""The ledger: what a stream went on without. Read for people; nothing in it is ever run or removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kstream.batch_time import Time
+from kstream.checkpoint import format, names
+from kstream.storage import FileStore
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One record. `kind`: "lost" (`streams[id]` is a list of the stream's entries) or "given-up" (`streams[id]` is the plan data of
+    what the batch should have read). `at_ms`: when it was written, by the driver of `epoch`."""
+
+    kind: str
+    time: Time
+    at_ms: int
+    epoch: int
+    streams: Mapping[int, Any]
+    failures: int = 0
+
+
+def read_ledger(store: FileStore) -> list[LedgerEntry]:
+    """Every entry, by batch time. Blocks: two listings and a read an entry. CorruptRecordError names a damaged one."""
+    entries: list[LedgerEntry] = []
+    for folder, kind, part in ((names.LOST, "lost", "lost"), (names.GIVEN_UP, "given-up", "inputs")):
+        for name in store.list(folder):
+            if names.parse_key(name) is None:
+                continue
+            place = f"{folder}/{name}"
+            fields = format.decode(kind, store.read(place), store.path(place))
+            streams = {int(stream): found for stream, found in fields.get(part, {}).items()}
+            entry = LedgerEntry(kind, Time(fields["time"]), fields["at"], fields["epoch"], streams, fields.get("failures", 0))
+            entries.append(entry)
+    return sorted(entries, key=lambda e: (e.time, e.epoch, e.kind))

@@ -1,0 +1,85 @@
+"""`kstream ledger`: what the streams of a checkpoint went on without. Needs neither Java nor pyspark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from kstream.checkpoint.ledger import LedgerEntry, read_ledger
+from kstream.checkpoint.reader import has_checkpoint
+from kstream.cli.errors import clear_errors, fail
+from kstream.cli.ranges import kafka_ranges
+from kstream.cli.words import count
+from kstream.storage import open_store
+
+GIVEN_UP = "given up"
+
+
+@click.command("ledger")
+@click.argument("path")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+@click.option("--check", is_flag=True, help="Exit code 1 if the ledger holds anything.")
+def ledger_command(path: str, as_json: bool, check: bool) -> None:
+    """Show the records that no batch has read, and never will.
+
+    They were removed by retention, cut off by an unclean election or deleted with their topic before their batch could read them, in a
+    stream that goes on all the same (onDataLoss skip or report), or they belong to a batch that failed too often. Offsets are half-open:
+    [from, until); an open end is all that came after.
+    """
+    with clear_errors():
+        store = open_store(path)
+        if not has_checkpoint(store):
+            fail(f"there is no checkpoint in {store.url}: no stream has started there")
+        entries = read_ledger(store)
+    rows = [row for entry in entries for row in rows_of(entry)]
+    if as_json:
+        click.echo(json.dumps({"path": store.url, "lost": rows}, indent=2))
+    elif not rows:
+        click.echo(f"the ledger of {store.url} is empty: no batch went on without records it should have read")
+    else:
+        _print(store.url, rows)
+    if check and rows:
+        fail(f"{store.url} has {count(len(rows), 'entry')} in its ledger")
+
+
+def rows_of(entry: LedgerEntry) -> Iterator[dict[str, Any]]:
+    """One row a range, as JSON values. Pure. An input that is not Kafka's, in a batch that was given up, is a row without a topic."""
+    common = {"batch": entry.time.milliseconds, "at": entry.at_ms, "epoch": entry.epoch}
+    for stream, found in sorted(entry.streams.items()):
+        if entry.kind == "lost":
+            for lost in found:
+                yield {**common, "stream": stream, **lost}
+            continue
+        ranges = kafka_ranges(found)
+        detail = f"the batch failed {entry.failures} times"
+        if ranges is None:
+            yield {**common, "stream": stream, "cause": GIVEN_UP, "detail": detail, "plan": found}
+        for topic, number, begin, until in ranges or ():
+            if begin < until:
+                row = {"topic": topic, "partition": number, "from": begin, "until": until, "cause": GIVEN_UP, "detail": detail}
+                yield {**common, "stream": stream, **row}
+
+
+def _print(url: str, rows: list[dict[str, Any]]) -> None:
+    console = Console(highlight=False, soft_wrap=False)
+    console.print(f"[bold]{escape(url)}[/bold]")
+    table = Table("batch (UTC)", "ms", "stream", "partition", "offsets", "records", "cause", "what happened")
+    known = 0
+    for row in rows:
+        until = row.get("until")
+        size = until - row["from"] if until is not None else None
+        known += size or 0
+        moment = datetime.fromtimestamp(row["batch"] / 1000, timezone.utc)
+        place = f"{row['topic']}/{row['partition']}" if "topic" in row else ""
+        offsets = f"[{row['from']}, {'…' if until is None else until})" if "from" in row else ""
+        cells = (place, offsets, "" if size is None else str(size), row["cause"], row["detail"])
+        table.add_row(f"{moment:%Y-%m-%d %H:%M:%S}", str(row["batch"]), str(row["stream"]), *map(escape, cells))
+    console.print(table)
+    console.print(f"{count(len(rows), 'entry')}, {count(known, 'offset')} as far as their ends are known; compaction may have left gaps")

@@ -1,0 +1,76 @@
+"""`kstream ledger`: what a person sees of what was lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from kstream.batch import BatchPlan, InputOutcome
+from kstream.batch_time import Duration, Time
+from kstream.checkpoint import Meta, PlanLog, take_epoch
+from kstream.checkpoint.reader import write_meta
+from kstream.cli import main
+from kstream.storage import LocalFileStore
+
+ZERO = 1_700_000_000_000
+AT = Time(ZERO + 1000)
+
+
+def ledger(folder: Path, *options: str) -> Result:
+    return CliRunner().invoke(main, ["ledger", str(folder), *options], env={"COLUMNS": "220"})
+
+
+def entry(**fields: Any) -> dict[str, Any]:
+    return {"topic": "orders", "partition": 1, "from": 5, "until": 8, "cause": "retention", "detail": "removed too early", **fields}
+
+
+def checkpoint(folder: Path) -> PlanLog:
+    store = LocalFileStore(folder)
+    write_meta(store, Meta(Time(ZERO), Duration(1000)))
+    return PlanLog(store, take_epoch(store, ZERO))
+
+
+def test_an_empty_ledger_says_so_and_is_no_alarm(tmp_path: Path) -> None:
+    checkpoint(tmp_path).complete(AT, 1, ZERO)
+    result = ledger(tmp_path, "--check")
+    assert result.exit_code == 0 and "is empty" in result.output
+    assert json.loads(ledger(tmp_path, "--json").output)["lost"] == []
+
+
+def test_every_loss_is_shown_with_its_batch_its_offsets_and_its_cause(tmp_path: Path) -> None:
+    log = checkpoint(tmp_path)
+    outcome = InputOutcome([3], [entry(), entry(partition=2, until=None, cause="deletion", detail="[gone]")])
+    log.complete(AT, log.epoch, ZERO + 2000, {0: outcome})
+    output = ledger(tmp_path).output
+    one, two = (line for line in output.splitlines() if "orders/" in line)
+    assert "orders/1" in one and "[5, 8)" in one and "retention" in one and "removed too early" in one
+    assert str(AT.milliseconds) in one and "2023-11-14 22:13:21" in one
+    assert "[5, …)" in two and "deletion" in two and "[gone]" in two
+    assert "2 entries, 3 offsets" in output
+    assert json.loads(ledger(tmp_path, "--json").output)["lost"][0] == {
+        "batch": AT.milliseconds, "at": ZERO + 2000, "epoch": 1, "stream": 0, **entry()
+    }  # fmt: skip
+
+
+def test_a_batch_that_was_given_up_counts_with_all_its_ranges(tmp_path: Path) -> None:
+    log = checkpoint(tmp_path)
+    data = {0: {"ranges": [["orders", 0, 5, 9], ["orders", 1, 7, 7]]}, 1: {"from": 3}}
+    log.give_up(BatchPlan(AT, 1, "n", data, {}, AT), ZERO, 4)
+    rows = json.loads(ledger(tmp_path, "--json").output)["lost"]
+    assert [(r["stream"], r.get("from"), r.get("until"), r["cause"]) for r in rows] == [(0, 5, 9, "given up"), (1, None, None, "given up")]
+    assert "failed 4 times" in ledger(tmp_path).output
+
+
+def test_with_check_a_loss_is_exit_code_1_and_one_line(tmp_path: Path) -> None:
+    log = checkpoint(tmp_path)
+    log.complete(AT, 1, ZERO, {0: InputOutcome([], [entry()])})
+    result = ledger(tmp_path, "--check")
+    assert result.exit_code == 1 and "has 1 entry in its ledger" in result.output
+
+
+def test_a_place_without_a_checkpoint_is_one_line(tmp_path: Path) -> None:
+    result = ledger(tmp_path)
+    assert result.exit_code == 1 and result.output.startswith("kstream: there is no checkpoint in")
