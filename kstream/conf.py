@@ -63,6 +63,7 @@ ENTRIES: tuple[Entry, ...] = (
         "spark.streaming.kstream.kafka.onDataLoss", "str", "fail",
         "Records gone before they were read: fail (the batch does), skip (read on, into the ledger) or report (and tell listeners).",
     ),
+    Entry("spark.streaming.kstream.history", "ms", 86_400_000, "How long plans that no restart needs are kept for replays; 0 is not."),
     Entry("spark.streaming.kstream.maxBatchFailures", "int", 3, "Re-runs of a failed batch at restarts before the ledger."),
 )  # fmt: skip
 

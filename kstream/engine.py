@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kstream.batch import events
-from kstream.batch_time import Time
+from kstream.batch_time import Duration, Time
 from kstream.checkpoint import LogContents, Meta, PlanLog, read_log, take_epoch
 from kstream.checkpoint.reader import read_meta, tidy, write_meta
 from kstream.clock import Clock
@@ -110,7 +110,10 @@ class Engine:
         contents = read_log(self._store)
         self._check_interval(contents.meta)
         tidy(self._store, contents, epoch)
-        return _Opened(PlanLog(self._store, epoch, contents), contents)
+        return _Opened(PlanLog(self._store, epoch, contents, self._history()), contents)
+
+    def _history(self) -> Duration:
+        return Duration(self._settings.get("spark.streaming.kstream.history"))
 
     def _check_interval(self, meta: Meta | None) -> None:
         given = self._graph.batch_duration

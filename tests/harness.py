@@ -75,10 +75,10 @@ class FakeConf(dict[str, str]):
 
 
 class FakeHost:
-    """What streams hold of a context."""
+    """What streams hold of a context. Without a history, unless asked for: then old plans are gone at once, one by one."""
 
     def __init__(self, conf: Mapping[str, str], interval_ms: int = INTERVAL) -> None:
-        self.settings = Settings(FakeConf(conf))
+        self.settings = Settings(FakeConf({"spark.streaming.kstream.history": "0", **conf}))
         self.graph = DStreamGraph(Duration(interval_ms))
         self.sparkContext: Any = FakeSparkContext()
 

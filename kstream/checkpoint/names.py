@@ -11,6 +11,7 @@ DONE = "done"
 FAILED = "failed"
 GIVEN_UP = "given-up"
 LOST = "lost"
+HISTORY = "history"
 FORGOTTEN = "forgotten"
 
 
@@ -45,6 +46,10 @@ def given_up(time: Time, epoch: int) -> str:
 
 def lost(time: Time, plan_epoch: int, run_epoch: int) -> str:
     return f"{LOST}/{key(time, plan_epoch, run_epoch)}"
+
+
+def history(first: Time, last: Time, epoch: int) -> str:
+    return f"{HISTORY}/{key(first)}-{key(last)}-{epoch:06d}"
 
 
 def epoch(number: int) -> str:

@@ -10,28 +10,31 @@ import threading
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import takewhile
 
 from kstream import crash_point
 from kstream.batch import BatchPlan, InputOutcome
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import epoch as epochs
-from kstream.checkpoint import format, names
+from kstream.checkpoint import format, history, names
 from kstream.checkpoint.plan_record import decode_plan, encode_plan
 from kstream.checkpoint.reader import LogContents
 from kstream.checkpoint.retention import removable_up_to
-from kstream.errors import AlreadyExistsError, PlanFailedError, StorageError
+from kstream.errors import AlreadyExistsError, MissingFileError, PlanFailedError, StorageError
 from kstream.storage import FileStore
 
 _NEWEST_KEPT = 2
+_NOTHING = Duration(0)
 
 
 class PlanLog:
     """Writes what this driver plans and finishes. All calls block on the store (0.4 ms on a local disk)."""
 
-    def __init__(self, store: FileStore, epoch: int, contents: LogContents | None = None) -> None:
-        """`contents`: what lies in the store already."""
+    def __init__(self, store: FileStore, epoch: int, contents: LogContents | None = None, keep: Duration = _NOTHING) -> None:
+        """`contents`: what lies in the store already. `keep`: how long plans are kept that no batch needs."""
         plans = [] if contents is None else [contents.plans[time] for time in sorted(contents.plans)]
         self._store = store
+        self._keep = keep
         self.epoch = epoch
         self._kept = deque((plan.time, plan.epoch) for plan in plans)
         self._floor = plans[-1].floor if plans else Time(0)
@@ -128,22 +131,51 @@ class PlanLog:
 
         The plan goes before its completion: a completion alone means nothing, a plan alone would run again. Only plans older than
         the floor of the newest durable plan go: a stray plan for the same time is then known by that floor. The newest two always
-        stay: a restart goes on from the newest, or from the other if that is damaged and given up.
+        stay: a restart goes on from the newest, or from the other if that is damaged and given up. To be kept, plans are first put into
+        the history, `history.SEGMENT` at a time; fewer wait.
         """
         limit = removable_up_to(unfinished, done_up_to, remember)
-        while (oldest := self._oldest_removable(limit)) is not None:
-            self._store.delete(names.plan(*oldest))
+        removable = self._removable(limit)
+        if self._keep == _NOTHING:
+            self._remove(removable)
+            return
+        while len(removable) >= history.SEGMENT:
+            segment, removable = removable[: history.SEGMENT], removable[history.SEGMENT :]
+            self._pack(segment)
+            self._remove(segment)
+            history.drop_before(self._store, segment[-1][0] - self._keep)
+
+    def _remove(self, plans: Collection[tuple[Time, int]]) -> None:
+        for time, epoch in plans:
+            self._store.delete(names.plan(time, epoch))
             crash_point.reach(crash_point.CLEANING)
-            self._store.delete(names.done(*oldest))
+            self._store.delete(names.done(time, epoch))
             with self._lock:
                 self._kept.popleft()
 
-    def _oldest_removable(self, limit: Time) -> tuple[Time, int] | None:
+    def _pack(self, plans: Collection[tuple[Time, int]]) -> None:
+        """Puts plans into the history. One that is gone was removed by a fenced driver that still cleans up."""
+        batches: list[history.PastBatch] = []
+        for name in (names.plan(time, epoch) for time, epoch in plans):
+            try:
+                plan = decode_plan(self._store.read(name), self._store.path(name))
+            except MissingFileError:
+                continue
+            if not plan.void:
+                batches.append(history.read_past(self._store, plan))
+        if batches:
+            try:
+                history.write_segment(self._store, self.epoch, batches)
+            except AlreadyExistsError:  # written before a removal that failed half-way
+                pass
+
+    def _removable(self, limit: Time) -> list[tuple[Time, int]]:
+        """The oldest plans that may go, in order."""
         with self._lock:
             if len(self._newest) < _NEWEST_KEPT:
-                return None
-            time, epoch = self._kept[0]
-            return (time, epoch) if time <= limit and time < min(self._floor, self._newest[0]) else None
+                return []
+            end = min(self._floor, self._newest[0])
+            return list(takewhile(lambda kept: kept[0] <= limit and kept[0] < end, self._kept))
 
     def _note(self, name: str, kind: str, fields: Mapping[str, object]) -> None:
         try:

@@ -1,30 +1,31 @@
-"""BatchPlan ↔ its stored bytes."""
+"""BatchPlan ↔ its stored form."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from kstream.batch import BatchPlan
 from kstream.batch_time import Time
 from kstream.checkpoint import format
 
 
-def encode_plan(plan: BatchPlan) -> bytes:
-    return format.encode(
-        "plan",
-        {
-            "time": plan.time.milliseconds,
-            "epoch": plan.epoch,
-            "nonce": plan.nonce,
-            "void": plan.void,
-            "floor": plan.floor.milliseconds,
-            "after": plan.after.milliseconds,
-            "inputs": {str(k): dict(v) for k, v in plan.inputs.items()},
-            "records": {str(k): v for k, v in plan.num_records.items()},
-        },
-    )
+def plan_fields(plan: BatchPlan) -> dict[str, Any]:
+    """The plan as JSON values."""
+    return {
+        "time": plan.time.milliseconds,
+        "epoch": plan.epoch,
+        "nonce": plan.nonce,
+        "void": plan.void,
+        "floor": plan.floor.milliseconds,
+        "after": plan.after.milliseconds,
+        "inputs": {str(k): dict(v) for k, v in plan.inputs.items()},
+        "records": {str(k): v for k, v in plan.num_records.items()},
+    }
 
 
-def decode_plan(data: bytes, path: str) -> BatchPlan:
-    fields = format.decode("plan", data, path)
+def plan_of(fields: Mapping[str, Any]) -> BatchPlan:
+    """The inverse of `plan_fields`."""
     return BatchPlan(
         time=Time(fields["time"]),
         epoch=fields["epoch"],
@@ -35,3 +36,11 @@ def decode_plan(data: bytes, path: str) -> BatchPlan:
         after=Time(fields["after"]),
         void=fields["void"],
     )
+
+
+def encode_plan(plan: BatchPlan) -> bytes:
+    return format.encode("plan", plan_fields(plan))
+
+
+def decode_plan(data: bytes, path: str) -> BatchPlan:
+    return plan_of(format.decode("plan", data, path))

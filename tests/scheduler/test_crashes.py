@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kstream import crash_point
-from kstream.checkpoint import read_log
+from kstream.checkpoint import history, read_log
 from kstream.checkpoint.reader import has_checkpoint
 from kstream.storage import FileStore, LocalFileStore
 from tests.harness import INTERVAL, Driver, FakeHost, Killed, World
@@ -27,12 +27,14 @@ Kill = Callable[[str], bool]
 class Story:
     """Runs a stream over `TICKS` ticks; whenever the driver dies, time passes, records come, and the next one starts."""
 
-    def __init__(self, kill: Kill, jobs: int, window: int | None = None, store: FileStore | None = None) -> None:
+    def __init__(
+        self, kill: Kill, jobs: int, window: int | None = None, store: FileStore | None = None, history: str = "0"
+    ) -> None:  # fmt: skip
         self.world = World(store)
         self.kill = kill
         self.deaths = 0
         self.window = window
-        self.conf = {"spark.streaming.concurrentJobs": str(jobs)}
+        self.conf = {"spark.streaming.concurrentJobs": str(jobs), "spark.streaming.kstream.history": history}
         self.store = SteppingStore(self.world.store, self._step)
         self.driver: Driver | None = None
         crash_point.install(self._reach)
@@ -130,6 +132,17 @@ def test_a_driver_killed_at_every_single_moment_of_its_life_in_turn() -> None:
         check(story.run())
         counts.append(story.deaths)
     assert counts == [1] * len(counts)
+
+
+@pytest.mark.parametrize("moment", ["before create history", "after create history", "after delete plans", "before delete done"])
+def test_a_driver_killed_while_it_puts_plans_into_the_history_loses_none(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "SEGMENT", 2)
+    for occurrence in (1, 2):
+        story = Story(nth(moment, occurrence), jobs=1, history="1h")
+        check(story.run())
+        assert story.deaths == 1
+        kept = {batch.plan.time for batch in history.read_history(story.world.store)} | read_log(story.world.store).plans.keys()
+        assert {time.milliseconds for time in kept} >= set(story.world.times())
 
 
 @pytest.mark.parametrize("seed", range(12))
