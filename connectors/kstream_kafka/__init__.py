@@ -4,9 +4,11 @@ One idea: the driver plans offset ranges, the workers read exactly those, and no
 
     errors, offset_range, ports            values and what is asked of a client
     positions, params, subscription, …     pure: what users say – where from and where to, which topics, which dialect
+    findings, plan_data                    pure: what reads met besides records, what is stored of a batch
     offsets, as_of, packing                pure: the planner, what there was at a time, ranges into tasks
     starts, bounds, cursors, downtime      on the driver, by a client: from what users say to offsets
-    reader, decoding, records              one range → chunks of messages → elements
+    lag, moved_offsets                     for commands: where logs end, other offsets for a stream that does not run
+    reader, reading, decoding, records     one range → chunks of messages → elements; losses raised or noted
     client                                 the only import of confluent_kafka
     consumer_cache, range_task, arrow      in a Spark task: borrow a consumer, read, give it back
     stream_spec, direct_input_dstream      the stream: survey the logs, plan, advance when the plan is durable
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from kstream_kafka.kafka_rdd import KafkaRDD
     from kstream_kafka.lag import log_ends
     from kstream_kafka.location_strategy import LocationStrategies, LocationStrategy
+    from kstream_kafka.moved_offsets import reset_offsets, rewound_offsets, standing_still
     from kstream_kafka.offset_range import (
         Broker,
         CanCommitOffsets,
@@ -61,7 +64,10 @@ __all__ = [
     "TopicPartition",
     "consumer_record",
     "log_ends",
+    "reset_offsets",
     "restore_input",
+    "rewound_offsets",
+    "standing_still",
     "utf8_decoder",
     "value_only",
 ]
@@ -86,6 +92,9 @@ _LAZY = {
     "TopicPartition": "offset_range",
     "consumer_record": "decoding",
     "log_ends": "lag",
+    "reset_offsets": "moved_offsets",
+    "rewound_offsets": "moved_offsets",
+    "standing_still": "moved_offsets",
     "utf8_decoder": "offset_range",
     "value_only": "decoding",
 }

@@ -122,12 +122,12 @@ class Cursors:
 
     def restore(self, plan: KafkaPlan) -> None:
         """Restart: the cursors stand behind the newest stored ranges. Partitions no longer asked for are let go, aloud."""
-        stored = _ends(plan)
+        stored = plan.ends
         self._next = {p: at for p, at in stored.items() if self._reads(p)}
         dropped = sorted(stored.keys() - self._next.keys())
         if dropped:
             logger.warning("the checkpoint has offsets of partitions this stream no longer reads: %s", dropped)
-        self._epochs = _epochs(plan)
+        self._epochs = plan.end_epochs
         self._ids = dict(plan.topic_ids)
         self._ahead = plan.ahead & self._next.keys()
         self._suspicious = True
@@ -153,8 +153,8 @@ class Cursors:
 
     def advance(self, plan: KafkaPlan) -> None:
         """This plan is durable: the next one begins where its ranges end, and needs not say again what it says."""
-        self._next = _ends(plan)
-        self._epochs = _epochs(plan)
+        self._next = plan.ends
+        self._epochs = plan.end_epochs
         self._ids = dict(plan.topic_ids)
         self._ahead = plan.ahead
         news = self._news
@@ -278,11 +278,3 @@ class Cursors:
         logger.warning("%s-%d: %s", *partition, detail)
         self._news.lost.append(Lost(*partition, end, at, "truncation", detail))
         self._news.begins[partition] = end
-
-
-def _ends(plan: KafkaPlan) -> dict[Partition, int]:
-    return {(r.topic, r.partition): r.untilOffset for r in plan.ranges}
-
-
-def _epochs(plan: KafkaPlan) -> dict[Partition, int | None]:
-    return {(r.topic, r.partition): epoch for r, epoch in zip(plan.ranges, plan.leader_epochs, strict=True)}

@@ -38,6 +38,16 @@ class KafkaPlan:
         """The ranges with their epochs, as they are read."""
         return [Piece(*row) for row in zip(self.ranges, self.leader_epochs, self.from_epochs, strict=True)]
 
+    @property
+    def ends(self) -> dict[Partition, int]:
+        """Where each partition stands after this plan."""
+        return {(r.topic, r.partition): r.untilOffset for r in self.ranges}
+
+    @property
+    def end_epochs(self) -> dict[Partition, int | None]:
+        """The leader epochs under which the ends were reached."""
+        return {(r.topic, r.partition): epoch for r, epoch in zip(self.ranges, self.leader_epochs, strict=True)}
+
     def to_json(self) -> dict[str, Any]:
         """The stored form."""
         data: dict[str, Any] = {

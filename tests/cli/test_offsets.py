@@ -1,0 +1,169 @@
+"""`kstream offsets`: as a person types it, against a broker, and as the next driver finds it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import Producer
+from kstream_kafka.params import KafkaParams
+from kstream_kafka.producer import MockCluster
+from kstream_kafka.stream_spec import StreamSpec
+from kstream_kafka.subscription import subscription
+
+from kstream.batch import BatchPlan
+from kstream.batch_time import Duration, Time
+from kstream.checkpoint import Meta, PlanLog, history, read_log, take_epoch
+from kstream.checkpoint.ledger import read_ledger
+from kstream.checkpoint.reader import write_meta
+from kstream.checkpoint.sidecar import write_sidecar
+from kstream.cli import main
+from kstream.errors import FencedError
+from kstream.storage import LocalFileStore
+
+ZERO = 1_700_000_000_000
+RECORDS = 30
+"""In each partition of topic orders."""
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    cluster = MockCluster()
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for i in range(2 * RECORDS):
+        producer.produce("orders", f"{i}", partition=i % 2)
+    assert producer.flush(30) == 0
+    yield cluster.bootstrap
+    del cluster
+
+
+def at(number: int) -> Time:
+    return Time(ZERO + number * 1000)
+
+
+@pytest.fixture
+def log(tmp_path: Path, bootstrap: str) -> PlanLog:
+    """Three batches of 5 records a partition; the last is pending."""
+    store = LocalFileStore(tmp_path)
+    write_meta(store, Meta(at(0), Duration(1000)))
+    recipe = StreamSpec(subscription(["orders"]), KafkaParams.parse({"bootstrap.servers": bootstrap})).recipe()
+    assert recipe is not None
+    write_sidecar(store, {"calls": [{"input": recipe.kind, "args": dict(recipe.args), "functions": {}, "stream": 0}]}, b"", None)
+    log = PlanLog(store, take_epoch(store, ZERO))
+    for number in (1, 2, 3):
+        ranges = [["orders", p, 5 * number, 5 * number + 5] for p in (0, 1)]
+        data = {0: {"ranges": ranges, "leader_epochs": [None] * 2, "from_epochs": [None] * 2, "topic_ids": None}}
+        log.write_plan(BatchPlan(at(number), log.epoch, "n", data, {0: 10}, at(1)))
+    log.complete(at(1), log.epoch, ZERO)
+    log.complete(at(2), log.epoch, ZERO)
+    return log
+
+
+def offsets(*words: object) -> Result:
+    return CliRunner().invoke(main, ["offsets", *map(str, words)], env={"COLUMNS": "200"})
+
+
+def next_of(folder: Path) -> dict[str, int]:
+    """What the next driver goes on from, as `show` tells it."""
+    shown = json.loads(offsets("show", folder, "--json").output)
+    return {f"{row['topic']}/{row['partition']}": row["next"] for row in shown["partitions"]}
+
+
+def test_show_tells_where_each_partition_goes_on_and_how_far_it_is_done(log: PlanLog, tmp_path: Path) -> None:
+    assert next_of(tmp_path) == {"orders/0": 20, "orders/1": 20}
+    output = offsets("show", tmp_path).output
+    row = [cell.strip() for cell in next(line for line in output.splitlines() if "orders/0" in line).split("│")[1:-1]]
+    assert row == ["0", "orders/0", "15", "20", "5"]
+    assert f"after batch {at(3).milliseconds} ms" in output and "1 pending batch" in output
+
+
+def test_reset_moves_every_partition_and_what_is_pending_keeps_its_ranges(log: PlanLog, tmp_path: Path) -> None:
+    result = offsets("reset", tmp_path, "--to", "earliest")
+    assert result.exit_code == 0, result.output
+    assert next_of(tmp_path) == {"orders/0": 0, "orders/1": 0}
+    contents = read_log(LocalFileStore(tmp_path))
+    assert contents.pending == [at(3)] and at(4) in contents.done
+    assert contents.plans[at(3)].inputs[0]["ranges"] == [["orders", 0, 15, 20], ["orders", 1, 15, 20]]
+    assert "-20" in result.output and "1 pending batch will run again" in result.output
+
+
+def test_a_dry_run_shows_the_same_and_changes_nothing(log: PlanLog, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    result = offsets("reset", tmp_path, "--to", "latest", "--dry-run")
+    assert result.exit_code == 0 and "+10" in result.output and "nothing was changed" in result.output
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_what_is_skipped_is_in_the_ledger(log: PlanLog, tmp_path: Path) -> None:
+    offsets("reset", tmp_path, "--to", "latest")
+    [entry] = read_ledger(LocalFileStore(tmp_path))
+    assert [(e["partition"], e["from"], e["until"], e["cause"]) for e in entry.streams[0]] == [(0, 20, 30, "reset"), (1, 20, 30, "reset")]
+
+
+def test_a_file_moves_just_the_partitions_it_names(log: PlanLog, tmp_path: Path) -> None:
+    file = tmp_path / "to.json"
+    file.write_text('{"orders": {"1": 3}}')
+    assert offsets("reset", tmp_path, "--to", file).exit_code == 0
+    assert next_of(tmp_path) == {"orders/0": 20, "orders/1": 3}
+
+
+def test_rewind_goes_back_to_the_beginning_of_a_batch_also_one_of_the_history(
+    log: PlanLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert offsets("rewind", tmp_path, "--to", at(2).milliseconds).exit_code == 0
+    assert next_of(tmp_path) == {"orders/0": 10, "orders/1": 10}
+    store = LocalFileStore(tmp_path)
+    history.write_segment(store, 1, [history.read_past(store, read_log(store).plans[at(1)])])
+    store.delete(f"plans/{at(1).milliseconds:015d}-000001")
+    assert offsets("rewind", tmp_path, "--to", at(1).milliseconds).exit_code == 0
+    assert next_of(tmp_path) == {"orders/0": 5, "orders/1": 5}
+
+
+def test_a_driver_that_runs_is_fenced_by_the_change_and_writes_nothing_that_counts(log: PlanLog, tmp_path: Path) -> None:
+    assert offsets("reset", tmp_path, "--to", "earliest").exit_code == 0
+    data = {0: {"ranges": [["orders", 0, 20, 30], ["orders", 1, 20, 30]]}}
+    log.write_plan(BatchPlan(at(4), log.epoch, "late", data, {}, at(3)))
+    log.write_plan(BatchPlan(at(5), log.epoch, "later", data, {}, at(3)))
+    with pytest.raises(FencedError):
+        log.probe()
+    assert next_of(tmp_path) == {"orders/0": 0, "orders/1": 0}
+
+
+def test_where_a_driver_seems_to_run_nothing_is_changed_unless_it_is_to_be_taken_over(log: PlanLog, tmp_path: Path) -> None:
+    now = Time(round(time.time() * 1000))
+    log.write_plan(BatchPlan(now, log.epoch, "n", {0: {"ranges": [["orders", 0, 20, 20], ["orders", 1, 20, 20]]}}, {}, at(3)))
+    result = offsets("reset", tmp_path, "--to", "earliest")
+    assert result.exit_code == 1 and "seems to run" in result.output and "--take-over" in result.output
+    assert next_of(tmp_path) == {"orders/0": 20, "orders/1": 20}
+    assert offsets("reset", tmp_path, "--to", "earliest", "--take-over").exit_code == 0
+    assert next_of(tmp_path) == {"orders/0": 0, "orders/1": 0}
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("reset", "--to", "sometime"), "Give 'earliest'"),
+        (("reset", "--to", "earliest", "--topic", "other"), "no stream of this checkpoint reads 'other'"),
+        (("reset", "--to", "earliest", "--stream", "7"), "it has the streams [0]"),
+        (("reset", "--to", "gone.json"), "gone.json cannot be read"),
+        (("rewind", "--to", "2099-01-01"), "holds no batch of stream 0 at or after"),
+        (("rewind", "--to", "yesterday"), "is no moment"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_changes_nothing(log: PlanLog, tmp_path: Path, words: Any, said: str) -> None:
+    command, *options = words
+    result = offsets(command, tmp_path, *options)
+    assert result.exit_code == 1 and said in result.output and result.output.count("\n") == 1
+    assert LocalFileStore(tmp_path).list("") == ["epoch-1", "graph", "meta"]
+
+
+def test_where_nothing_would_change_no_driver_is_disturbed(log: PlanLog, tmp_path: Path) -> None:
+    file = tmp_path / "to.json"
+    file.write_text('{"orders": {"0": 20}}')
+    assert "nothing to change" in offsets("reset", tmp_path, "--to", file).output
+    log.probe()
