@@ -18,7 +18,7 @@ from kstream_kafka.bounds import Bounds
 from kstream_kafka.cursors import Cursors
 from kstream_kafka.downtime import Downtime
 from kstream_kafka.errors import KafkaConfigError
-from kstream_kafka.findings import FAIL, REPORT, check_policy, counts_of, losses
+from kstream_kafka.findings import FAIL, REPORT, SKIP, check_policy, counts_of, losses
 from kstream_kafka.offset_committer import CommitCallback, OffsetCommitter, as_callback
 from kstream_kafka.offset_range import OffsetRange, TopicAndPartition
 from kstream_kafka.offsets import RateLimits, estimated_rate, plan_ranges
@@ -180,7 +180,7 @@ class DirectKafkaInputDStream(InputDStream):
         return self.spec.downtime or self.ssc.settings.get("spark.streaming.kstream.downtime")
 
     def _on_data_loss(self) -> str:
-        return self.spec.on_data_loss or self.ssc.settings.get("spark.streaming.kstream.kafka.onDataLoss")
+        return SKIP if self.lenient else self.spec.on_data_loss or self.ssc.settings.get("spark.streaming.kstream.kafka.onDataLoss")
 
     def _limits(self) -> RateLimits:
         conf, rates = self.ssc.settings.get, self.spec.rates

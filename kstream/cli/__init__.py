@@ -8,9 +8,10 @@ with exit code 1; a traceback is there for who asks with `--verbose`.
     kstream ledger       the records that its streams went on without
     kstream lag          how far a checkpoint's streams are behind the ends of their Kafka logs
     kstream offsets      where they stand, and setting them elsewhere
+    kstream replay       batches of the past again, with the ranges they had
     kstream demo         a stream on an embedded broker, killed in the middle, with the proof that nothing was lost
 
-The modules here import lightly, so that `kstream checkpoint …` and `kstream lag` need no pyspark; `run` loads it when it starts.
+The modules here import lightly, so that the others need no pyspark; `run` and `replay` load it when they start.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from kstream.cli.diff import diff_command
 from kstream.cli.lag import lag_command
 from kstream.cli.ledger import ledger_command
 from kstream.cli.offsets import offsets_commands
+from kstream.cli.replay import replay_command
 from kstream.cli.run import run_command
 
 __all__ = ["main"]
@@ -42,4 +44,5 @@ main.add_command(checkpoint_commands)
 main.add_command(lag_command)
 main.add_command(ledger_command)
 main.add_command(offsets_commands)
+main.add_command(replay_command)
 main.add_command(demo_command)

@@ -50,7 +50,7 @@ def _run(setup: Callable[[], Any], path: str) -> None:
     from kstream.context import StreamingContext
 
     context = StreamingContext.getOrCreate(path, setup)
-    _ship(setup, context)
+    ship(setup, context)
     try:
         context.start()
         context.awaitTermination()
@@ -64,7 +64,7 @@ def _run(setup: Callable[[], Any], path: str) -> None:
     logger.info("stopped")
 
 
-def _ship(setup: Callable[[], Any], context: StreamingContext) -> None:
+def ship(setup: Callable[[], Any], context: StreamingContext) -> None:
     """Gives the job's file to executors on other machines; whatever else it imports must be installed there."""
     file = getattr(sys.modules.get(setup.__module__), "__file__", None)
     sc = context.sparkContext

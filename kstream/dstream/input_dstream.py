@@ -31,6 +31,8 @@ class InputDStream(DStream):
         self._plans: dict[Time, Mapping[str, Json]] = {}
         self.fenced = False
         """Another driver has taken over: `stop` must tell the outside nothing of what this one did."""
+        self.lenient = False
+        """A replay looks at what is left of the past: losses are told with the outcome, and not raised."""
         self.id = ssc.graph.add_input_stream(self)
 
     def register_recipe(self) -> None:

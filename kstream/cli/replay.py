@@ -1,0 +1,112 @@
+"""`kstream replay`: batches of the past again, with the ranges they had."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kstream.batch_time import Time
+from kstream.cli.errors import clear_errors, fail, one_line, require_pyspark
+from kstream.cli.moments import parse_moment
+from kstream.cli.ranges import kafka_ranges
+from kstream.cli.run import configure_logging, load_setup, ship
+from kstream.cli.words import count
+from kstream.storage import open_store
+
+if TYPE_CHECKING:
+    from kstream.replay import ReplayedBatch
+
+
+@click.command("replay")
+@click.argument("job", metavar="MODULE:SETUP")
+@click.option("--checkpoint", "path", required=True, metavar="PATH", help="Where the stream keeps its plans.")
+@click.option("--from", "begin", required=True, metavar="MOMENT", help="First batch time: ms, an ISO time, -2h or now.")
+@click.option("--to", "end", default="now", metavar="MOMENT", help="Last batch time, itself included; default now.")
+@click.option("--sink", type=click.Choice(["shadow", "same"]), required=True, help="shadow: written to --out; same: the job's own outputs.")
+@click.option("--out", metavar="DIR", help="With --sink shadow: where the elements go, as lines of text.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a batch instead of a sentence.")
+@click.option("--verbose", is_flag=True, help="Show tracebacks and what Kafka's client says.")
+def replay_command(
+    job: str, path: str, begin: str, end: str, sink: str, out: str | None, as_json: bool, verbose: bool
+) -> None:  # fmt: skip
+    """Run batches of the past again, each with the very ranges it had, and say where their input has changed meanwhile.
+
+    The stream itself is left alone: no plan is written, no offset committed; its driver may be running. With --sink same the job's
+    output functions run again with the batch times of then. With --sink shadow they do not: what they would have been handed is
+    written to DIR/output-<number>/<batch time>/.
+
+    Exit code 1 if a batch failed, or its input is not what it was: records removed by retention or compaction, a topic made anew.
+    """
+    if (sink == "shadow") != (out is not None):
+        fail("--sink shadow and --out DIR belong together; --sink same writes where the job writes")
+    configure_logging(verbose)
+    now = round(time.time() * 1000)
+    with clear_errors(verbose):
+        require_pyspark()
+        first, last = Time(parse_moment(begin, now)), Time(parse_moment(end, now))
+        different = total = 0
+        for batch in _replayed(job, path, first, last, out):
+            total += 1
+            different += not batch.same
+            click.echo(json.dumps(as_data(batch)) if as_json else sentence(batch))
+    if different:
+        fail(f"{different} of {count(total, 'batch')} could not be replayed as they were")
+    if not as_json:
+        click.echo(f"{count(total, 'batch')} replayed; their input is what it was")
+
+
+def _replayed(job: str, path: str, first: Time, last: Time, out: str | None) -> Iterator[ReplayedBatch]:
+    from kstream.context import StreamingContext
+    from kstream.replay import Replayer, text_sink
+    from kstream.spark.job_environment import SparkJobEnvironment
+
+    store = open_store(path)
+    setup = load_setup(job)
+    context = StreamingContext.getOrCreate(path, setup)
+    ship(setup, context)
+    try:
+        environment = SparkJobEnvironment(context.sparkContext, context.graph.batch_duration)
+        replayer = Replayer(context.graph, environment, store, None if out is None else text_sink(out))
+        yield from replayer.run(first, last)
+    finally:
+        context.stop(stopSparkContext=True, stopGraceFully=False)
+        sys.stdout.flush()
+
+
+def as_data(batch: ReplayedBatch) -> dict[str, Any]:
+    """JSON values; times in ms."""
+    return {
+        "batch": batch.time.milliseconds,
+        "records": sum(batch.plan.num_records.values()),
+        "ended_then": batch.ended_then,
+        "same": batch.same,
+        "changes": [{"stream": c.stream, "part": c.part, "then": c.then, "now": c.now} for c in batch.changes],
+        "lost": [{"stream": stream, **entry} for stream, lost in sorted(batch.lost.items()) for entry in lost],
+        "error": None if batch.error is None else one_line(batch.error),
+    }
+
+
+def sentence(batch: ReplayedBatch) -> str:
+    """What a person reads of a batch."""
+    ranges = {number: kafka_ranges(data) or [] for number, data in batch.plan.inputs.items()}
+    words = [f"batch {batch.time.milliseconds} ms: {count(sum(batch.plan.num_records.values()), 'offset')}"]
+    if not batch.ended_then:
+        words.append("had not ended then")
+    if batch.error is not None:
+        words.append(f"failed: {one_line(batch.error)}")
+    for change in batch.changes:
+        place = f"stream {change.stream} part {change.part}"
+        if change.part < len(ranges.get(change.stream, ())):
+            topic, number, begin, until = ranges[change.stream][change.part]
+            place = f"{topic}/{number} [{begin}, {until})"
+        words.append(f"{place} held {change.then} records then and {change.now} now")
+    for _, lost in sorted(batch.lost.items()):
+        for entry in lost:
+            end = "…" if entry.get("until") is None else entry["until"]
+            words.append(f"{entry.get('topic')}/{entry.get('partition')} [{entry.get('from')}, {end}) is gone: {entry.get('cause')}")
+    return "; ".join(words) + ("" if len(words) > 1 else ", as then")

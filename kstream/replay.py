@@ -1,0 +1,164 @@
+"""Batches of the past run again with the very ranges they had: into the same sink, or written down beside it.
+
+One idea: a replay generates and runs jobs as a driver does and touches nothing that belongs to the stream – it takes no epoch, writes no
+plan and no completion, commits no offset, asks no broker what to read. It can run beside the driver.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kstream.batch import BatchPlan, InputOutcome
+from kstream.batch_time import Time
+from kstream.checkpoint import read_log
+from kstream.checkpoint.history import PastBatch, read_history, read_past
+from kstream.dstream import DStreamGraph
+from kstream.errors import ConfigurationError, IntervalChangedError
+from kstream.scheduler.ports import JobEnvironment
+from kstream.storage import FileStore
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A part of a stream's plan that gave another number of records than the first time."""
+
+    stream: int
+    part: int
+    then: int
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedBatch:
+    """What became of one batch. `error`: a job of it failed. `lost`: entries as of the ledger, by stream."""
+
+    plan: BatchPlan
+    ended_then: bool
+    changes: Sequence[Change] = ()
+    lost: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict[int, Sequence[Mapping[str, Any]]])
+    error: Exception | None = None
+
+    @property
+    def time(self) -> Time:
+        return self.plan.time
+
+    @property
+    def same(self) -> bool:
+        """Whether it ran, and its input is what it was, as far as counts and the brokers tell."""
+        return self.error is None and not self.changes and not self.lost
+
+
+def batches_of(store: FileStore, begin: Time, end: Time) -> list[PastBatch]:
+    """Every batch of [begin, end] that the log or its history still holds, oldest first; no void ones. Blocks on the store."""
+    found = {b.plan.time: b for b in read_history(store, begin, end)}
+    plans = read_log(store).plans
+    found.update({t: read_past(store, p) for t, p in plans.items() if begin <= t <= end and t not in found and not p.void})
+    return [found[time] for time in sorted(found)]
+
+
+class Replayer:
+    """Runs batches of `store`'s past on a graph that was made and not started. One use; the caller's thread runs the jobs.
+
+    `shadow`: instead of the outputs' own functions, `shadow(output number, time, rdd)` gets what they would have been handed, and what is
+    gone from the input is reported; without it the outputs' own functions run, and a loss is what the stream says it is.
+    """
+
+    def __init__(
+        self, graph: DStreamGraph, environment: JobEnvironment, store: FileStore, shadow: Callable[[int, Time, RDD[Any]], None] | None
+    ) -> None:
+        self._graph = graph
+        self._environment = environment
+        self._store = store
+        contents = read_log(store)
+        if contents.meta is None:
+            raise ConfigurationError(f"there is no checkpoint in {store.url}: no stream has started there", key="path", value=store.url)
+        if contents.meta.interval != graph.batch_duration:
+            raise IntervalChangedError(
+                f"{store.url} was written with a batch interval of {contents.meta.interval}, the job has {graph.batch_duration}",
+                path=store.url, stored_ms=contents.meta.interval.milliseconds, given_ms=graph.batch_duration.milliseconds,
+            )  # fmt: skip
+        graph.initialize(contents.meta.zero_time)
+        for number, output in enumerate(graph.output_streams):
+            if shadow is not None:
+                output.redirect(lambda time, rdd, number=number: shadow(number, time, rdd))
+        for stream in graph.active_inputs():
+            stream.lenient = shadow is not None
+
+    def run(self, begin: Time, end: Time) -> Iterator[ReplayedBatch]:
+        """The batches of [begin, end], one after the other. ConfigurationError if there is none.
+
+        Batches as far before `begin` as the streams remember are made known, so that windows are whole.
+        """
+        known = batches_of(self._store, begin - self._graph.longest_remember(), end)
+        wanted = [b for b in known if b.plan.time >= begin]
+        if not wanted:
+            raise ConfigurationError(
+                f"{self._store.url} holds no batch of {begin.milliseconds} to {end.milliseconds} ms: how long plans are kept is "
+                "spark.streaming.kstream.history",
+                key="from", value=begin.milliseconds,
+            )  # fmt: skip
+        for batch in known:
+            self._remember(batch)
+        for batch in wanted:
+            yield self._replay(batch)
+            self._graph.clear_metadata(batch.plan.time)
+
+    def _remember(self, batch: PastBatch) -> None:
+        for stream in self._graph.active_inputs():
+            if stream.id in batch.plan.inputs:
+                stream.remember_plan(batch.plan.time, batch.plan.inputs[stream.id])
+
+    def _replay(self, batch: PastBatch) -> ReplayedBatch:
+        time = batch.plan.time
+        error: Exception | None = None
+        try:
+            with self._environment.for_generation(time):
+                jobs = self._graph.generate_jobs(time)
+            for job in jobs:
+                with self._environment.for_job(job):
+                    job.run()
+        except Exception as e:
+            logger.warning("batch %s could not be replayed: %s", time, e)
+            error = e
+        outcomes = self._graph.outcomes(time)
+        lost = {stream: outcome.lost for stream, outcome in outcomes.items() if outcome.lost}
+        changes = [] if error is not None else list(changed(batch.counts or {}, outcomes))
+        return ReplayedBatch(batch.plan, batch.counts is not None, changes, lost, error)
+
+
+def changed(then: Mapping[int, Sequence[int | None]], now: Mapping[int, InputOutcome]) -> Iterator[Change]:
+    """The parts whose counts are known of both times and differ. Pure."""
+    for stream, outcome in sorted(now.items()):
+        for part, (before, after) in enumerate(zip(then.get(stream, ()), outcome.counts, strict=False)):
+            if before is not None and after is not None and before != after:
+                yield Change(stream, part, before, after)
+
+
+def text_sink(directory: str) -> Callable[[int, Time, RDD[Any]], None]:
+    """A shadow that writes each output's elements as lines to `<directory>/output-<number>/<batch time in ms>/part-…`.
+
+    JSON where an element is made of JSON values, else its repr. `directory` is any place Spark writes to; what is there already is an
+    error of Spark's.
+    """
+
+    def write(number: int, time: Time, rdd: RDD[Any]) -> None:
+        rdd.mapPartitions(_lines).saveAsTextFile(f"{directory}/output-{number}/{time.milliseconds}")
+
+    return write
+
+
+def _lines(elements: Iterable[Any]) -> Iterator[str]:
+    for element in elements:
+        try:
+            yield json.dumps(element, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError):
+            yield repr(element)
