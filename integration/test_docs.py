@@ -17,9 +17,19 @@ from integration.kafka_broker import KafkaBroker
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(path.relative_to(ROOT) for path in (ROOT / "docs").glob("*.md"))
 
+COMMANDS = ("kstream checkpoint show", "kstream lag", "kstream offsets", "kstream ledger")
+"""What a page shows that can be run as it stands: a job to run is none of them."""
+
 
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def run_command(line: str, directory: Path, kafka: KafkaBroker) -> None:
+    """A command as the text has it, with this broker and this directory."""
+    words = line.partition("#")[0].replace("/var/lib/orders", str(directory)).replace("localhost:9092", kafka.bootstrap).split()
+    done = subprocess.run([sys.executable, "-m", "kstream.cli", *words[1:]], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +56,8 @@ def test_every_block_of_a_page_runs(page: Path, orders: KafkaBroker, tmp_path: P
         [sys.executable, program(ROOT / page, tmp_path, orders)], capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    for line in (line for block in blocks(ROOT / page, "sh") for line in block.splitlines() if line.startswith(COMMANDS)):
+        run_command(line, tmp_path, orders)
 
 
 @pytest.mark.timeout(180)
@@ -64,14 +76,7 @@ def test_the_readmes_job_runs_until_it_is_told_to_stop_and_its_commands_look_ins
             if job.poll() is None:
                 job.kill()
                 job.wait()
-    shown = [
-        line
-        for block in blocks(ROOT / "README.md", "sh")
-        for line in block.splitlines()
-        if line.startswith(("kstream checkpoint show", "kstream lag"))
-    ]
+    shown = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines() if line.startswith(COMMANDS)]
     for line in shown:
-        words = line.partition("#")[0].replace("/var/lib/orders", str(tmp_path)).replace("localhost:9092", orders.bootstrap).split()
-        done = subprocess.run([sys.executable, "-m", "kstream.cli", *words[1:]], capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+        run_command(line, tmp_path, orders)
     assert shown, "the README shows no command"
