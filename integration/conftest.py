@@ -1,4 +1,4 @@
-"""Fixtures of the integration suite: a real Kafka broker and a local SparkContext, each started once.
+"""Fixtures of the integration suite: a real Kafka broker, a cluster of three and a local SparkContext, each started once.
 
 `--broker=container` runs the broker in Docker instead of as a process; docker that is asked for and absent is a failure.
 """
@@ -11,12 +11,14 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from integration.kafka_broker import Broker, BrokerError, running_broker
+from integration.kafka_broker import Broker, running_broker
+from integration.kafka_cluster import KafkaCluster, running_cluster
 from integration.kafka_jars import KAFKA, JarsMissingError
+from integration.kafka_node import BrokerError
 from kstream.errors import JavaNotFoundError
 from kstream.spark.java import ensure_java
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+Kafka = TypeVar("Kafka", Broker, KafkaCluster)
 IMAGE_VARIABLE = "KSTREAM_KAFKA_IMAGE"
 
 
@@ -63,12 +66,12 @@ def a_broker(config: pytest.Config, directory: Path) -> AbstractContextManager[B
     return running_container(config.getoption("--kafka-image"))
 
 
-def _had_or_failed(config: pytest.Config, directory: Path) -> Iterator[Broker]:
+def _had_or_failed(make: Callable[[], AbstractContextManager[Kafka]]) -> Iterator[Kafka]:
     """It is a failure, in one line, if the broker cannot be had."""
     with ExitStack() as stack:
         broker, reason = None, ""
         try:
-            broker = stack.enter_context(a_broker(config, directory))
+            broker = stack.enter_context(make())
         except (BrokerError, JarsMissingError, JavaNotFoundError) as e:
             reason = str(e)
         if broker is None:  # said here, since pytest would show what led to it, were there an exception being handled
@@ -79,13 +82,25 @@ def _had_or_failed(config: pytest.Config, directory: Path) -> Iterator[Broker]:
 @pytest.fixture(scope="session")
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A real broker, for all tests."""
-    yield from _had_or_failed(request.config, tmp_path_factory.mktemp("kafka"))
+    yield from _had_or_failed(lambda: a_broker(request.config, tmp_path_factory.mktemp("kafka")))
 
 
 @pytest.fixture
 def own_kafka(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
     """A real broker for one test, which may kill it."""
-    yield from _had_or_failed(request.config, tmp_path / "kafka")
+    yield from _had_or_failed(lambda: a_broker(request.config, tmp_path / "kafka"))
+
+
+@pytest.fixture(scope="session")
+def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    yield from _had_or_failed(lambda: running_cluster(tmp_path_factory.mktemp("kafka-cluster")))
+
+
+@pytest.fixture
+def kafka_cluster(_cluster: KafkaCluster) -> KafkaCluster:
+    """Three real nodes, as processes whatever --broker says, all of them up; a test may kill any. Started when first asked for."""
+    _cluster.start()
+    return _cluster
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from docker.errors import APIError, DockerException
 from requests.exceptions import RequestException
 from testcontainers.core.container import DockerContainer
 
-from integration.kafka_broker import READY, Broker, BrokerError, telling
+from integration.kafka_broker import Broker
+from integration.kafka_node import READY, BrokerError, telling
 
 DATA = "/tmp/kstream-kafka-data"
 """In the container's own file system: it stays over restarts, goes with the container, and the image's user may write there."""

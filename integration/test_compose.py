@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from integration.kafka_broker import free_ports
+from integration.kafka_node import free_ports
 
 pytestmark = pytest.mark.docker
 ROOT = Path(__file__).resolve().parent.parent

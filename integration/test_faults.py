@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from integration.driver_process import Job, running, wait_for
-from integration.kafka_broker import KafkaBroker, free_ports
+from integration.kafka_broker import KafkaBroker
+from integration.kafka_node import free_ports
 from kstream import crash_point
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from integration.kafka_broker import Broker, BrokerError, running_pid
+from integration.kafka_broker import Broker, running_pid
+from integration.kafka_node import BrokerError
 
 
 def values(broker: Broker, topic: str, count: int) -> list[bytes]:

@@ -1,0 +1,95 @@
+"""What tests do with a Kafka, be it one node or three: make topics and produce."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
+
+from integration.kafka_node import BrokerError
+
+QUIET = {"log_level": 0}
+"""Of librdkafka, which would write a line for every attempt to reach a broker that a test has killed."""
+Record = tuple[Any, ...]
+"""(key, value), (key, value, partition) or (key, value, partition, timestamp in ms)."""
+
+
+class KafkaHandle(ABC):
+    """A Kafka that runs somewhere on loopback, and clients of it."""
+
+    def __init__(self) -> None:
+        self._admin: AdminClient | None = None
+        self._producer: Producer | None = None
+
+    @property
+    @abstractmethod
+    def bootstrap(self) -> str:
+        """Where clients begin; the same over restarts."""
+
+    @property
+    def admin(self) -> AdminClient:
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
+        return self._admin
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: dict[str, str] | None = None, replicas: Sequence[int] | None = None
+    ) -> None:
+        """Returns when the topic is there and every partition has a leader.
+
+        As many replicas as the cluster gives by default (1 on one node, 3 on three), or every partition on the nodes of `replicas`.
+        """
+        if replicas is None:
+            new = NewTopic(name, partitions, config=config or {})
+        else:
+            new = NewTopic(name, partitions, replica_assignment=[list(replicas)] * partitions, config=config or {})
+        self.admin.create_topics([new])[name].result(30)
+        self.wait_for_leaders(name, partitions)
+
+    def wait_for_leaders(self, name: str, partitions: int, seconds: float = 30) -> None:
+        """Returns when the topic has so many partitions and each a leader; BrokerError if that does not come about."""
+        end = time.monotonic() + seconds
+        while True:
+            known = self.partitions(name)
+            if len(known) == partitions and all(p.leader >= 0 for p in known.values()):
+                return
+            if time.monotonic() > end:
+                raise BrokerError(f"topic {name} has no leaders")
+            time.sleep(0.05)
+
+    def partitions(self, name: str) -> dict[int, PartitionMetadata]:
+        """The partitions of the topic, as the cluster tells them now; none if there is no such topic."""
+        known = self.admin.list_topics(timeout=10).topics.get(name)
+        return {} if known is None else known.partitions
+
+    def delete_topic(self, name: str) -> None:
+        self.admin.delete_topics([name])[name].result(30)
+
+    def produce(self, topic: str, records: Iterable[Record]) -> None:
+        """Returns when all records are acknowledged; BrokerError if one was not. Idempotent: no record is there twice."""
+        if self._producer is None:
+            unknown_topic = {"topic.metadata.propagation.max.ms": 3000}  # create_topic has waited for the leaders
+            self._producer = Producer(
+                {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "linger.ms": 5, **unknown_topic, **QUIET}
+            )
+        produce_all(self._producer, topic, records)
+
+
+def produce_all(producer: Producer, topic: str, records: Iterable[Record], seconds: float = 60) -> None:
+    """Produces them by this producer and waits for the acknowledgements; BrokerError if one does not come."""
+    failures: list[Any] = []
+    for key, value, *place in records:
+        options = dict(zip(("partition", "timestamp"), place, strict=False))
+        while True:
+            try:
+                producer.produce(topic, value, key, on_delivery=lambda e, _m: failures.append(e) if e else None, **options)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    left = producer.flush(seconds)
+    if left or failures:
+        raise BrokerError(f"{left + len(failures)} records were not acknowledged: {failures[:3]}")
