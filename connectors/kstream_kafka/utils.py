@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kstream.conf import Settings
 from kstream_kafka.consumer_strategy import ConsumerStrategy
 from kstream_kafka.decoding import Decoding, consumer_record
 from kstream_kafka.deserializers import decoder
@@ -110,6 +111,9 @@ class KafkaUtils:
         Asks the brokers at once and raises RangesNotAvailableError for a range that is not wholly there. `leaders` is taken and not
         needed: the client finds them. With a LocationStrategy in its place it is the 0-10 form: nothing is asked before the RDD is
         computed, a range past the end fails then, and elements are ConsumerRecords. Blocks on the brokers in the first form only.
+
+        The SparkContext's settings say how long a task waits for the next record (spark.streaming.kafka.consumer.poll.ms) and whether
+        `count` trusts the ranges (spark.streaming.kafka.allowNonConsecutiveOffsets), as for the RDDs of a stream.
         """
         ranges, params = _ranges(offsetRanges), KafkaParams.parse(kafkaParams)
         if isinstance(leaders, LocationStrategy):
@@ -121,8 +125,13 @@ class KafkaUtils:
         from kstream_kafka.kafka_rdd import KafkaRDD
 
         packing = Packing(maxTasks, maxRecordsPerTask)
-        places = executor_locations(sc, locations, ranges, packing, {})
-        return KafkaRDD(sc, ranges, params.executor(), decoding, packing=packing, locations=places)
+        conf = Settings(sc.getConf()).get
+        return KafkaRDD(
+            sc, ranges, params.executor(), decoding,
+            poll_timeout_ms=conf("spark.streaming.kafka.consumer.poll.ms"),
+            exact_counts=not conf("spark.streaming.kafka.allowNonConsecutiveOffsets"),
+            packing=packing, locations=executor_locations(sc, locations, ranges, packing, {}),
+        )  # fmt: skip
 
     @staticmethod
     def createDataFrame(
@@ -149,7 +158,7 @@ class KafkaUtils:
 
 
 POLL_MS = 120_000
-"""How long a task of an RDD or a DataFrame made outside of a stream waits for the next record: Spark's default."""
+"""How long a task of a DataFrame made outside of a stream waits for the next record: Spark's default."""
 
 
 def _old_form(topics: Any, kafkaParams: Any, fromOffsets: Any, decoding: Decoding) -> StreamSpec:

@@ -237,3 +237,14 @@ def test_ranges_that_are_there_pass_and_no_range_asks_nobody() -> None:
 def test_ranges_of_another_type_are_type_errors() -> None:
     with pytest.raises(TypeError, match="offsetRanges should be list"):
         KafkaUtils.createRDD(None, BROKERS, [("t", 0, 0, 1)])  # pyright: ignore
+
+
+def test_createRDD_goes_by_the_settings_of_the_SparkContext(sc: Any, setting: Any) -> None:
+    """As the RDDs of a stream do: else the count of a compacted topic would be that of its offsets."""
+    ranges, anywhere = [OffsetRange("t", 0, 0, 4)], LocationStrategies.PreferConsistent
+    usual = KafkaUtils.createRDD(sc, BROKERS, ranges, anywhere)
+    assert usual.count() == 4 and usual.reads.poll_timeout_ms == 120_000
+    setting("spark.streaming.kafka.allowNonConsecutiveOffsets", "true")
+    setting("spark.streaming.kafka.consumer.poll.ms", "3s")
+    told = KafkaUtils.createRDD(sc, BROKERS, ranges, anywhere)
+    assert told.reads.poll_timeout_ms == 3000 and not told._exact_counts
