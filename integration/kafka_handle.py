@@ -7,8 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    PartitionMetadata,
+)
 
 from integration.kafka_node import BrokerError
 
@@ -65,6 +73,20 @@ class KafkaHandle(ABC):
         """The partitions of the topic, as the cluster tells them now; none if there is no such topic."""
         known = self.admin.list_topics(timeout=10).topics.get(name)
         return {} if known is None else known.partitions
+
+    def configure_topic(self, name: str, config: dict[str, str]) -> None:
+        """Sets these settings of the topic."""
+        entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in config.items()]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
+        self.admin.incremental_alter_configs([resource])[resource].result(30)
+
+    def log_range(self, topic: str, partition: int = 0, committed: bool = False) -> tuple[int, int]:
+        """(earliest, latest) of a partition; `committed`: latest is the last stable offset."""
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        at = TopicPartition(topic, partition)
+        asked = [self.admin.list_offsets({at: spec}, isolation_level=level)[at] for spec in (OffsetSpec.earliest(), OffsetSpec.latest())]
+        first, end = (answer.result(30).offset for answer in asked)
+        return first, end
 
     def delete_topic(self, name: str) -> None:
         self.admin.delete_topics([name])[name].result(30)
