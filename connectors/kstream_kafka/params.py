@@ -85,6 +85,9 @@ BULK_FETCH = {"fetch.wait.max.ms": 10, "fetch.queue.backoff.ms": 10, "max.partit
 """For long ranges. The short wait matters here too: a consumer that has fetched past its range waits at the log's end, and is given the
 next range only when that request is answered."""
 
+_SMALLEST_MESSAGE = 1000
+"""The least message.max.bytes that librdkafka takes."""
+
 
 @dataclass(frozen=True, repr=False)
 class KafkaParams:
@@ -162,6 +165,10 @@ class KafkaParams:
         buffer = "socket.receive.buffer.bytes"
         if buffer in settings and 0 < _whole_number(buffer, settings[buffer]) < 65536:
             settings[buffer] = 65536  # 0 is the system's own, which grows by itself
+        fetch, message = "fetch.max.bytes", "message.max.bytes"
+        if fetch in settings:  # librdkafka refuses one below message.max.bytes, which for a consumer means nothing else
+            settings[fetch] = max(_SMALLEST_MESSAGE, _whole_number(fetch, settings[fetch]))
+            settings[message] = min(settings[fetch], _whole_number(message, settings.get(message, 1_000_000)))
         return settings
 
     def storable(self) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from kstream_kafka.client import KafkaRangeConsumer
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.params import BULK_FETCH, SMALL_FETCH, KafkaParams, bulk, small
 
@@ -128,3 +129,11 @@ def test_secrets_are_neither_shown_nor_stored():
 def test_what_is_stored_is_json_and_means_the_same_again():
     params = parse(auto_offset_reset="smallest", group_id="g", refresh_leader_backoff_ms=9, metadata_max_age_ms=1000)
     assert KafkaParams.parse(json.loads(json.dumps(params.storable()))) == params
+
+
+@pytest.mark.parametrize("given, expected", [(65536, (65536, 65536)), ("10", (1000, 1000)), (2_000_000, (2_000_000, 1_000_000))])
+def test_a_fetch_smaller_than_the_largest_message_is_taken_as_in_java(given: Any, expected: tuple[int, int]) -> None:
+    """librdkafka refuses such a consumer; a record larger than a fetch is read all the same."""
+    executor = parse(fetch_max_bytes=given).executor()
+    assert (executor["fetch.max.bytes"], executor["message.max.bytes"]) == expected
+    KafkaRangeConsumer(executor).close()
