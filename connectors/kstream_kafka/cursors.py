@@ -136,8 +136,16 @@ class Cursors:
         """Looks for new partitions if it is time, and at the end of every log: one question. Moves nothing; may block.
 
         TopicRecreatedError where that is found and not tolerated. A log that ends before its cursor is left to `plan_ranges`, unless
-        it is tolerated.
+        it is tolerated. PartitionRevokedError when a topic that is read and was named is gone, whichever question finds out.
         """
+        try:
+            return self._survey(client)
+        except UnknownTopicError as e:
+            if gone := [p for p in self.positions if p[0] in e.facts["topics"]]:
+                raise PartitionRevokedError(gone) from e
+            raise
+
+    def _survey(self, client: DriverClient) -> Survey:
         self._look_for_partitions(client)
         latest = self._latest(client)
         if self._shrunk(latest):

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from kstream_kafka.errors import LogShrankError, PartitionRevokedError, TopicRecreatedError, UnknownTopicError
+from kstream_kafka.errors import LogShrankError, PartitionRevokedError, TopicRecreatedError
 
 from kstream.batch_time import Time
 from tests.kstream_kafka.stream import Stream
@@ -127,7 +127,7 @@ def test_a_named_topic_that_was_deleted_is_an_error_until_it_is_back():
     s = started()
     logs, s.client.logs = s.client.logs, {}
     s.clock.advance(400_000)
-    with pytest.raises(UnknownTopicError):
+    with pytest.raises(PartitionRevokedError):
         s.plan()
     s.client.logs = logs
     assert len(s.batch()) == 2

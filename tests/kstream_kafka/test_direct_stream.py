@@ -131,6 +131,22 @@ def test_a_partition_that_vanishes_fails_each_batch_until_it_is_back():
     assert s.batch() == [["t", 0, 10, 10], ["t", 1, 5, 5]]
 
 
+@pytest.mark.parametrize("finder", ["the look for partitions", "the question for ends"])
+def test_a_topic_that_is_read_and_vanishes_was_revoked_whoever_finds_out(finder: str):
+    """UnknownTopicError, to correct the name, is for topics that were never there."""
+    s = Stream({("t", 0): (0, 10), ("u", 0): (0, 5)}, ("t", "u"), metadata_max_age_ms=5000).start()
+    s.batch()
+    if finder == "the look for partitions":
+        kept = s.client.logs.pop(("u", 0))
+        s.clock.advance(5000)
+    else:
+        kept, s.client.failure = (0, 5), UnknownTopicError(["u"], 1)
+    with pytest.raises(PartitionRevokedError, match=r"u-0 are being read"):
+        s.plan()
+    s.client.logs["u", 0], s.client.failure = kept, None
+    assert s.batch() == [["t", 0, 10, 10], ["u", 0, 5, 5]]
+
+
 def test_an_unreachable_broker_fails_the_batch_and_the_next_starts_at_the_same_place():
     s = Stream({("t", 0): (0, 10)}, auto_offset_reset="earliest").start()
     s.client.failure = BrokerUnreachableError("h:1", 10)
