@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -83,10 +83,18 @@ class KafkaHandle(ABC):
     def log_range(self, topic: str, partition: int = 0, committed: bool = False) -> tuple[int, int]:
         """(earliest, latest) of a partition; `committed`: latest is the last stable offset."""
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        at = TopicPartition(topic, partition)
-        asked = [self.admin.list_offsets({at: spec}, isolation_level=level)[at] for spec in (OffsetSpec.earliest(), OffsetSpec.latest())]
-        first, end = (answer.result(30).offset for answer in asked)
-        return first, end
+        at, specs = TopicPartition(topic, partition), (OffsetSpec.earliest(), OffsetSpec.latest())
+        end = time.monotonic() + 30
+        while True:
+            try:
+                asked = [self.admin.list_offsets({at: spec}, isolation_level=level)[at] for spec in specs]
+                first, last = (answer.result(30).offset for answer in asked)
+                return first, last
+            except KafkaException:  # elections show in many ways
+                if time.monotonic() > end:
+                    raise
+            self.admin.list_topics(timeout=10)  # the client asks the leader it remembers: let it learn the new one
+            time.sleep(0.1)
 
     def delete_topic(self, name: str) -> None:
         self.admin.delete_topics([name])[name].result(30)
