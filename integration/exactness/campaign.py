@@ -57,6 +57,10 @@ class Campaign:
     window: int = 10
     rate: int = 200
     say: Any = print
+    params: dict[str, str] = field(default_factory=dict)
+    """Of the driver's stream, besides the address."""
+    endure: bool = False
+    """Whether the driver goes on after a batch that failed; else it ends with the error, as most users' programs do."""
 
     def run(self, kills: list[Kill]) -> Verdict:
         """Blocks until all kills are done and the last driver has drained the topic; the verdict on everything."""
@@ -75,6 +79,7 @@ class Campaign:
         options = {
             "bootstrap": self.bootstrap, "topic": self.topic, "directory": str(self.directory), "interval": self.interval,
             "window": self.window, "conf": {"spark.streaming.stopGracefullyOnShutdown": "true", **self.conf},
+            "params": self.params, "endure": self.endure,
         }  # fmt: skip
         path = self.directory / "options.json"
         path.write_text(json.dumps(options))

@@ -1,7 +1,8 @@
 """The driver that is killed: counts a topic per batch and over a window, leaving a record of every attempt.
 
-Argument: a JSON file with bootstrap, topic, directory, interval, window (batches), conf and perhaps checkpoint. Every record of the
-topic says where it lies ("partition:offset"), so that the sink can be compared with the ranges.
+Argument: a JSON file with bootstrap, topic, directory, interval, window (batches), conf and perhaps checkpoint, params (of the
+stream) and endure (whether to go on after a failed batch). Every record of the topic says where it lies ("partition:offset"), so that
+the sink can be compared with the ranges.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from kstream_kafka import KafkaUtils
 from pyspark import SparkConf
 
 from kstream import StreamingContext
+from kstream.errors import FencedError
 
 
 def append_line(path: Path, record: dict[str, Any]) -> None:
@@ -49,7 +52,7 @@ def setup(options: dict[str, Any]) -> StreamingContext:
         conf = conf.set(key, value)
     ssc = StreamingContext(conf, options["interval"])
     ssc.sparkContext.setLogLevel("ERROR")
-    params = {"bootstrap.servers": options["bootstrap"], "auto.offset.reset": "smallest"}
+    params = {"bootstrap.servers": options["bootstrap"], "auto.offset.reset": "smallest", **options.get("params", {})}
     stream = KafkaUtils.createDirectStream(ssc, [options["topic"]], params)
 
     def batch(time: datetime, rdd: Any) -> None:
@@ -67,6 +70,19 @@ def setup(options: dict[str, Any]) -> StreamingContext:
     return ssc
 
 
+def wait_for_the_end(ssc: StreamingContext, endure: bool) -> None:
+    """Until the stream has been stopped. A batch that fails raises, unless the program is to endure it and go on with the next."""
+    while True:
+        try:
+            return ssc.awaitTermination()
+        except FencedError:
+            raise
+        except Exception:
+            if not endure:
+                raise
+            time.sleep(0.5)
+
+
 def main() -> None:
     options = json.loads(Path(sys.argv[1]).read_text())
     root = Path(options["directory"])
@@ -76,7 +92,7 @@ def main() -> None:
     ssc = StreamingContext.getOrCreate(options.get("checkpoint", str(root / "checkpoint")), lambda: setup(options))
     ssc.start()
     append_line(root / "started.jsonl", {"pid": os.getpid()})
-    ssc.awaitTermination()
+    wait_for_the_end(ssc, options.get("endure", False))
 
 
 if __name__ == "__main__":

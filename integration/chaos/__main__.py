@@ -1,0 +1,43 @@
+"""`python -m integration.chaos [--minutes 3] [--driver-kills 10] [--endure] …`: the whole campaign on three nodes of its own."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import uuid
+from pathlib import Path
+
+from integration.chaos.campaign import ChaosCampaign
+from integration.kafka_cluster import running_cluster
+from kstream.spark.java import ensure_java
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=3)
+    parser.add_argument("--driver-kills", type=int, default=10)
+    parser.add_argument("--leader-kill-every", type=float, default=10, metavar="SECONDS", help="or when all replicas are in sync again")
+    parser.add_argument("--rate", type=int, default=5000, help="records a second")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--endure", action="store_true", help="the driver goes on after a failed batch instead of ending with its error")
+    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the driver")
+    parser.add_argument("--keep", action="store_true", help="leave the directory with all records behind")
+    given = parser.parse_args()
+    ensure_java()
+    directory = Path(tempfile.mkdtemp(prefix="chaos-"))
+    with running_cluster(directory / "cluster") as cluster:
+        conf = dict(setting.split("=", 1) for setting in given.conf)
+        campaign = ChaosCampaign(
+            cluster, f"chaos-{uuid.uuid4().hex[:8]}", directory / "run", given.seed, rate=given.rate, conf=conf, endure=given.endure
+        )
+        report = campaign.unleash(given.minutes * 60, given.driver_kills, given.leader_kill_every)
+    print("\n".join(report.lines()), f"(records of it: {directory})" if given.keep or report.verdict.breaches else "")
+    if not given.keep and not report.verdict.breaches:
+        shutil.rmtree(directory, ignore_errors=True)
+    return 1 if report.verdict.breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""Kills leaders and drivers on a timetable while a producer feeds, restarts them, lets the last driver finish and asks for the verdict."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from integration.exactness.campaign import Campaign
+from integration.exactness.verdict import Verdict, judge
+from integration.kafka_cluster import NODES, KafkaCluster
+
+PARTITIONS = 3
+DEAD_S = 2.0
+"""How long a killed node stays down."""
+STEP_S = 0.1
+_ERROR = re.compile(r"^(?:\S+\.)?(\w+Error): ", re.MULTILINE)
+_UNPLANNED = re.compile(r"Error generating jobs for time (\d+)")
+_FAILED = re.compile(r"Error running job \S+ (\d+)|Error running job (\S+)")
+
+
+@dataclass
+class Report:
+    """What a campaign did and what came of it."""
+
+    leader_kills: int = 0
+    driver_kills: int = 0
+    driver_ends: Counter[str] = field(default_factory=Counter[str])
+    """How often the driver ended by itself, by the error it ended with."""
+    unplanned: int = 0
+    """Batches that could not be planned: their records were planned with the next one."""
+    failed: int = 0
+    """Errors of jobs; each such batch waited for the next restart."""
+    produced: dict[str, Any] = field(default_factory=dict)
+    verdict: Verdict = field(default_factory=Verdict)
+
+    def lines(self) -> list[str]:
+        v, ends = self.verdict, ", ".join(f"{n} {name}" for name, n in self.driver_ends.items()) or "never"
+        return [
+            f"kills: {self.leader_kills} leaders, {self.driver_kills} drivers; the driver ended by itself: {ends}",
+            f"batches that were not planned: {self.unplanned}, jobs that failed: {self.failed}, "
+            f"longest silence of the brokers: {self.produced.get('longest_gap_s')} s",
+            f"batches: {v.batches}, attempts: {v.attempts}, run again: {v.runs_again}, records: {v.records}",
+            *(f"BREACH: {breach}" for breach in v.breaches),
+            f"verdict: {'exact' if not v.breaches else f'{len(v.breaches)} breaches'}",
+        ]
+
+
+class ChaosCampaign(Campaign):
+    """One topic of three replicas, one checkpoint, many drivers. Call `unleash` from the main thread: it restarts nodes."""
+
+    def __init__(self, cluster: KafkaCluster, topic: str, directory: Path, seed: int = 1, **settings: Any) -> None:
+        given = {"interval": 2.0, "window": 4, "rate": 5000, **settings}
+        super().__init__(cluster.bootstrap, topic, directory, None, **given)
+        self.cluster = cluster
+        self.report = Report()
+        self._random = random.Random(seed)
+        self._driver: subprocess.Popen[bytes] | None = None
+        self._down: int | None = None
+        self._restart_at = 0.0
+
+    def unleash(self, seconds: float, driver_kills: int, leader_kill_every_s: float = 10) -> Report:
+        """Blocks until the time is over, all is up again and the last driver has read all there is; the verdict on everything."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.cluster.create_topic(self.topic, PARTITIONS, {"min.insync.replicas": "2"})
+        try:
+            with self._producing():
+                self._rage(seconds, driver_kills, leader_kill_every_s)
+                self._come_to_rest()
+            ends = dict(enumerate(self.report.produced["acked"]))
+            self._drain(ends)
+        finally:
+            self._kill_driver()
+        said = self._said()
+        self.report.unplanned, self.report.failed = len(_UNPLANNED.findall(said)), len(_FAILED.findall(said))
+        self.report.verdict = judge(self.directory, ends, round(self.interval * 1000), self.window)
+        self._judge_the_producer()
+        return self.report
+
+    # -- while it lasts
+
+    def _rage(self, seconds: float, driver_kills: int, every_s: float) -> None:
+        began = time.monotonic()
+        next_leader = began + every_s
+        spacing = seconds / (driver_kills + 1)
+        # In each equal part of the time one death of the driver, at any moment of it.
+        deaths = [began + spacing * (n + self._random.uniform(0.5, 1.5)) for n in range(driver_kills)]
+        while (now := time.monotonic()) < began + seconds:
+            self._keep_driver()
+            if deaths and now >= deaths[0]:
+                deaths.pop(0)
+                self._kill_driver()
+                self.report.driver_kills += 1
+                self.say(f"{now - began:6.1f} s: driver killed")
+            self._raise_the_dead(now)
+            if now >= next_leader and self._whole():
+                next_leader = now + every_s
+                self._kill_leader(now - began)
+            time.sleep(STEP_S)
+
+    def _kill_leader(self, at: float) -> None:
+        partition = self._random.randrange(PARTITIONS)
+        self._down = self.cluster.leader(self.topic, partition)
+        self.cluster.kill9(self._down)
+        self._restart_at = time.monotonic() + DEAD_S
+        self.report.leader_kills += 1
+        self.say(f"{at:6.1f} s: node {self._down} killed, leader of partition {partition}")
+
+    def _raise_the_dead(self, now: float) -> None:
+        if self._down is not None and now >= self._restart_at:
+            self.cluster.begin_restart(self._down)
+            self._down = None
+
+    def _whole(self) -> bool:
+        """Whether every replica is in sync: a second death before that would only stop the cluster for a while."""
+        if self._down is not None or not all(self.cluster.ready(node) for node in NODES):
+            return False
+        return all(self.cluster.in_sync(self.topic, p) == set(NODES) for p in range(PARTITIONS))
+
+    def _come_to_rest(self) -> None:
+        """All nodes up and in sync."""
+        if self._down is not None:
+            self.cluster.begin_restart(self._down)
+            self._down = None
+        end = time.monotonic() + 120
+        while not self._whole():
+            if time.monotonic() > end:
+                raise AssertionError("the cluster did not become whole again within 120 s")
+            self._keep_driver()
+            time.sleep(0.2)
+        self._kill_driver()
+
+    # -- the driver
+
+    def _keep_driver(self) -> None:
+        """Starts one where none runs, as whoever operates it would."""
+        if self._driver is not None and self._driver.poll() is not None:
+            found = _ERROR.findall(self._said())
+            name = found[-1] if found else f"exit status {self._driver.returncode}"
+            self.report.driver_ends[name] += 1
+            self.say(f"the driver ended by itself: {name}")
+            self._driver = None
+        if self._driver is None:
+            self._driver = self._start_driver(None)
+
+    def _kill_driver(self) -> None:
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.kill()
+            driver.wait()
+
+    def _said(self) -> str:
+        return (self.directory / "driver.log").read_text(errors="replace")
+
+    # -- the feed
+
+    @contextmanager
+    def _producing(self) -> Iterator[None]:
+        """The producer for the length of the block; what it tells at its end is in the report."""
+        command = [sys.executable, "-m", "integration.chaos.producer", self.bootstrap, self.topic, str(PARTITIONS), str(self.rate)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as producer:
+            try:
+                yield
+                producer.terminate()
+                told, _ = producer.communicate(timeout=180)
+            finally:
+                producer.kill()
+        self.report.produced = json.loads(told)
+
+    def _judge_the_producer(self) -> None:
+        """A verdict on the stream is worth something only if the feed was exact: no failed delivery, each record at its offset."""
+        told = self.report.produced
+        if told["left"] or told["failed"] or told["misplaced"]:
+            self.report.verdict.breaches.append(f"the producer reports errors: {told}")
