@@ -131,12 +131,17 @@ class Reading:
     def _end_of_partition(self, end: int) -> None:
         """At or past the range's end it is the end; before it, only if the broker says so when asked.
 
-        A new leader may for a moment show less than it has, and the client tells an end once only.
+        A new leader may for a moment show less than it has, and the client tells an end once only. Such a leader does not tell its
+        log's end either: no answer is no loss, the range is begun again from here.
         """
         until = self.wanted.untilOffset
         if end < until:
             _, latest = self.consumer.log_range(self.wanted.topic, self.wanted.partition)
-            if latest is None or latest < until:
+            if latest is None:
+                self.last_trouble = f"the partition seems to end at {end}, and no leader says where it does"
+                self.must_begin_again = True
+                return
+            if latest < until:
                 reason = f"the partition ends at {end}, before the end of the range"
                 self._lost(LogTruncatedError(self.where, (end, until), until, reason))
                 return

@@ -76,6 +76,16 @@ def test_an_early_end_that_the_broker_takes_back_is_read_on_from():
     assert read(consumer, 0, 4) == [0, 1, 2, 3]
 
 
+def test_an_early_end_that_nobody_confirms_is_no_loss_and_the_range_is_begun_again():
+    """During an election the leader shows less than it has, and refuses to tell where its log ends."""
+    consumer = FakeConsumer([[*records([0, 1]), event(2, EOF)], [event(2, EOF)], records([2, 3])], log_range=(None, None))
+    assert read(consumer, 0, 4, epoch=3) == [0, 1, 2, 3]
+    assert consumer.assigned == [("t", 1, 0, 3), ("t", 1, 2, None), ("t", 1, 2, None)]
+    consumer = FakeConsumer([[*records([0, 1]), event(2, EOF)]], log_range=(None, None))
+    with pytest.raises(PollTimeoutError, match="no leader says where it does"):
+        read(consumer, 0, 4)
+
+
 def test_an_event_between_records_is_never_taken_for_a_record():
     """An event's value is an error text; here a gap makes the offsets look gapless with the event among them."""
     consumer = FakeConsumer([[*records([0, 1, 2]), event(3, EOF), *records([4, 5])]], log_range=(0, 6))
