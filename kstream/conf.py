@@ -38,7 +38,10 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("spark.streaming.unpersist", "bool", True, "Unpersist generated RDDs as they fall out of the remember duration."),
     Entry("spark.streaming.kafka.maxRatePerPartition", "int", 0, "Most records a second and partition; 0 is no limit."),
     Entry("spark.streaming.kafka.minRatePerPartition", "int", 1, "Fewest records a second and partition under back-pressure."),
-    Entry("spark.streaming.kafka.maxRetries", "int", 1, "Retries when a partition's leader or latest offset is not to be had."),
+    Entry(
+        "spark.streaming.kafka.maxRetries", "int", 1,
+        "Retries when a partition's latest offset is not to be had; more while a leader is elected, for default.api.timeout.ms.",
+    ),
     Entry("spark.streaming.kafka.consumer.poll.ms", "ms", 120_000, "How long a task waits for the next record of its range."),
     Entry(
         "spark.streaming.kafka.allowNonConsecutiveOffsets", "bool", False,

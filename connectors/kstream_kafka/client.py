@@ -200,18 +200,24 @@ class KafkaDriverClient:
         return self._settled(self._ask(partitions, spec), spec)
 
     def _settled(self, asked: dict[TopicPartition, Any], spec: OffsetSpec) -> dict[Partition, LogEnd]:
-        """All answers to a question already asked, with the retries it needs."""
+        """All answers to a question already asked, with the retries it needs: `max_retries`, or more while leaders are being elected.
+
+        An election takes seconds, and then each partition has a leader again: `api_timeout_ms` is how long that is waited for.
+        """
         found, failures = self._collect(asked)
-        for _ in range(self._max_retries):
-            if not failures:
-                break
+        retries, deadline = 0, time.monotonic() + self._params.api_timeout_ms / 1000
+        while failures and (retries < self._max_retries or (self._electing(failures) and time.monotonic() < deadline)):
+            retries += 1
             time.sleep(self._params.leader_backoff_ms / 1000)
             self._all_topics()  # the client asks the leaders it remembers: let it learn the new ones
             answers, failures = self._collect(self._ask(failures, spec))
             found.update(answers)
         if failures:
-            raise self._no_answer(failures)
+            raise self._no_answer(failures, retries)
         return found
+
+    def _electing(self, failures: Mapping[Partition, ClientError]) -> bool:
+        return all(error.code() in _MOVING | _AWAY for error in failures.values())
 
     def _ask(self, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[TopicPartition, Any]:
         """One call, one request a broker: a future for each partition. Does not wait."""
@@ -242,13 +248,13 @@ class KafkaDriverClient:
                 answers[at.topic, at.partition] = LogEnd(result.offset, epoch if epoch is not None and epoch >= 0 else None)
         return answers, failures
 
-    def _no_answer(self, failures: dict[Partition, ClientError]) -> KafkaError:
+    def _no_answer(self, failures: dict[Partition, ClientError], retries: int) -> KafkaError:
         codes = {error.code() for error in failures.values()}
         if codes <= _AWAY:
             return self._unreachable(self._params.api_timeout_ms)
         if codes <= _UNKNOWN:
             return UnknownTopicError(sorted({topic for topic, _ in failures}), len(self._all_topics()))
-        return LeaderNotAvailableError({p: error.str() for p, error in failures.items()}, self._max_retries)
+        return LeaderNotAvailableError({p: error.str() for p, error in failures.items()}, retries)
 
     def _mapped(self, exception: KafkaException, waited_ms: int) -> KafkaError:
         error: ClientError = exception.args[0]

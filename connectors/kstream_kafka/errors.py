@@ -88,7 +88,7 @@ class LeaderNotAvailableError(KafkaError):
         reason = "; ".join(sorted(set(partitions.values())))
         super().__init__(
             f"The leaders of {_list(partitions)} did not tell their offsets after {retries} retries ({reason}). The next batch "
-            "tries again; spark.streaming.kafka.maxRetries and refresh.leader.backoff.ms make each one more patient.",
+            "tries again; default.api.timeout.ms and spark.streaming.kafka.maxRetries make each one more patient.",
             partitions=sorted(partitions), retries=retries, reason=reason,
         )  # fmt: skip
 

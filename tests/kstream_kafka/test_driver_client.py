@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from itertools import repeat
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from kstream_kafka.client import TIMES_IN_FLIGHT, KafkaDriverClient
 from kstream_kafka.errors import KafkaError as OurError
-from kstream_kafka.errors import UnknownTopicError
+from kstream_kafka.errors import LeaderNotAvailableError, UnknownTopicError
 from kstream_kafka.params import KafkaParams
 
 P, Q = ("t", 0), ("t", 1)
@@ -57,8 +58,9 @@ class Admin:
     alter_consumer_group_offsets = list_consumer_group_offsets
 
 
-def client(admin: Admin) -> KafkaDriverClient:
-    made = KafkaDriverClient(KafkaParams.parse({"bootstrap.servers": "127.0.0.1:1", "refresh.leader.backoff.ms": 1}), max_retries=1)
+def client(admin: Admin, **params: Any) -> KafkaDriverClient:
+    given = {"bootstrap.servers": "127.0.0.1:1", "refresh.leader.backoff.ms": 1, **{k.replace("_", "."): v for k, v in params.items()}}
+    made = KafkaDriverClient(KafkaParams.parse(given), max_retries=1)
     made._admin = admin  # pyright: ignore
     return made
 
@@ -83,6 +85,37 @@ def test_a_time_later_than_every_record_is_none_and_not_an_error() -> None:
 def test_a_time_whose_answer_was_cut_off_is_asked_again() -> None:
     answers = iter([-1001, 3])
     assert client(Admin(lambda p, ms: next(answers))).at_times([5], [P]) == [{P: 3}]
+
+
+def failing(code: int, times: int, then: int = 0) -> Callable[[int, int], int]:
+    """An answer that fails so often."""
+    failures = repeat(None, times)
+
+    def offset_at(_partition: int, _ms: int) -> int:
+        for _ in failures:
+            raise KafkaException(KafkaError(code))
+        return then
+
+    return offset_at
+
+
+@pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError._TRANSPORT])
+def test_an_election_is_waited_for_whatever_the_number_of_retries(code: int) -> None:
+    """The stream survives the death of a leader: its batch is planned late instead of not at all."""
+    assert client(Admin(failing(code, 20, then=7))).latest([P])[P].offset == 7
+
+
+def test_an_election_that_lasts_is_an_error_after_the_time_for_one_question() -> None:
+    with pytest.raises(LeaderNotAvailableError, match=r"t-0 did not tell their offsets after \d+ retries") as caught:
+        client(Admin(failing(KafkaError.LEADER_NOT_AVAILABLE, 10**9)), default_api_timeout_ms=60).latest([P])
+    assert caught.value.facts["retries"] > 1
+
+
+def test_what_is_no_election_is_tried_again_just_as_often_as_is_set() -> None:
+    admin = Admin(failing(KafkaError.UNKNOWN_TOPIC_OR_PART, 10**9))
+    with pytest.raises(UnknownTopicError):
+        client(admin).latest([P])
+    assert admin.asked == 2
 
 
 def test_deleted_topics_are_unknown_topics_also_when_no_partition_is_left_to_ask() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -87,7 +88,7 @@ def test_an_answer_without_an_offset_is_asked_for_again_and_never_taken_for_the_
 
 
 def test_an_answer_without_an_offset_that_lasts_is_an_error(params: KafkaParams):
-    client = KafkaDriverClient(params, max_retries=0)
+    client = KafkaDriverClient(replace(params, own={"default.api.timeout.ms": 0}), max_retries=0)
     client._admin = CutOffAdmin(client._admin)  # type: ignore[assignment]
     with pytest.raises(LeaderNotAvailableError):
         client.latest([("orders", 0)])
