@@ -201,7 +201,7 @@ def test_records_removed_inside_or_beyond_a_range_are_a_loss_and_never_a_gap(
     kafka.produce(name, [(None, "v", 0)] * 15)
     remove(kafka, name, kept_from)
     lost = min(kept_from, 9)
-    with pytest.raises(Exception, match=rf"OffsetOutOfRangeError: {name}-0 \[2, 9\): records \[2, {lost}\) were removed"):
+    with pytest.raises(Exception, match=rf"RecordsRemovedError: {name}-0 \[2, 9\): records \[2, {lost}\) were removed"):
         reader.offsets(name, 2, 9)
     assert reader.offsets(name, kept_from, 15) == list(range(kept_from, 15))
 
@@ -236,7 +236,7 @@ def test_retention_that_overtakes_a_planned_batch_fails_it_and_names_what_is_los
     params = {"bootstrap.servers": kafka.bootstrap, "auto.offset.reset": "earliest"}
     KafkaUtils.createDirectStream(ssc, [name], params, messageHandler=value_only).foreachRDD(collected)
     with running(ssc):
-        assert f"OffsetOutOfRangeError: {name}-0 [0, 10): records [0, " in error_of(ssc)
+        assert f"RecordsRemovedError: {name}-0 [0, 10): records [0, " in error_of(ssc)
     assert collected.records == []
 
 
@@ -259,5 +259,5 @@ def test_records_removed_while_they_are_being_read_are_a_loss(sc: Any, kafka: Ka
                 removed.result(30)
             yield number
 
-    with pytest.raises(Exception, match=rf"OffsetOutOfRangeError: {name}-0 \[0, {count}\): records \[\d\d+, {count - 10}\) were removed"):
+    with pytest.raises(Exception, match=rf"RecordsRemovedError: {name}-0 \[0, {count}\): records \[\d\d+, {count - 10}\) were removed"):
         rdd.mapPartitions(then_remove).collect()
