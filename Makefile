@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-integration check format dist jars bench clean
+.PHONY: help install demo test test-fast test-integration check format dist jars bench chaos clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -50,6 +50,10 @@ jars: install ## fetch the real broker's jars into .cache/ now (the integration 
 
 bench: install ## the ratios of integration/benchmarks, each side by side in one run
 	@$(PY) -m integration.benchmarks
+
+chaos: install ## the long campaigns: a driver killed 36 times, then brokers and drivers killed for three minutes; each must be exact
+	@$(PY) -m integration.exactness --kills 36
+	@$(PY) -m integration.chaos --minutes 3 --driver-kills 10
 
 clean: ## everything that was built or fetched
 	@rm -rf $(VENV) .cache dist build .pytest_cache .ruff_cache .import_linter_cache
