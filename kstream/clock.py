@@ -14,6 +14,13 @@ from typing import Protocol
 logger = logging.getLogger(__name__)
 
 
+class StopFlag(Protocol):
+    """What ends a wait early: a `threading.Event`, or a simulated one."""
+
+    def is_set(self) -> bool: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
 class Clock(Protocol):
     """Where the time comes from. Both readings are in milliseconds."""
 
@@ -25,7 +32,7 @@ class Clock(Protocol):
         """Milliseconds since some fixed moment; never steps back."""
         ...
 
-    def wait(self, milliseconds: int, stop: threading.Event) -> bool:
+    def wait(self, milliseconds: int, stop: StopFlag) -> bool:
         """Blocks for so long or until `stop` is set, whichever is first; returns whether `stop` is set.
 
         May return early; the caller looks at the clock again.
@@ -42,7 +49,7 @@ class SystemClock:
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
-    def wait(self, milliseconds: int, stop: threading.Event) -> bool:
+    def wait(self, milliseconds: int, stop: StopFlag) -> bool:
         return stop.wait(max(0, milliseconds) / 1000)
 
 
@@ -80,5 +87,5 @@ class RisingClock:
     def monotonic_ms(self) -> int:
         return self._clock.monotonic_ms()
 
-    def wait(self, milliseconds: int, stop: threading.Event) -> bool:
+    def wait(self, milliseconds: int, stop: StopFlag) -> bool:
         return self._clock.wait(milliseconds, stop)

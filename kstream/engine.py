@@ -16,6 +16,7 @@ from kstream.clock import Clock
 from kstream.conf import Settings
 from kstream.dstream import DStreamGraph
 from kstream.errors import AlreadyExistsError, FencedError, IntervalChangedError
+from kstream.loop import THREADS, Runtime
 from kstream.scheduler import InputInfoTracker, JobGenerator, JobScheduler, StreamingListenerBus
 from kstream.scheduler.no_log import NoLog
 from kstream.scheduler.ports import JobEnvironment, check_concurrent_jobs
@@ -45,8 +46,10 @@ class Engine:
         on_error: Callable[[str, BaseException], None],
         on_fenced: Callable[[FencedError], None],
         on_exhausted: Callable[[], None] = lambda: None,
+        runtime: Runtime = THREADS,
     ) -> None:
         self._settings = settings
+        self._runtime = runtime
         self._graph = graph
         self._clock = clock
         self._bus = bus
@@ -83,16 +86,18 @@ class Engine:
         self._bus.stop()
 
     def _wire(self, log: PlanLog | NoLog) -> None:
-        unfinished = UnfinishedBatches()
+        unfinished = UnfinishedBatches(self._runtime)
         interval = self._graph.batch_duration.milliseconds
         # The scheduler and the generator know each other; the scheduler only by this callback.
         self._scheduler = JobScheduler(
             self._clock, log, self._environment, self._bus, unfinished, self._concurrent_jobs,
             on_batch_end=self._batch_ended, on_error=self._on_error, max_wait_ms=interval, outcomes=self._graph.outcomes,
+            runtime=self._runtime,
         )  # fmt: skip
         self._generator = JobGenerator(
             self._graph, self._clock, log, self._scheduler, self._environment, InputInfoTracker(), unfinished,
             self._on_fenced, self._settings.get("spark.streaming.kstream.maxBatchFailures"), self._on_exhausted,
+            self._runtime,
         )  # fmt: skip
 
     def _batch_ended(self, time: Time, succeeded: bool) -> None:
@@ -110,7 +115,7 @@ class Engine:
         contents = read_log(self._store)
         self._check_interval(contents.meta)
         tidy(self._store, contents, epoch)
-        return _Opened(PlanLog(self._store, epoch, contents, self._history()), contents)
+        return _Opened(PlanLog(self._store, epoch, contents, self._runtime.lock(), self._history()), contents)
 
     def _history(self) -> Duration:
         return Duration(self._settings.get("spark.streaming.kstream.history"))

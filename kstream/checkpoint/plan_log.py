@@ -9,8 +9,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import takewhile
+from typing import Any
 
 from kstream import crash_point
 from kstream.batch import BatchPlan, InputOutcome
@@ -30,8 +32,12 @@ _NOTHING = Duration(0)
 class PlanLog:
     """Writes what this driver plans and finishes. All calls block on the store (0.4 ms on a local disk)."""
 
-    def __init__(self, store: FileStore, epoch: int, contents: LogContents | None = None, keep: Duration = _NOTHING) -> None:
-        """`contents`: what lies in the store already. `keep`: how long plans are kept that no batch needs."""
+    def __init__(
+        self, store: FileStore, epoch: int, contents: LogContents | None = None, lock: AbstractContextManager[Any] | None = None,
+        keep: Duration = _NOTHING,
+    ) -> None:  # fmt: skip
+        """`contents`: what lies in the store already. `lock` is held while the store is asked about an unsettled plan. `keep`: how long
+        plans are kept that no batch needs."""
         plans = [] if contents is None else [contents.plans[time] for time in sorted(contents.plans)]
         self._store = store
         self._keep = keep
@@ -40,7 +46,7 @@ class PlanLog:
         self._floor = plans[-1].floor if plans else Time(0)
         self._newest = deque((plan.time for plan in plans if not plan.void), maxlen=_NEWEST_KEPT)
         self._unsettled: BatchPlan | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.Lock() if lock is None else lock
 
     def write_plan(self, plan: BatchPlan) -> None:
         """Makes the plan durable. PlanFailedError: it is certain that it is not stored, or `settle` must say.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import queue
-import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
+
+from kstream.loop.runtime import THREADS, Queue, Runtime
 
 E = TypeVar("E")
 logger = logging.getLogger(__name__)
@@ -22,13 +22,16 @@ class EventLoop(Generic[E]):
     `post` never blocks and may be called from any thread, the loop's own included. Events posted after `stop` are dropped.
     """
 
-    def __init__(self, name: str, on_receive: Callable[[E], None], on_error: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, name: str, on_receive: Callable[[E], None], on_error: Callable[[BaseException], None], runtime: Runtime = THREADS
+    ) -> None:
+        self._runtime = runtime
         self._on_receive = on_receive
         self._on_error = on_error
-        self._queue: queue.SimpleQueue[E | _Stop] = queue.SimpleQueue()
-        self._stopped = threading.Event()
-        self._discard = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._queue: Queue = runtime.queue()
+        self._stopped = runtime.event()
+        self._discard = runtime.event()
+        self._thread = runtime.thread(self._run, name)
 
     def start(self) -> None:
         self._thread.start()
@@ -45,7 +48,7 @@ class EventLoop(Generic[E]):
         if not drain:
             self._discard.set()
         self._queue.put(_Stop())
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+        if self._thread.is_alive() and not self.is_own_thread():
             self._thread.join()
 
     @property
@@ -54,7 +57,7 @@ class EventLoop(Generic[E]):
 
     def is_own_thread(self) -> bool:
         """Whether the caller runs on this loop."""
-        return threading.current_thread() is self._thread
+        return self._runtime.is_current(self._thread)
 
     def _run(self) -> None:
         while True:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from kstream.clock import Clock
+from kstream.loop.runtime import THREADS, Runtime
 
 
 class RecurringTimer:
@@ -21,16 +21,18 @@ class RecurringTimer:
         callback: Callable[[int], None],
         name: str,
         on_error: Callable[[BaseException], None],
+        runtime: Runtime = THREADS,
     ) -> None:
+        self._runtime = runtime
         self._clock = clock
         self._period = period_ms
         self._callback = callback
         self._on_error = on_error
-        self._stopping = threading.Event()
-        self._interrupt = threading.Event()
+        self._stopping = runtime.event()
+        self._interrupt = runtime.event()
         self._previous = -1
         self._next = -1
-        self._thread = threading.Thread(target=self._loop, name=f"RecurringTimer - {name}", daemon=True)
+        self._thread = runtime.thread(self._loop, f"RecurringTimer - {name}")
 
     def start_time(self) -> int:
         """The first multiple of the period strictly after now."""
@@ -54,7 +56,7 @@ class RecurringTimer:
         self._stopping.set()
         if interrupt:
             self._interrupt.set()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+        if self._thread.is_alive() and not self._runtime.is_current(self._thread):
             self._thread.join()
         return self._previous
 

@@ -5,18 +5,18 @@ Not `concurrent.futures`: its threads keep a program alive that has ended with a
 
 from __future__ import annotations
 
-import queue
-import threading
-import time
 from collections.abc import Callable
+
+from kstream.loop.runtime import THREADS, Queue, Runtime
 
 
 class WorkerPool:
     """`submit` never blocks. What a task raises is the task's own affair: tasks must not raise."""
 
-    def __init__(self, threads: int, name: str) -> None:
-        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._threads = [threading.Thread(target=self._run, name=f"{name}-{i}", daemon=True) for i in range(threads)]
+    def __init__(self, threads: int, name: str, runtime: Runtime = THREADS) -> None:
+        self._runtime = runtime
+        self._queue: Queue = runtime.queue()
+        self._threads = [runtime.thread(self._run, f"{name}-{i}") for i in range(threads)]
         self._started = False
 
     def start(self) -> None:
@@ -36,10 +36,10 @@ class WorkerPool:
             return True
         for _ in self._threads:
             self._queue.put(None)
-        end = None if timeout is None else time.monotonic() + timeout
-        others = [thread for thread in self._threads if thread is not threading.current_thread()]
+        end = None if timeout is None else self._runtime.monotonic() + timeout
+        others = [thread for thread in self._threads if not self._runtime.is_current(thread)]
         for thread in others:
-            thread.join(None if end is None else max(0, end - time.monotonic()))
+            thread.join(None if end is None else max(0, end - self._runtime.monotonic()))
         return not any(thread.is_alive() for thread in others)
 
     def _run(self) -> None:

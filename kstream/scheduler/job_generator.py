@@ -6,10 +6,9 @@ Everything that decides about batches runs on this class's one event thread; the
 from __future__ import annotations
 
 import logging
-import threading
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from kstream import crash_point
@@ -19,7 +18,7 @@ from kstream.checkpoint import LogContents
 from kstream.clock import Clock, RisingClock
 from kstream.dstream import DStreamGraph, InputDStream
 from kstream.errors import BatchGivenUpError, FencedError, KStreamError, PlanFailedError, StorageError
-from kstream.loop import EventLoop, RecurringTimer
+from kstream.loop import THREADS, Event, EventLoop, RecurringTimer, Runtime
 from kstream.scheduler.downtime import batches_during_downtime
 from kstream.scheduler.input_info_tracker import InputInfoTracker
 from kstream.scheduler.job_scheduler import JobScheduler
@@ -43,7 +42,7 @@ class ClearMetadata:
 class Drained:
     """Everything posted before it has been handled."""
 
-    reached: threading.Event
+    reached: Event
 
 
 @dataclass(slots=True)
@@ -52,7 +51,7 @@ class Resume:
 
     contents: LogContents
     missed: list[Time]
-    ended: threading.Event = field(default_factory=threading.Event)
+    ended: Event
 
 
 JobGeneratorEvent: TypeAlias = GenerateJobs | ClearMetadata | Drained | Resume
@@ -77,8 +76,10 @@ class JobGenerator:
         on_fenced: Callable[[FencedError], None],
         max_batch_failures: int = 3,
         on_exhausted: Callable[[], None] = lambda: None,
+        runtime: Runtime = THREADS,
     ) -> None:
         self._graph = graph
+        self._runtime = runtime
         self._clock = RisingClock(clock)
         self._wall = clock
         self._log = log
@@ -95,10 +96,10 @@ class JobGenerator:
         self._inputs: list[InputDStream] = []
         self._timer = self._make_timer()
         self._loop: EventLoop[JobGeneratorEvent] = EventLoop(
-            "JobGenerator", self._process, lambda e: self._scheduler.report_error("Error in job generator", e)
+            "JobGenerator", self._process, lambda e: self._scheduler.report_error("Error in job generator", e), runtime
         )
         self._cleaner: EventLoop[Time] = EventLoop(
-            "PlanLogCleaner", self._clean_log, lambda e: logger.warning("could not remove old plans: %s", e)
+            "PlanLogCleaner", self._clean_log, lambda e: logger.warning("could not remove old plans: %s", e), runtime
         )
 
     def _make_timer(self) -> RecurringTimer:
@@ -108,6 +109,7 @@ class JobGenerator:
             lambda ms: self._loop.post(GenerateJobs(Time(ms))),
             "JobGenerator",
             lambda e: self._scheduler.report_error("Error in the batch timer", e),
+            self._runtime,
         )
 
     # -- start and stop; the caller's thread
@@ -147,7 +149,7 @@ class JobGenerator:
         for what, times in (("during down time", missed), ("pending processing", pending)):
             logger.info("batches %s (%d batches): %s", what, len(times), _listed(times))
         logger.info("batches to reschedule (%d batches): %s", len(pending + missed), _listed(pending + missed))
-        resume = Resume(contents, missed)
+        resume = Resume(contents, missed, self._runtime.event())
         self._loop.post(resume)
         resume.ended.wait()
         self._timer.start(restart.milliseconds)
@@ -200,7 +202,7 @@ class JobGenerator:
         self._timer.stop(interrupt=not (graceful and wait_for_tick))
         in_time = True
         if graceful and not self._fenced:
-            drained = threading.Event()
+            drained = self._runtime.event()
             self._loop.post(Drained(drained))
             in_time = drained.wait(timeout) and self._unfinished.wait_none_running(timeout)
             if not in_time:

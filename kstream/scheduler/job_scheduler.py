@@ -14,7 +14,7 @@ from kstream.batch import InputOutcome, Job, JobSet, events
 from kstream.batch_time import Time
 from kstream.clock import Clock
 from kstream.errors import FencedError
-from kstream.loop import EventLoop, WorkerPool
+from kstream.loop import THREADS, EventLoop, Runtime, WorkerPool
 from kstream.scheduler.listener_bus import StreamingListenerBus
 from kstream.scheduler.ports import BatchLog, JobEnvironment
 from kstream.scheduler.unfinished import UnfinishedBatches
@@ -64,6 +64,7 @@ class JobScheduler:
         on_error: Callable[[str, BaseException], None],
         max_wait_ms: int = 1000,
         outcomes: Callable[[Time], Mapping[int, InputOutcome]] = lambda _time: {},
+        runtime: Runtime = THREADS,
     ) -> None:
         self._clock = clock
         self._log = log
@@ -77,9 +78,9 @@ class JobScheduler:
         self._job_sets: dict[Time, tuple[JobSet, int]] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._pool = WorkerPool(concurrent_jobs, "streaming-job-executor")
+        self._pool = WorkerPool(concurrent_jobs, "streaming-job-executor", runtime)
         self._loop: EventLoop[JobSchedulerEvent] = EventLoop(
-            "JobScheduler", self._process, lambda e: self._on_error("Error in job scheduler", e)
+            "JobScheduler", self._process, lambda e: self._on_error("Error in job scheduler", e), runtime
         )
 
     def start(self) -> None:

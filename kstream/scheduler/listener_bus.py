@@ -7,7 +7,7 @@ import threading
 
 from kstream.batch import events
 from kstream.listener import StreamingListener
-from kstream.loop import EventLoop
+from kstream.loop import THREADS, EventLoop, Runtime
 
 logger = logging.getLogger(__name__)
 
@@ -28,11 +28,11 @@ _METHODS = {
 class StreamingListenerBus:
     """Events are delivered in the order posted, each to all listeners in the order added. Nothing is told after `stop`."""
 
-    def __init__(self) -> None:
+    def __init__(self, runtime: Runtime = THREADS) -> None:
         self._listeners: list[StreamingListener] = []
         self._lock = threading.Lock()
         self._loop: EventLoop[events.StreamingListenerEvent] = EventLoop(
-            "StreamingListenerBus", self._deliver, lambda e: logger.error("listener bus failed", exc_info=e)
+            "StreamingListenerBus", self._deliver, lambda e: logger.error("listener bus failed", exc_info=e), runtime
         )
         self._started = False
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from kstream.clock import StopFlag
+
 
 class ManualClock:
     """A clock that moves only by `advance` or `set_time`, never back.
@@ -43,7 +45,7 @@ class ManualClock:
     def _everybody_waits(self) -> bool:
         return all(due > self._now for due in self._waiting.values()) and not any(t.is_alive() for t in self._woken)
 
-    def wait(self, milliseconds: int, stop: threading.Event) -> bool:
+    def wait(self, milliseconds: int, stop: StopFlag) -> bool:
         """Blocks until time has moved on by so much or `stop` is set."""
         me = threading.current_thread()
         with self._condition:

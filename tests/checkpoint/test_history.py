@@ -74,7 +74,7 @@ def test_a_crash_between_the_file_and_the_removals_counts_no_batch_twice(store: 
     first = PlanLog(store, 1, keep=LONG)
     run(first, range(1, 5), counts=False)
     history.write_segment(store, 1, [history.read_past(store, plan(n)) for n in (1, 2, 3)])
-    second = PlanLog(store, 2, read_log(store), LONG)
+    second = PlanLog(store, 2, read_log(store), keep=LONG)
     run(second, range(5, 9))
     assert times(read_history(store)) == list(range(1, 7))
     assert sorted(t.milliseconds // 1000 for t in read_log(store).plans) == [7, 8]
