@@ -1,0 +1,51 @@
+"""What streams and jobs ask of Spark, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from kstream.batch import Job
+from kstream.batch_time import Duration, Time
+from kstream.conf import Settings
+from kstream.dstream.graph import DStreamGraph
+from kstream.dstream.recipe import Recorder
+
+
+class SimulatedHost:
+    """The `StreamHost` of one driver: settings and a graph. There is no SparkContext: an input's `rdd` must not need one."""
+
+    def __init__(self, conf: Mapping[str, str], interval_ms: int) -> None:
+        self.settings = Settings(dict(conf))
+        self.graph = DStreamGraph(Duration(interval_ms))
+
+    @property
+    def recorder(self) -> Recorder:
+        return self.graph.recorder
+
+    @property
+    def sparkContext(self) -> Any:
+        raise RuntimeError("a simulated stream has no SparkContext")
+
+    def check_can_add(self, what: str) -> None:
+        """Anything may be added."""
+
+
+class SimulatedEnvironment:
+    """`on_job(job)` is told of every job that is let in."""
+
+    def __init__(self, on_job: Callable[[Job], None]) -> None:
+        self._on_job = on_job
+
+    @contextmanager
+    def for_job(self, job: Job) -> Generator[None]:
+        self._on_job(job)
+        yield
+
+    @contextmanager
+    def for_generation(self, time: Time) -> Generator[None]:
+        yield
+
+    def cancel_all(self) -> None:
+        """A job that has begun goes on to its end: so do Spark's tasks when their driver only stands still."""
