@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kstream.batch import events
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import LogContents, Meta, PlanLog, read_log, take_epoch
-from kstream.checkpoint.reader import read_meta, tidy, write_meta
+from kstream.checkpoint.reader import adopt, read_meta, tidy, write_meta
 from kstream.clock import Clock
 from kstream.conf import Settings
 from kstream.dstream import DStreamGraph
@@ -71,7 +71,7 @@ class Engine:
         self._bus.start()
         self._bus.post(events.StreamingListenerStreamingStarted(self._clock.time_ms()))
         contents = opened.contents
-        if contents is not None and contents.meta is not None and contents.last_planned is not None:
+        if contents is not None and contents.meta is not None and contents.has_begun and contents.last_planned is not None:
             self._generator.restart(contents.meta.zero_time, contents, contents.last_planned)
         else:
             self._generator.start_first_time(self._zero_time())
@@ -114,6 +114,7 @@ class Engine:
         epoch = take_epoch(self._store, self._clock.time_ms())
         contents = read_log(self._store)
         self._check_interval(contents.meta)
+        adopt(self._store, contents, epoch)
         tidy(self._store, contents, epoch)
         return _Opened(PlanLog(self._store, epoch, contents, self._runtime.lock(), self._history()), contents)
 

@@ -11,6 +11,7 @@ re-runs a pending batch with the very same ranges. Under a checkpoint's path:
     given-up/<time>-<epoch>           the ledger: failed too often, never run again
     lost/<time>-<plan's>-<run's>      the ledger: records that were gone before the batch could read them
     history/<first>-<last>-<epoch>    plans that no restart needs any more, many to a file (see history.py)
+    adopted/<epoch>                   the plans that its driver found: older epochs' plans that are not among them never ran
     graph                             disposable: the operators and the user's functions (see sidecar.py)
 """
 

@@ -13,6 +13,7 @@ GIVEN_UP = "given-up"
 LOST = "lost"
 HISTORY = "history"
 FORGOTTEN = "forgotten"
+ADOPTED = "adopted"
 
 
 def key(time: Time, *epochs: int) -> str:
@@ -50,6 +51,12 @@ def lost(time: Time, plan_epoch: int, run_epoch: int) -> str:
 
 def history(first: Time, last: Time, epoch: int) -> str:
     return f"{HISTORY}/{key(first)}-{key(last)}-{epoch:06d}"
+def adopted(epoch: int) -> str:
+    return f"{ADOPTED}/{epoch:06d}"
+
+
+def parse_adopted(name: str) -> int | None:
+    return int(name) if name.isdigit() else None
 
 
 def epoch(number: int) -> str:

@@ -10,7 +10,7 @@ from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import format, names
 from kstream.checkpoint.plan_record import decode_plan
-from kstream.errors import MissingFileError
+from kstream.errors import AlreadyExistsError, MissingFileError
 from kstream.storage import FileStore
 
 
@@ -32,6 +32,11 @@ class LogContents:
     given_up: frozenset[Time]
     failures: dict[Time, int]
     superseded: tuple[tuple[Time, int], ...]
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any plan says where the inputs stand. Void ones do not: the drivers that left them never began."""
+        return any(not plan.void for plan in self.plans.values())
 
     @property
     def last_planned(self) -> Time | None:
@@ -88,7 +93,11 @@ def read_log(store: FileStore) -> LogContents:
     CorruptRecordError names the first damaged plan that matters. A plan older than the newest one's `floor` that has no
     completion is a stray of a fenced driver, whose own successor has been removed already: superseded.
     """
-    best, superseded = standing((t, e[0]) for t, e in _keys(store, names.PLANS))
+    adopter, adopted = _newest_adopted(store)
+    keys = [(t, e[0]) for t, e in _keys(store, names.PLANS)]
+    strays = [key for key in keys if key[1] < adopter and key not in adopted]
+    best, superseded = standing(key for key in keys if key not in strays)
+    superseded += strays
     done = {(t, e[0]) for t, e in _keys(store, names.DONE)}
     given_up = {(t, e[0]) for t, e in _keys(store, names.GIVEN_UP)}
     failures = Counter((t, e[0]) for t, e in _keys(store, names.FAILED))
@@ -127,6 +136,42 @@ def _read_plans(
             continue
         after[epoch] = plans[time].after
     return dict(sorted(plans.items()))
+
+
+def adopt(store: FileStore, contents: LogContents, epoch: int) -> None:
+    """Stores which plans the driver of `epoch` found, where that is not plain from the plans. Before it submits anything.
+
+    A plan that this driver did not find, of an epoch older than its own, is never submitted: its writer is fenced. It may still be
+    written, now or later, and its epoch may be higher than that of a pending plan that is run now. So what was found is said aloud, unless
+    each pending plan is of the epoch just before: then nobody's can be in between.
+    """
+    if all(contents.plans[time].epoch >= epoch - 1 for time in contents.pending):
+        return
+    found = [[time.milliseconds, plan.epoch] for time, plan in contents.plans.items()]
+    try:
+        store.create(names.adopted(epoch), format.encode("adopted", {"epoch": epoch, "plans": found}))
+    except AlreadyExistsError:  # the store's client tried twice: nobody else has this epoch
+        pass
+    for older in _adopters(store):
+        if older < epoch:
+            store.delete(names.adopted(older))
+
+
+def _adopters(store: FileStore) -> list[int]:
+    numbers = (names.parse_adopted(name) for name in store.list(names.ADOPTED))
+    return sorted(number for number in numbers if number is not None)
+
+
+def _newest_adopted(store: FileStore) -> tuple[int, set[tuple[Time, int]]]:
+    """The highest epoch that stored what it found, and that; 0 and nothing if none did."""
+    for number in reversed(_adopters(store)):
+        name = names.adopted(number)
+        try:
+            fields = format.decode("adopted", store.read(name), store.path(name))
+        except MissingFileError:  # removed since the listing: a newer one is there
+            return _newest_adopted(store)
+        return number, {(Time(time), epoch) for time, epoch in fields["plans"]}
+    return 0, set()
 
 
 def tidy(store: FileStore, contents: LogContents, epoch: int) -> None:

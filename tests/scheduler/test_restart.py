@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 
@@ -10,9 +11,10 @@ import pytest
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, names, read_log, take_epoch
 from kstream.checkpoint.reader import forget_batch, write_meta
-from kstream.errors import BatchGivenUpError, CorruptRecordError, NotRecoverableError
+from kstream.errors import BatchGivenUpError, CorruptRecordError, NotRecoverableError, PlanFailedError
 from kstream.testing import ManualClock
 from tests.harness import INTERVAL, START, Driver, FakeHost, LogInput, World, started
+from tests.stores import FaultyStore
 
 HOUR = 3_600_000
 
@@ -352,5 +354,21 @@ def test_a_stop_beside_a_restart_that_is_still_submitting_ends_it() -> None:
     again.start()
     world.wait(lambda: len(world.attempts) == 2)
     gate.set()
+    again.stop()
+    world.assert_exact()
+
+
+def test_a_start_that_left_only_void_plans_is_no_start_and_the_next_one_stores_its_own() -> None:
+    """Else the next driver, killed before its first plan, would leave nothing that says where the stream began."""
+    world = World()
+    store = FaultyStore(world.store)
+    tries = itertools.count()
+    store.fault = lambda verb, name: "before" if name.startswith("plans/") and next(tries) == 0 else None
+    with pytest.raises(PlanFailedError):
+        Driver(world, store=store).start()
+    assert [plan.void for plan in read_log(world.store).plans.values()] == [True]
+    again = started(world)
+    assert "starting_point" in again.input.calls and read_log(world.store).has_begun
+    again.tick(2)
     again.stop()
     world.assert_exact()
