@@ -18,12 +18,14 @@ One idea: the driver plans offset ranges, the workers read exactly those, and no
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kstream.dstream.dstream import DStream
     from kstream.dstream.ports import StreamHost
     from kstream.dstream.recipe import Recipe
+    from kstream.testing.simulator import Source
     from kstream_kafka.consumer_strategy import ConsumerStrategies, ConsumerStrategy
     from kstream_kafka.decoding import consumer_record, value_only
     from kstream_kafka.direct_input_dstream import DirectKafkaInputDStream
@@ -104,6 +106,13 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'kstream_kafka' has no attribute {name!r}")
     return getattr(importlib.import_module(f"kstream_kafka.{_LAZY[name]}"), name)
+
+
+def simulated_source() -> Callable[..., Source]:
+    """What plays Kafka in `kstream.testing.simulator`; found through `connectors.load("kafka")`."""
+    from kstream_kafka.simulation import KafkaSource
+
+    return KafkaSource
 
 
 def restore_input(ssc: StreamHost, recipe: Recipe) -> DStream:

@@ -3,4 +3,44 @@
 One idea: everything that decides the order of things is one random number generator. The product's own classes run unchanged – Engine,
 JobGenerator, JobScheduler, PlanLog, inputs – on a runtime whose threads take turns, over a clock moved by hand, a store that fails by
 the seed and an outside that a Source plays. After each schedule the invariants are checked over what jobs read and what is stored.
+
+    from kstream.testing.simulator import simulate
+
+    def test_my_input_survives_anything():
+        simulate(MySource, schedules=1000)          # SimulationFailedError names the seed and has the trace
+
+An input of your own: write a `Source` (source.py; `NumberSource` is a whole one) whose `make_input` returns it. It may wait for
+nothing but its `Surroundings`: a real lock held across a call, a real thread or a real sleep would stop the world. A store of your own:
+`simulate(store=lambda inner: MyCache(inner))` puts it between the drivers and the simulated store. A seed that failed:
+
+    python -m kstream.testing.simulator --seed 4 --source kafka
+
+    strands → runtime       threads that take turns, and what the product makes of them
+    faults, store, host     what may go wrong; the checkpoint's store; Spark's place
+    source                  the outside
+    history → invariants    what happened, and what must hold of it
+    driver → schedule → run one life; one seed's story; many of them
 """
+
+from kstream.testing.simulator.errors import SimulationFailedError, SimulationStuckError
+from kstream.testing.simulator.faults import NO_FAULTS, Faults
+from kstream.testing.simulator.history import History
+from kstream.testing.simulator.run import Outcome, Report, run_schedule, simulate
+from kstream.testing.simulator.schedule import Scenario
+from kstream.testing.simulator.source import NumberSource, Source, Surroundings
+
+__all__ = [
+    "NO_FAULTS",
+    "Faults",
+    "History",
+    "NumberSource",
+    "Outcome",
+    "Report",
+    "Scenario",
+    "SimulationFailedError",
+    "SimulationStuckError",
+    "Source",
+    "Surroundings",
+    "run_schedule",
+    "simulate",
+]

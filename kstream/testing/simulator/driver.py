@@ -10,7 +10,7 @@ from kstream.batch_time import Duration, Time
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.transformed import ForEachDStream
 from kstream.engine import Engine
-from kstream.errors import KStreamError
+from kstream.errors import FencedError, KStreamError
 from kstream.scheduler import StreamingListenerBus
 from kstream.testing.simulator.history import Attempt, Moved
 from kstream.testing.simulator.host import SimulatedEnvironment, SimulatedHost
@@ -94,14 +94,20 @@ class SimulatedDriver:
     # -- what the engine calls
 
     def _on_error(self, message: str, error: BaseException) -> None:
+        if isinstance(error, FencedError):
+            self._fenced()
         if not self.over:
             text = f"{message}: {self.said(error)}"
             self.schedule.history.trouble.append(text)
             self.note(text)
 
     def _on_fenced(self, error: BaseException) -> None:
-        self.fenced = True
+        self._fenced()
         self.note("is fenced")
+
+    def _fenced(self) -> None:
+        self.fenced = True
+        self.schedule.history.fenced.setdefault(self.number, self.schedule.history.next_step())
 
     def _let_in(self, job: Job) -> None:
         """The job's thread has looked, where it must, and goes on to run it."""

@@ -28,7 +28,7 @@ class Faults:
     second: float = 0.0
     stop: float = 0.0
     jump: float = 0.0
-    calm: float = 10.0
+    calm: float = 6.0
 
     @staticmethod
     def drawn(rng: random.Random) -> Faults:
@@ -40,7 +40,7 @@ class Faults:
         kinds = tuple(kind for kind in WRITE_FAULTS if rng.random() < 0.6) or WRITE_FAULTS
         return Faults(
             write=some(0.3), kinds=kinds, read=some(0.12), job=some(0.25), slow_job=some(0.5), outside=some(0.6),
-            crash=some(2.0), freeze=some(3.0), second=some(1.5), stop=some(0.5), jump=some(1.0),
+            crash=some(3.0), freeze=some(4.0), second=some(3.0), stop=some(0.7), jump=some(1.0),
         )  # fmt: skip
 
 

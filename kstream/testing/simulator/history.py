@@ -60,17 +60,29 @@ class Look:
     answer: str
 
 
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A completion record came into being."""
+
+    step: int
+    driver: int
+    time: int
+
+
 @dataclass(slots=True)
 class History:
-    """`done` and `given_up`: (batch time, epoch of its plan) → step. `knew`: driver → step at which it read which batches are done."""
+    """`given_up`: batch times in the ledger. `knew`: driver → step at which it read which batches are done. `fenced`: driver → step at
+    which it said that another has taken over."""
 
     interval_ms: int
+    drivers: int = 0
     attempts: list[Attempt] = field(default_factory=list[Attempt])
     plans: list[Stored] = field(default_factory=list[Stored])
     moves: list[Moved] = field(default_factory=list[Moved])
     looks: list[Look] = field(default_factory=list[Look])
-    done: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
-    given_up: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    done: list[Completed] = field(default_factory=list[Completed])
+    given_up: set[int] = field(default_factory=set[int])
+    fenced: dict[int, int] = field(default_factory=dict[int, int])
     knew: dict[int, int] = field(default_factory=dict[int, int])
     pending: frozenset[int] = frozenset()
     """At the end, by `read_log` of what is stored then."""

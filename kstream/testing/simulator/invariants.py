@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
-from kstream.batch import BatchPlan
-from kstream.batch_time import Time
-from kstream.testing.simulator.history import Attempt, History
+from kstream.testing.simulator.history import Attempt, History, Stored
 
 Check = Callable[[History], list[str]]
 
@@ -47,40 +45,36 @@ def no_record_in_two_batches(history: History) -> list[str]:
 def nothing_planned_is_forgotten(history: History) -> list[str]:
     """Every batch that was begun was finished, or is in the ledger, or is still to be run: none is just gone."""
     finished = {a.time for a in history.attempts if a.finished}
-    ledger = {time for time, _ in history.given_up}
-    begun = sorted({a.time for a in history.attempts} - finished - ledger - history.pending)
+    begun = sorted({a.time for a in history.attempts} - finished - history.given_up - history.pending)
     return [f"batch {time} was begun and never finished, and no restart will run it" for time in begun]
 
 
 def a_completion_tells_the_truth(history: History) -> list[str]:
-    """A batch with a completion record was finished before, by somebody, or there was nothing to run."""
+    """A driver that ran a batch notes it as done only when it has finished it."""
     wrong: list[str] = []
-    begun = {a.time for a in history.attempts}
-    for (time, epoch), step in history.done.items():
-        if time in begun and not any(a.finished_step is not None and a.finished_step < step for a in history.attempts if a.time == time):
-            wrong.append(f"batch {time} of epoch {epoch} is noted as done, but nobody had finished it")
+    for done in history.done:
+        mine = _attempts(history, done.driver, done.time)
+        if mine and not any(a.finished_step is not None and a.finished_step < done.step for a in mine):
+            wrong.append(f"batch {done.time} is noted as done by driver {done.driver}, which had not finished it")
     return wrong
 
 
-def only_plans_that_stand_are_run(history: History) -> list[str]:
-    """An attempt runs the plan that stood for its batch time when it began, and that plan was durable."""
-    wrong: list[str] = []
-    for attempt in history.attempts:
-        plan = standing_plan(history, attempt.time, attempt.let_in_step)
-        if plan is None:
-            wrong.append(f"batch {attempt.time} ran in {_who(attempt)} while no plan of it stood")
-        elif not _holds(plan, attempt.data):
-            wrong.append(f"batch {attempt.time} ran in {_who(attempt)} as {attempt.data}; what stood was epoch {plan.epoch}: {plan.inputs}")
-    return wrong
+def only_durable_plans_are_run(history: History) -> list[str]:
+    """An attempt runs a plan of its batch time that was in the store before."""
+    return [
+        f"batch {a.time} ran in {_who(a)} as {a.data}, and no such plan was durable"
+        for a in history.attempts
+        if _durable(history, a.time, a.data, a.let_in_step) is None
+    ]
 
 
 def cursors_follow_durable_plans(history: History) -> list[str]:
     """A cursor moves behind a batch only when a plan with just that content is in the store."""
-    wrong: list[str] = []
-    for move in history.moves:
-        if not any(s.step < move.step and s.plan.time.milliseconds == move.time and _holds(s.plan, move.data) for s in history.plans):
-            wrong.append(f"driver {move.driver} moved its cursors behind batch {move.time}, whose plan was not durable")
-    return wrong
+    return [
+        f"driver {move.driver} moved its cursors behind batch {move.time}, whose plan was not durable"
+        for move in history.moves
+        if _durable(history, move.time, move.data, move.step) is None
+    ]
 
 
 def batch_times_rise(history: History) -> list[str]:
@@ -99,16 +93,16 @@ def batch_times_rise(history: History) -> list[str]:
 def who_runs_has_looked(history: History) -> list[str]:
     """A job is let in only after its driver looked for a newer writer, since the plan is durable and no longer than an interval ago.
 
-    A look that failed counts: the plan is durable, and whoever took over runs the same ranges. One that found somebody ends all.
+    A look that failed counts: the plan is durable, and whoever took over runs the same ranges. Once fenced, none is let in.
     """
     wrong: list[str] = []
     for attempt in history.attempts:
-        looks = [look for look in history.looks if look.driver == attempt.driver and look.step < attempt.let_in_step]
-        plan = standing_plan(history, attempt.time, attempt.let_in_step)
-        durable = [s.step for s in history.plans if plan is not None and s.plan.nonce == plan.nonce]
-        if any(look.answer == "fenced" for look in looks):
+        begin = attempt.let_in_step
+        looks = [k for k in history.looks if k.driver == attempt.driver and k.step < begin and k.answer != "fenced"]
+        durable = _durable(history, attempt.time, attempt.data, begin)
+        if history.fenced.get(attempt.driver, begin) < begin:
             wrong.append(f"batch {attempt.time} began in {_who(attempt)}, which knew that it was fenced")
-        elif not looks or any(looks[-1].step < step for step in durable):
+        elif not looks or (durable is not None and looks[-1].step < durable.step):
             wrong.append(f"batch {attempt.time} began in {_who(attempt)}, which had not looked for a newer writer")
         elif attempt.let_in_ms - looks[-1].at_ms > history.interval_ms:
             wrong.append(f"batch {attempt.time} began in {_who(attempt)} {attempt.let_in_ms - looks[-1].at_ms} ms after its last look")
@@ -116,11 +110,12 @@ def who_runs_has_looked(history: History) -> list[str]:
 
 
 def what_is_done_stays_done(history: History) -> list[str]:
-    """No driver runs a batch that was durably done before it read the log, or that it finished itself."""
+    """No driver runs a batch that was run and durably done before it read the log, nor one twice."""
     wrong: list[str] = []
     done: dict[int, int] = {}
-    for (time, _), step in history.done.items():
-        done[time] = min(step, done.get(time, step))
+    for completed in history.done:
+        if _attempts(history, completed.driver, completed.time):
+            done.setdefault(completed.time, completed.step)
     for i, attempt in enumerate(history.attempts):
         if attempt.time in done and done[attempt.time] < history.knew.get(attempt.driver, 0):
             wrong.append(f"batch {attempt.time} ran in {_who(attempt)}, after it was done and could be seen to be")
@@ -136,7 +131,7 @@ OUTCOME: tuple[Check, ...] = (
     a_completion_tells_the_truth,
 )
 ORDER: tuple[Check, ...] = (
-    only_plans_that_stand_are_run,
+    only_durable_plans_are_run,
     cursors_follow_durable_plans,
     batch_times_rise,
     who_runs_has_looked,
@@ -149,22 +144,16 @@ def violations(history: History, checks: Iterable[Check] = (*OUTCOME, *ORDER)) -
     return [f"{check.__name__}: {line}" for check in checks for line in check(history)]
 
 
-def standing_plan(history: History, time: int, before: int) -> BatchPlan | None:
-    """The plan that stands for a batch time, of all that were durable before a step. Those removed since count too.
-
-    Per time the highest epoch stands, unless a later epoch that did not know of it planned something: it was then made by a fenced
-    driver. A void plan is none.
-    """
-    known = [s.plan for s in history.plans if s.step < before]
-    at_time = [plan for plan in known if plan.time.milliseconds == time]
-    best = max(at_time, key=lambda plan: plan.epoch, default=None)
-    if best is None or best.void or any(p.epoch > best.epoch and Time(time) > p.after for p in known):
-        return None
-    return best
+def _attempts(history: History, driver: int, time: int) -> list[Attempt]:
+    return [a for a in history.attempts if a.driver == driver and a.time == time]
 
 
-def _holds(plan: BatchPlan, data: Mapping[str, Any]) -> bool:
-    return not plan.void and any(given == data for given in plan.inputs.values())
+def _durable(history: History, time: int, data: Mapping[str, Any], before: int) -> Stored | None:
+    """The first plan record of a batch time with this content that was in the store before a step."""
+    for stored in history.plans:
+        if stored.step < before and stored.plan.time.milliseconds == time and not stored.plan.void and data in stored.plan.inputs.values():
+            return stored
+    return None
 
 
 def _who(attempt: Attempt) -> str:

@@ -11,14 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kstream import crash_point
+from kstream.checkpoint import read_log
 from kstream.storage import FileStore
 from kstream.testing.simulator.driver import SimulatedDriver
+from kstream.testing.simulator.errors import SimulationStuckError
 from kstream.testing.simulator.faults import NO_FAULTS, Faults
 from kstream.testing.simulator.history import History
-from kstream.testing.simulator.runtime import Steps
+from kstream.testing.simulator.runtime import SimulatedClock, Steps
 from kstream.testing.simulator.source import MakeSource, NumberSource
-from kstream.testing.simulator.store import SimulatedStore
-from kstream.testing.simulator.strands import SimulationStuckError, Strand, Strands
+from kstream.testing.simulator.store import SimulatedStore, StoreView
+from kstream.testing.simulator.strands import Strand, Strands
 
 START_MS = 1_000_000
 MOST_DRIVERS = 8
@@ -26,7 +28,7 @@ MOST_STEPS = 20_000
 
 
 @dataclass(frozen=True)
-class Plan:
+class Scenario:
     """What is simulated. `faults` None: drawn by the seed. `chaos_ms` None: drawn, 4 to 12 intervals."""
 
     source: MakeSource = NumberSource
@@ -40,27 +42,29 @@ class Plan:
 class Schedule:
     """Made for one run. After `run`: `history` and `trace`."""
 
-    def __init__(self, seed: int, plan: Plan) -> None:
+    def __init__(self, seed: int, scenario: Scenario) -> None:
         self.rng = random.Random(f"kstream {seed}")
         self.seed = seed
-        self.plan = plan
-        self.wrap_store = plan.wrap_store
-        self.interval_ms = plan.interval_ms
+        self.scenario = scenario
+        self.wrap_store = scenario.wrap_store
+        self.interval_ms = scenario.interval_ms
         self.trace: list[str] = []
-        self.history = History(plan.interval_ms)
+        self.history = History(scenario.interval_ms)
         self.store = SimulatedStore(self.history, self.rng)
-        self.faults = Faults.drawn(self.rng) if plan.faults is None else plan.faults
+        self.faults = Faults.drawn(self.rng) if scenario.faults is None else scenario.faults
         self.store.faults = self.faults
-        self.source = plan.source(self.rng)
         self.drivers: list[SimulatedDriver] = []
         self._chaos = True
         self._interrupts = self.rng.choice([0.05, 0.2, 0.5])
-        self._acts = self.rng.choice([0.02, 0.06, 0.15])
+        self._acts = self.rng.choice([0.03, 0.08, 0.2])
         self._steps_taken = 0
-        self.steps = Steps(Strands(self._choose), lambda: self.chance(self._interrupts), START_MS + self.rng.randrange(plan.interval_ms))
+        self.steps = Steps(
+            Strands(self._choose), lambda: self.chance(self._interrupts), START_MS + self.rng.randrange(scenario.interval_ms)
+        )
+        self.source = scenario.source(self.rng, SimulatedClock(self.steps))
         self.store.now_ms = lambda: self.steps.monotonic
-        self._conf = {"spark.streaming.concurrentJobs": str(self.rng.choice([1, 1, 2, 3])), **plan.conf}
-        self._remember_ms = self.rng.choice([0, 0, 3]) * plan.interval_ms
+        self._conf = {"spark.streaming.concurrentJobs": str(self.rng.choice([1, 1, 2, 3])), **self.source.conf, **scenario.conf}
+        self._remember_ms = self.rng.choice([0, 0, 3]) * scenario.interval_ms
 
     # -- the story
 
@@ -69,7 +73,7 @@ class Schedule:
         crash_point.install(self._at_crash_point)
         try:
             self._start_driver()
-            chaos_ms = self.plan.chaos_ms or self.rng.randrange(4, 13) * self.interval_ms
+            chaos_ms = self.scenario.chaos_ms or self.rng.randrange(4, 13) * self.interval_ms
             self._pause(chaos_ms)
             self._heal()
             for last in (False, True):
@@ -119,9 +123,6 @@ class Schedule:
             self.steps.strands.pause(lambda: not any(s.killed for s in self.steps.strands.living))
 
     def _pending(self) -> frozenset[int]:
-        from kstream.checkpoint import read_log
-        from kstream.testing.simulator.store import StoreView
-
         contents = read_log(StoreView(self.store, 0, lambda: None, lambda _text: None))
         return frozenset(time.milliseconds for time in contents.pending)
 
@@ -161,7 +162,10 @@ class Schedule:
         deadlines = [s.deadline for s in self.steps.strands.living if s.deadline is not None and s.owner not in frozen]
         if not deadlines:
             raise SimulationStuckError(f"nobody can go on: {self.steps.strands.living}")
-        self.steps.monotonic = max(self.steps.monotonic, min(deadlines))
+        later = max(self.steps.monotonic, min(deadlines))
+        if self._chaos:  # in small steps, or a frozen driver would sleep through all of it
+            later = min(later, self.steps.monotonic + self.interval_ms // 3)
+        self.steps.monotonic = later
 
     # -- what happens
 
@@ -202,6 +206,7 @@ class Schedule:
         skew = self.rng.choice([0, 0, -300, 400]) if self.faults.jump else 0
         driver = SimulatedDriver(self, len(self.drivers) + 1, self._conf, self.interval_ms, self._remember_ms, skew)
         self.drivers.append(driver)
+        self.history.drivers += 1
         driver.start()
         self.note(f"world: {driver.name} is started")
 

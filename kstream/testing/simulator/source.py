@@ -35,6 +35,11 @@ class Surroundings(Protocol):
 class Source(Protocol):
     """The outside of one schedule: made anew for each, outlives every driver. All randomness must come from the `rng` given."""
 
+    @property
+    def conf(self) -> Mapping[str, str]:
+        """Settings of every driver, besides those that the schedule draws."""
+        ...
+
     def make_input(self, host: StreamHost, surroundings: Surroundings) -> InputDStream:
         """The input of a new driver. Its `rdd` returns what `records` understands."""
         ...
@@ -56,13 +61,15 @@ class Source(Protocol):
         ...
 
 
-MakeSource = Callable[[random.Random], Source]
+MakeSource = Callable[[random.Random, Clock], Source]
+"""Made anew for each schedule, of its rng and of the world's wall clock."""
 
 
 class NumberSource:
     """A growing list of numbers; a plan is the half-open range [from, until) of it."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, clock: Clock) -> None:
+        self.conf: Mapping[str, str] = {}
         self.length = rng.randrange(5)
         self.most = rng.choice([3, 1000])
 

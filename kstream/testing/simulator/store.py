@@ -16,13 +16,14 @@ from kstream.checkpoint import names
 from kstream.checkpoint.plan_record import decode_plan
 from kstream.errors import AlreadyExistsError, MissingFileError, StorageError
 from kstream.testing.simulator.faults import Faults
-from kstream.testing.simulator.history import History, Look, Stored
+from kstream.testing.simulator.history import Completed, History, Look, Stored
 
 URL = "simulated://checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
 class _Write:
+    driver: int
     verb: str
     name: str
     data: bytes
@@ -46,8 +47,8 @@ class SimulatedStore:
             return self._rng.choice(self.faults.kinds) if self._rng.random() < self.faults.write else None
         return "error" if self._rng.random() < self.faults.read else None
 
-    def apply(self, verb: str, name: str, data: bytes = b"") -> bool:
-        """Does it; False where a create comes second."""
+    def apply(self, driver: int, verb: str, name: str, data: bytes = b"") -> bool:
+        """Does what a driver sent; False where a create comes second."""
         if verb == "create" and name in self.files:
             return False
         if verb == "delete":
@@ -55,22 +56,24 @@ class SimulatedStore:
                 self._going.append(name)
             return True
         self.files[name] = data
-        self._note(name, data)
+        self._note(driver, name, data)
         return True
 
-    def _note(self, name: str, data: bytes) -> None:
+    def _note(self, driver: int, name: str, data: bytes) -> None:
         folder, _, key = name.partition("/")
         if folder == names.PLANS:
             self.history.plans.append(Stored(self.history.next_step(), decode_plan(data, name)))
         elif folder in (names.DONE, names.GIVEN_UP) and (parsed := names.parse_key(key)) is not None:
             time: Time = parsed[0]
-            kept = self.history.done if folder == names.DONE else self.history.given_up
-            kept.setdefault((time.milliseconds, parsed[1][0]), self.history.next_step())
+            if folder == names.DONE:
+                self.history.done.append(Completed(self.history.next_step(), driver, time.milliseconds))
+            else:
+                self.history.given_up.add(time.milliseconds)
 
     def land(self) -> str:
         """One of the delayed writes takes effect, not always the oldest; a line about it."""
         write = self.delayed.pop(self._rng.randrange(len(self.delayed)))
-        effect = "lands" if self.apply(write.verb, write.name, write.data) else "comes too late"
+        effect = "lands" if self.apply(write.driver, write.verb, write.name, write.data) else "comes too late"
         return f"store: delayed {write.verb} {write.name} {effect}"
 
     def listed(self, folder: str) -> list[str]:
@@ -151,10 +154,10 @@ class StoreView:
         if fault == "lost":
             done = False
         elif fault == "delayed":
-            self._store.delayed.append(_Write(verb, name, data))
+            self._store.delayed.append(_Write(self._driver, verb, name, data))
             done = False
         else:
-            done = self._store.apply(verb, name, data)
+            done = self._store.apply(self._driver, verb, name, data)
         taken = verb == "create" and not done and fault not in ("lost", "delayed")
         self._tell(f"{verb} {name}{f' → {fault}' if fault else ''}{' → taken' if taken else ''}")
         self._point()

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from typing import ClassVar
 
-from kstream.errors import KStreamError
+from kstream.testing.simulator.errors import SimulationStuckError
 
 PATIENCE_S = 60.0
 """How long the baton may stay with one strand before the schedule is called stuck."""
@@ -21,10 +21,6 @@ PATIENCE_S = 60.0
 
 class Killed(BaseException):
     """The driver of this strand has died: unwind, without an effect."""
-
-
-class SimulationStuckError(KStreamError):
-    """A step did not come back, or nothing can happen any more. Facts: none."""
 
 
 class Strand:

@@ -1,0 +1,98 @@
+"""What must hold of Kafka's records after a schedule. Pure: the cluster's memory and a History in, lines about what is broken out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from kstream.testing.simulator.history import Attempt, History
+from kstream_kafka.ports import Partition
+from kstream_kafka.simulation.cluster import SimulatedCluster
+
+Ranges: TypeAlias = tuple[tuple[str, int, int, int], ...]
+Planned: TypeAlias = Mapping[tuple[int, Ranges], Sequence[tuple[str, ...]]]
+
+
+def violations(cluster: SimulatedCluster, planned: Planned, history: History) -> list[str]:
+    """Everything that is broken."""
+    return [*_gaps(history), *_other_records(planned, history), *_silently_missed(cluster, history)]
+
+
+def _gaps(history: History) -> list[str]:
+    """Each batch that ran begins, in every partition, where the one before ended."""
+    wrong: list[str] = []
+    ran = sorted({a.time: a.data for a in history.attempts}.items())
+    for (_, before), (time, after) in pairwise(ran):
+        ends = {(t, p): until for t, p, _, until in _ranges(before)}
+        for t, p, begin, until in _ranges(after):
+            if ends.get((t, p), begin) != begin:
+                wrong.append(f"batch {time} reads {t}-{p} [{begin}, {until}), the one before ended at {ends[t, p]}")
+    return wrong
+
+
+def _other_records(planned: Planned, history: History) -> list[str]:
+    """A batch that was finished read what was there when it was planned: all of it, in its order."""
+    wrong: list[str] = []
+    for attempt in history.attempts:
+        if not attempt.finished or attempt.read is None:
+            continue
+        ranges = _ranges(attempt.data)
+        count = sum(until - begin for _, _, begin, until in ranges)
+        if len(attempt.read) != count:
+            wrong.append(f"batch {attempt.time} should have {count} records, driver {attempt.driver} read {list(attempt.read)}")
+        elif count and not any(attempt.read == meant for meant in planned.get((attempt.time, ranges), [])):
+            wrong.append(f"batch {attempt.time} was planned as {planned.get((attempt.time, ranges))}, "
+                         f"driver {attempt.driver} read {list(attempt.read)}")  # fmt: skip
+    return wrong
+
+
+def _silently_missed(cluster: SimulatedCluster, history: History) -> list[str]:
+    """Every record between the first offset planned and the last is in a finished batch, or somebody was told why not."""
+    read = {record for a in history.attempts if a.finished for record in a.read or ()}
+    begins, ends = _reach(history)
+    return [
+        f"record {ident} at {p[0]}-{p[1]} {offset} is in no finished batch, and no error said so "
+        f"({cluster.gone.get(ident, 'it is still there')})"
+        for ident, (p, offset) in cluster.written.items()
+        if p in begins and begins[p] <= offset < ends[p] and ident not in read and not _explained(ident, p, offset, cluster, history)
+    ]
+
+
+def _reach(history: History) -> tuple[dict[Partition, int], dict[Partition, int]]:
+    """From where to where each partition was planned, by the plans that ran and the starting point. A partition found later begins at 0.
+
+    Of several drivers that started for the first time at once, the last to have become the writer says where.
+    """
+    begins: dict[Partition, int] = {}
+    ends: dict[Partition, int] = {}
+    first_run = min((a.time for a in history.attempts), default=0)
+    before = [s.plan for s in history.plans if not s.plan.void and s.plan.time.milliseconds < first_run]
+    newest = max((plan.epoch for plan in before), default=0)
+    start = [data for plan in before if plan.epoch == newest for data in plan.inputs.values()]
+    for data in start[:1] or [a.data for a in history.attempts if a.time == first_run][:1]:
+        begins.update({(t, p): begin for t, p, begin, _ in _ranges(data)})
+    for attempt in history.attempts:
+        for t, p, _, until in _ranges(attempt.data):
+            begins.setdefault((t, p), 0)
+            ends[t, p] = max(until, ends.get((t, p), 0))
+    return begins, {p: ends.get(p, 0) for p in begins}
+
+
+def _explained(ident: str, p: Partition, offset: int, cluster: SimulatedCluster, history: History) -> bool:
+    """Whether an error spoke of it: its batch failed, or the planner saw that the log was shorter. What was cut before it was ever
+    planned, or removed before the partition was found, was lost by Kafka, not by a reader."""
+    holders = [a for a in history.attempts if _covers(a, p, offset)]
+    if any(a.error is not None for a in holders) and not any(a.finished for a in holders):
+        return True
+    if any("LogShrankError" in line and f"{p[0]}-{p[1]}" in line for line in history.trouble):
+        return True
+    return cluster.gone.get(ident) in ("truncation", "deletion") or (cluster.gone.get(ident) == "retention" and not holders)
+
+
+def _covers(attempt: Attempt, p: Partition, offset: int) -> bool:
+    return any((t, n) == p and begin <= offset < until for t, n, begin, until in _ranges(attempt.data))
+
+
+def _ranges(data: Mapping[str, Any]) -> Ranges:
+    return tuple((t, p, begin, until) for t, p, begin, until in data["ranges"])
