@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from kstream.checkpoint import format, names
-from kstream.errors import AlreadyExistsError, FencedError
+from kstream.errors import AlreadyExistsError, FencedError, StorageError
 from kstream.storage import FileStore
 
 
@@ -29,10 +29,18 @@ def take_epoch(store: FileStore, at_ms: int) -> int:
             number += 1
 
 
+def _newest_or(store: FileStore, known: int) -> int:
+    """For the message only: that somebody has taken over is known, whatever becomes of this request."""
+    try:
+        return newest_epoch(store)
+    except StorageError:
+        return known
+
+
 def probe(store: FileStore, epoch: int) -> None:
     """FencedError if another driver has taken over from the one of `epoch`. One small read."""
     if store.exists(names.epoch(epoch + 1)):
-        newer = newest_epoch(store)
+        newer = _newest_or(store, epoch + 1)
         raise FencedError(
             f"another driver has taken {store.url} (epoch {newer}, this one has {epoch}): this driver submits nothing more. "
             "Stop one of the two.",

@@ -14,7 +14,7 @@ from kstream.checkpoint.epoch import newest_epoch, probe
 from kstream.checkpoint.reader import forget_batch, has_checkpoint, standing, tidy, write_meta
 from kstream.errors import AlreadyExistsError, FencedError, MissingFileError
 from kstream.storage import MemoryFileStore
-from tests.stores import WrappedStore
+from tests.stores import FaultyStore, WrappedStore
 
 SECOND = Duration(1000)
 
@@ -223,6 +223,18 @@ def test_each_driver_takes_the_next_epoch_and_fences_the_ones_before(store: Memo
         probe(store, 1)
     assert (caught.value.facts["epoch"], caught.value.facts["newer_epoch"]) == (1, 3)
     assert store.url in str(caught.value)
+
+
+def test_a_newer_writer_that_was_seen_counts_also_when_its_epoch_cannot_be_asked_for(store: MemoryFileStore) -> None:
+    """Or a late job would take the failure for "could not look" and start."""
+    for _ in range(2):
+        take_epoch(store, 0)
+    faulty = FaultyStore(store)
+    faulty.fault = lambda verb, _name: "before" if verb == "list" else None
+    with pytest.raises(FencedError) as caught:
+        probe(faulty, 1)
+    assert caught.value.facts["newer_epoch"] == 2
+
 
 
 def test_drivers_that_start_at_once_take_different_epochs(store: MemoryFileStore) -> None:
