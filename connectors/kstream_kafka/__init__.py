@@ -13,6 +13,7 @@ One idea: the driver plans offset ranges, the workers read exactly those, and no
     consumer_cache, range_task, arrow      in a Spark task: borrow a consumer, read, give it back
     stream_spec, direct_input_dstream      the stream: survey the logs, plan, advance when the plan is durable
     kafka_rdd, data_frame, utils           what users see
+    simulation                             a Kafka made of lists, for kstream.testing.simulator
 """
 
 from __future__ import annotations

@@ -236,7 +236,6 @@ def test_a_newer_writer_that_was_seen_counts_also_when_its_epoch_cannot_be_asked
     assert caught.value.facts["newer_epoch"] == 2
 
 
-
 def test_drivers_that_start_at_once_take_different_epochs(store: MemoryFileStore) -> None:
     start, taken = threading.Barrier(8), []
 

@@ -25,13 +25,15 @@ class SimulatedDriverClient:
         self._must_exist()
         return {p for p in self._cluster.logs if subscription.wants(p[0])}
 
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """The ids of topics that are there, by name."""
+        self._ask("topic ids")
+        return self._cluster.topic_ids(topics)
+
     def latest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
         self._ask("latest")
         found = self._logs(partitions)
         for p, log in found.items():
-            if log.end < log.planned_to:
-                log.muted = False  # somebody knows now
-            log.planned_to = max(log.planned_to, log.end)
             self.seen[p] = list(log.records)
         return {p: LogEnd(log.end, log.epoch) for p, log in found.items()}
 
@@ -175,6 +177,8 @@ class SimulatedConsumer:
         fetch = next(f for f in self._fetches if f.where == message.where)
         if message.record is not None:
             fetch.position, fetch.epoch = message.at + 1, message.record.epoch
+            log = self._cluster.logs[message.where]
+            log.read_to = max(log.read_to, message.at + 1)
         elif message.trouble is Trouble.END_OF_PARTITION:
             fetch.told_end = True
 
@@ -185,6 +189,10 @@ class SimulatedConsumer:
         self._surroundings.point("Kafka: log range?")
         log = self._cluster.logs.get((topic, partition))
         return (None, None) if log is None or self._cluster.silent > 0 or not self._cluster.exists else (log.begin, log.end)
+
+    def topic_ids(self, topics: Collection[str], fresh: bool = False) -> dict[str, str]:
+        self._surroundings.point("Kafka: topic ids?")
+        return self._cluster.topic_ids(topics)
 
     def last_error(self) -> str:
         return ""

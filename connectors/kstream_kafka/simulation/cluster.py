@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from kstream_kafka.ports import Partition
@@ -19,7 +19,7 @@ class Hazard(enum.Enum):
     SILENCE = "no broker answers for some questions"
     PARTITIONS = "the topic gets one more partition"
     RETENTION = "the oldest records go"
-    TRUNCATION = "an unclean election cuts a log; it grows anew, below the offsets already planned only once somebody has noticed"
+    TRUNCATION = "an unclean election cuts a log; other records take the offsets, unless some of them have been read already"
     REGROWTH = "an unclean election cuts a log, and other records take the offsets before anybody looks"
     DELETION = "the topic is deleted, and made anew once somebody has noticed"
     REMAKING = "the topic is deleted and made anew before anybody looks"
@@ -44,10 +44,10 @@ class Log:
     epoch: int = 0
     leaderless: int = 0
     """So many questions find no leader."""
-    planned_to: int = 0
-    """The highest offset that a driver has been told as the end."""
+    read_to: int = 0
+    """Up to where jobs have read it."""
     muted: bool = False
-    """Takes no records until somebody was told that it is shorter."""
+    """Takes no more records."""
 
     @property
     def end(self) -> int:
@@ -91,6 +91,9 @@ class SimulatedCluster:
     @property
     def topic_id(self) -> str:
         return f"topic-{self.made}"
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        return {TOPIC: self.topic_id} if self.exists and TOPIC in topics else {}
 
     # -- what happens
 
@@ -138,12 +141,12 @@ class SimulatedCluster:
             case Hazard.DELETION | Hazard.REMAKING:
                 return self._delete(hazard is Hazard.REMAKING, rng)
 
-    def _truncate(self, p: Partition, rng: random.Random, only_seen: bool) -> str:
+    def _truncate(self, p: Partition, rng: random.Random, sparing: bool) -> str:
         log = self.logs[p]
         to = rng.randint(max(log.begin, log.end - 6), log.end)
         self._lose(log.cut(to), "truncation")
         log.epoch += 1
-        log.muted = only_seen and to < log.planned_to
+        log.muted = log.muted or (sparing and to < log.read_to)
         grown = 0 if log.muted else rng.randrange(8)
         for _ in range(grown):
             self._append(p, self.now_ms())

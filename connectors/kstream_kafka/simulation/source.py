@@ -68,7 +68,7 @@ class KafkaSource:
         for task in pack(rdd.ranges, rdd.leader_epochs, self._packing):
             consumer = SimulatedConsumer(self.cluster, surroundings, self._fetch)
             for group in groups(task):
-                for _, messages in read_pieces(consumer, group, POLL_MS, lambda: surroundings.clock.monotonic_ms() / 1000):
+                for _, messages in read_pieces(consumer, group, POLL_MS, monotonic=lambda: surroundings.clock.monotonic_ms() / 1000):
                     found += [message.value().decode() for message in messages]
         return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kstream import connectors
+from kstream.errors import MissingDependencyError
 from kstream.testing.simulator.errors import SimulationFailedError
 from kstream.testing.simulator.run import run_schedule, simulate
 from kstream.testing.simulator.schedule import Scenario
@@ -21,7 +22,7 @@ def main(seed: int, schedules: int, source: str, processes: int) -> None:
 
     Of a single schedule the trace is printed, whether it fails or not; of several that of the first that fails. Exit code 1 if one did.
     """
-    made: MakeSource = NumberSource if source == "numbers" else connectors.load(source).simulated_source()
+    made = _source(source)
     if schedules == 1:
         outcome = run_schedule(seed, Scenario(made))
         _tell(seed, outcome.trace, outcome.broken)
@@ -32,6 +33,13 @@ def main(seed: int, schedules: int, source: str, processes: int) -> None:
         _tell(e.facts["seed"], e.facts["trace"], e.facts["broken"])
         return
     click.echo(f"{report.schedules} schedules, {report.drivers} drivers, {report.attempts} runs of {report.batches} batches: all held")
+
+
+def _source(name: str) -> MakeSource:
+    try:
+        return NumberSource if name == "numbers" else connectors.load(name).simulated_source()
+    except MissingDependencyError as e:
+        raise click.ClickException(str(e)) from e
 
 
 def _tell(seed: int, trace: list[str], broken: list[str]) -> None:

@@ -43,9 +43,14 @@ def no_record_in_two_batches(history: History) -> list[str]:
 
 
 def nothing_planned_is_forgotten(history: History) -> list[str]:
-    """Every batch that was begun was finished, or is in the ledger, or is still to be run: none is just gone."""
+    """Every batch that was begun was finished, or is in the ledger, or is still to be run: none is just gone.
+
+    But for starting points: batches of nothing that their own driver notes as done, though a successor may be running them just then.
+    """
     finished = {a.time for a in history.attempts if a.finished}
-    begun = sorted({a.time for a in history.attempts} - finished - history.given_up - history.pending)
+    empty = {s.plan.time.milliseconds for s in history.plans if not any(s.plan.num_records.values())}
+    starts = {d.time for d in history.done if d.time in empty and not _attempts(history, d.driver, d.time)}
+    begun = sorted({a.time for a in history.attempts} - finished - history.given_up - history.pending - starts)
     return [f"batch {time} was begun and never finished, and no restart will run it" for time in begun]
 
 

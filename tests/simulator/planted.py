@@ -1,0 +1,43 @@
+"""Ways to break the product on purpose, each a few lines that a careless change could bring."""
+
+from __future__ import annotations
+
+import pytest
+
+from kstream import engine
+from kstream.batch import BatchPlan, InputPlan
+from kstream.batch_time import Time
+from kstream.checkpoint import PlanLog, plan_log
+from kstream.scheduler import JobGenerator
+
+
+def cursor_moves_before_the_plan_is_durable(patch: pytest.MonkeyPatch) -> None:
+    record = JobGenerator._record
+
+    def moving(self: JobGenerator, time: Time, plans: dict[int, InputPlan]) -> BatchPlan:
+        for stream in self._inputs:
+            stream.planned(time, plans[stream.id].data)
+        return record(self, time, plans)
+
+    patch.setattr(JobGenerator, "_record", moving)
+
+
+def epoch_is_not_checked(patch: pytest.MonkeyPatch) -> None:
+    """Neither before a batch is submitted nor before a late job starts."""
+    patch.setattr(PlanLog, "probe", lambda self: None)
+
+
+def clean_up_goes_past_a_pending_batch(patch: pytest.MonkeyPatch) -> None:
+    """Neither `removable_up_to` nor the floor that backs it up knows of unfinished batches."""
+
+    def oldest(self: PlanLog, limit: Time) -> tuple[Time, int] | None:
+        time, epoch = self._kept[0]
+        return (time, epoch) if time <= limit and len(self._newest) == 2 and time < self._newest[0] else None
+
+    patch.setattr(plan_log, "removable_up_to", lambda unfinished, done_up_to, remember: done_up_to - remember)
+    patch.setattr(PlanLog, "_oldest_removable", oldest)
+
+
+def a_new_writer_does_not_say_what_it_found(patch: pytest.MonkeyPatch) -> None:
+    """The bug that the simulator found in its first hour."""
+    patch.setattr(engine, "adopt", lambda store, contents, epoch: None)

@@ -1,0 +1,47 @@
+"""A seed is a story: told again, in any process, it is the same line by line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from kstream_kafka.simulation import KafkaSource
+
+from kstream.testing.simulator import NumberSource, Scenario, run_schedule
+from tests.simulator.test_schedules import TAKEOVERS
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = """
+import hashlib
+from kstream_kafka.simulation import KafkaSource
+from kstream.testing.simulator import Scenario, run_schedule
+for seed in range(40):
+    print(seed, hashlib.sha256("\\n".join(run_schedule(seed, Scenario(KafkaSource)).trace).encode()).hexdigest())
+"""
+
+
+def test_the_same_seed_gives_the_same_trace() -> None:
+    for scenario in (Scenario(KafkaSource), Scenario(NumberSource, faults=TAKEOVERS)):
+        for seed in range(15):
+            first, again = run_schedule(seed, scenario), run_schedule(seed, scenario)
+            assert first.trace == again.trace
+            assert first.history.attempts == again.history.attempts
+
+
+def test_another_seed_is_another_story() -> None:
+    traces = {tuple(run_schedule(seed, Scenario(KafkaSource)).trace) for seed in range(15)}
+    assert len(traces) == 15
+
+
+def test_the_trace_does_not_depend_on_the_process_or_its_hash_seed() -> None:
+    told = [traces_in_a_process_of(hash_seed) for hash_seed in ("1", "2")]
+    assert told[0] == told[1] and len(told[0].splitlines()) == 40
+
+
+def traces_in_a_process_of(hash_seed: str) -> str:
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "connectors")])
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": paths}
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True, env=environment, cwd=ROOT)
+    return done.stdout
