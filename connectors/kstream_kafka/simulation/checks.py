@@ -62,15 +62,18 @@ def _silently_missed(cluster: SimulatedCluster, history: History) -> list[str]:
 def _reach(history: History) -> tuple[dict[Partition, int], dict[Partition, int]]:
     """From where to where each partition was planned, by the plans that ran and the starting point. A partition found later begins at 0.
 
-    Of several drivers that started for the first time at once, the last to have become the writer says where.
+    Of several drivers that started for the first time at once, the last to have become the writer says where; a starting point that came
+    into being after the first batch was planned (a delayed write) says nothing.
     """
     begins: dict[Partition, int] = {}
     ends: dict[Partition, int] = {}
     first_run = min((a.time for a in history.attempts), default=0)
-    before = [s.plan for s in history.plans if not s.plan.void and s.plan.time.milliseconds < first_run]
+    ran = [a.data for a in history.attempts if a.time == first_run][:1]
+    planned = next((s.step for s in history.plans if s.plan.time.milliseconds == first_run and ran[0] in s.plan.inputs.values()), 0)
+    before = [s.plan for s in history.plans if not s.plan.void and s.plan.time.milliseconds < first_run and s.step < planned]
     newest = max((plan.epoch for plan in before), default=0)
     start = [data for plan in before if plan.epoch == newest for data in plan.inputs.values()]
-    for data in start[:1] or [a.data for a in history.attempts if a.time == first_run][:1]:
+    for data in start[:1] or ran:
         begins.update({(t, p): begin for t, p, begin, _ in _ranges(data)})
     for attempt in history.attempts:
         for t, p, _, until in _ranges(attempt.data):
