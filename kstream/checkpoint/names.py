@@ -51,6 +51,8 @@ def lost(time: Time, plan_epoch: int, run_epoch: int) -> str:
 
 def history(first: Time, last: Time, epoch: int) -> str:
     return f"{HISTORY}/{key(first)}-{key(last)}-{epoch:06d}"
+
+
 def adopted(epoch: int) -> str:
     return f"{ADOPTED}/{epoch:06d}"
 

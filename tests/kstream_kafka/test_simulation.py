@@ -7,7 +7,8 @@ import random
 from typing import Any
 
 import pytest
-from kstream_kafka.errors import BrokerUnreachableError, LeaderNotAvailableError, OffsetOutOfRangeError, UnknownTopicError
+from kstream_kafka.cursors import Cursors
+from kstream_kafka.errors import BrokerUnreachableError, LeaderNotAvailableError, LogTruncatedError, RecordsRemovedError, UnknownTopicError
 from kstream_kafka.offset_range import OffsetRange
 from kstream_kafka.reader import read_range
 from kstream_kafka.simulation import Hazard, KafkaSource
@@ -97,7 +98,7 @@ def test_silent_brokers_and_missing_leaders_pass_by_being_asked() -> None:
 def test_what_retention_removed_cannot_be_read() -> None:
     c = Cluster()
     c.cluster.logs[P0].remove_before(4)
-    with pytest.raises(OffsetOutOfRangeError, match=r"\[3, 4\) were removed"):
+    with pytest.raises(RecordsRemovedError, match=r"\[3, 4\) were removed"):
         c.read(3, 9)
 
 
@@ -106,7 +107,7 @@ def test_a_log_cut_below_a_range_refuses_the_epoch_of_its_plan() -> None:
     c.cluster.logs[P0].cut(4)
     c.cluster.logs[P0].epoch += 1
     c.write(8)
-    with pytest.raises(OffsetOutOfRangeError, match="written anew"):
+    with pytest.raises(LogTruncatedError, match="written anew"):
         c.read(6, 9, epoch=0)
     assert c.read(6, 9, epoch=1) == [6, 7, 8]
 
@@ -178,18 +179,34 @@ def test_records_left_out_and_other_records_are_wrong() -> None:
 
 def test_a_record_that_nobody_read_is_wrong_unless_an_error_spoke_of_it() -> None:
     assert any("record 0@4#4" in line for line in Told().batch(1, 0, 4).batch(2, 5, 10).broken())
-    assert Told().batch(1, 0, 4, error="OffsetOutOfRangeError: gone").batch(2, 4, 10).broken() == []
+    assert Told().batch(1, 0, 4, error="RecordsRemovedError: gone").batch(2, 4, 10).broken() == []
     told = Told().batch(1, 0, 4).batch(2, 5, 10)
     told.history.trouble.append("Error generating jobs: LogShrankError: 1 partition(s) end before the offset reached (t-0: …)")
     assert not any("record" in line for line in told.broken())
 
 
-# -- what the product has no answer to yet: the simulator sees it
+# -- logs that were rewritten before anybody looked
 
 
 @pytest.mark.parametrize("hazard", [Hazard.REGROWTH, Hazard.REMAKING])
-def test_a_log_that_was_rewritten_before_anybody_looked_is_seen_by_the_simulator_only(hazard: Hazard) -> None:
-    """A cursor at 100, a log cut to 90 or made anew, 120 records: the plan [100, 120) is made in silence. Once the product says so,
-    the hazard belongs into `ANSWERED` and this test goes."""
+def test_a_log_that_was_rewritten_before_anybody_looked_is_never_read_in_silence(hazard: Hazard) -> None:
+    """A cursor at 100, a log cut to 90 or made anew, 120 records: the plan [100, 120) is made, and refused when it is read."""
+    scenario = Scenario(functools.partial(KafkaSource, hazards=frozenset({hazard})))
+    told = 0
+    for seed in range(300):
+        outcome = run_schedule(seed, scenario)
+        assert outcome.broken == []
+        words = [*outcome.history.trouble, *(a.error for a in outcome.history.attempts if a.error)]
+        told += any(error in line for line in words for error in ("LogTruncatedError", "LogShrankError", "TopicRecreatedError"))
+    assert told > 5
+
+
+@pytest.mark.parametrize("hazard, check", [(Hazard.REGROWTH, "epochs"), (Hazard.REMAKING, "ids")])
+def test_without_what_a_plan_says_of_epochs_and_ids_it_would_be(hazard: Hazard, check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulator sees it: so the promise above is one that can fail."""
+    if check == "epochs":
+        monkeypatch.setattr(Cursors, "epoch_of", lambda self, partition: None)
+    else:
+        monkeypatch.setattr(Cursors, "topic_ids", property(lambda self: {}))
     scenario = Scenario(functools.partial(KafkaSource, hazards=frozenset({hazard})))
     assert any(run_schedule(seed, scenario).broken for seed in range(1000))

@@ -30,12 +30,11 @@ def epoch_is_not_checked(patch: pytest.MonkeyPatch) -> None:
 def clean_up_goes_past_a_pending_batch(patch: pytest.MonkeyPatch) -> None:
     """Neither `removable_up_to` nor the floor that backs it up knows of unfinished batches."""
 
-    def oldest(self: PlanLog, limit: Time) -> tuple[Time, int] | None:
-        time, epoch = self._kept[0]
-        return (time, epoch) if time <= limit and len(self._newest) == 2 and time < self._newest[0] else None
+    def removable(self: PlanLog, limit: Time) -> list[tuple[Time, int]]:
+        return [(time, epoch) for time, epoch in self._kept if time <= limit and len(self._newest) == 2 and time < self._newest[0]]
 
     patch.setattr(plan_log, "removable_up_to", lambda unfinished, done_up_to, remember: done_up_to - remember)
-    patch.setattr(PlanLog, "_oldest_removable", oldest)
+    patch.setattr(PlanLog, "_removable", removable)
 
 
 def a_new_writer_does_not_say_what_it_found(patch: pytest.MonkeyPatch) -> None:

@@ -90,6 +90,10 @@ def _explained(ident: str, p: Partition, offset: int, cluster: SimulatedCluster,
         return True
     if any("LogShrankError" in line and f"{p[0]}-{p[1]}" in line for line in history.trouble):
         return True
+    if any("LogTruncatedError" in (a.error or "") and f"{p[0]}-{p[1]} [" in (a.error or "") for a in history.attempts):
+        return True  # it says that the log was cut below its range: what took the place of what had been read is not read
+    if any("TopicRecreatedError" in line for line in history.trouble):  # there is one topic
+        return True
     return cluster.gone.get(ident) in ("truncation", "deletion") or (cluster.gone.get(ident) == "retention" and not holders)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,9 +14,10 @@ from kstream.dstream.input_dstream import InputDStream
 from kstream.testing.simulator.history import History
 from kstream.testing.simulator.source import Surroundings
 from kstream_kafka.direct_input_dstream import DirectKafkaInputDStream
-from kstream_kafka.offset_range import OffsetRange
+from kstream_kafka.errors import LogShrankError, TopicRecreatedError
 from kstream_kafka.packing import Packing, groups, pack
 from kstream_kafka.params import KafkaParams
+from kstream_kafka.plan_data import KafkaPlan
 from kstream_kafka.ports import Partition
 from kstream_kafka.reader import read_pieces
 from kstream_kafka.simulation.clients import SimulatedConsumer, SimulatedDriverClient
@@ -28,26 +28,16 @@ from kstream_kafka.subscription import Topics
 if TYPE_CHECKING:
     from kstream.dstream.ports import StreamHost
 
-ANSWERED = frozenset({Hazard.LEADERS, Hazard.SILENCE, Hazard.PARTITIONS, Hazard.RETENTION, Hazard.TRUNCATION})
-"""The hazards that the product has an answer to."""
 BREAKING = frozenset({Hazard.TRUNCATION, Hazard.REGROWTH, Hazard.DELETION, Hazard.REMAKING})
 """After these a stream often stands still, by design: few schedules have them."""
 POLL_MS = 300
 Ranges: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Reads:
-    """What a plan's RDD is here."""
-
-    ranges: tuple[OffsetRange, ...]
-    leader_epochs: tuple[int | None, ...]
-
-
 class KafkaSource:
     """One topic, one to three partitions, read from earliest or latest, with or without a rate, by either policy for downtimes."""
 
-    def __init__(self, rng: random.Random, clock: Clock, hazards: Collection[Hazard] = ANSWERED) -> None:
+    def __init__(self, rng: random.Random, clock: Clock, hazards: Collection[Hazard] = frozenset(Hazard)) -> None:
         self.cluster = SimulatedCluster(rng.randint(1, 3), clock.time_ms)
         self._hazards = [h for h in Hazard if h in hazards and rng.random() < (0.2 if h in BREAKING else 0.5)]
         self._spec = _spec(rng.choice(["earliest", "latest"]), rng.choice([0, 2500]), rng.choice([CATCH_UP, CATCH_UP, BY_TIMESTAMP]))
@@ -62,13 +52,17 @@ class KafkaSource:
     def make_input(self, host: StreamHost, surroundings: Surroundings) -> InputDStream:
         return SimulatedKafkaInput(host, self, self._spec, surroundings)
 
-    def records(self, rdd: _Reads, surroundings: Surroundings) -> Sequence[Hashable]:
-        """Reads as the tasks of a KafkaRDD do, one after the other."""
+    def records(self, rdd: KafkaPlan, surroundings: Surroundings) -> Sequence[Hashable]:
+        """Reads as the tasks of a KafkaRDD do, one after the other. A plan stands for its RDD here."""
         found: list[str] = []
-        for task in pack(rdd.ranges, rdd.leader_epochs, self._packing):
+
+        def monotonic() -> float:
+            return surroundings.clock.monotonic_ms() / 1000
+
+        for task in pack(rdd.pieces, self._packing):
             consumer = SimulatedConsumer(self.cluster, surroundings, self._fetch)
             for group in groups(task):
-                for _, messages in read_pieces(consumer, group, POLL_MS, monotonic=lambda: surroundings.clock.monotonic_ms() / 1000):
+                for _, messages in read_pieces(consumer, group, POLL_MS, monotonic, topic_ids=rdd.topic_ids):
                     found += [message.value().decode() for message in messages]
         return found
 
@@ -79,6 +73,9 @@ class KafkaSource:
 
     def heal(self) -> None:
         self.cluster.heal()
+
+    def refuses(self, error: Exception) -> bool:
+        return isinstance(error, TopicRecreatedError | LogShrankError)
 
     def check(self, history: History) -> list[str]:
         from kstream_kafka.simulation.checks import violations
@@ -106,7 +103,7 @@ class SimulatedKafkaInput(DirectKafkaInputDStream):
         return seen if seen and seen[-1].offset >= until - 1 else self._source.cluster.logs[partition].records
 
     def rdd(self, time: Time, data: Mapping[str, Any]) -> Any:
-        return _Reads(tuple(OffsetRange.from_json(r) for r in data["ranges"]), tuple(data["leader_epochs"]))
+        return KafkaPlan.from_json(data)
 
 
 @lru_cache

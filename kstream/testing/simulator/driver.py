@@ -35,6 +35,7 @@ class SimulatedDriver:
         self.state = "starting"
         self.frozen = False
         self.fenced = False
+        self.refused = False
         self._graceful = False
         self._data: dict[Time, Mapping[str, Any]] = {}
         self._let_in_at: dict[Time, tuple[int, int]] = {}
@@ -75,6 +76,8 @@ class SimulatedDriver:
             self._stop.wait()
             graceful = self._graceful
         except Exception as e:
+            self.refused = self.schedule.source.refuses(e)
+            self.schedule.history.trouble.append(f"could not start: {self.said(e)}")
             self.note(f"could not start: {self.said(e)}")
         self.state = "stopping"
         self.engine.stop(graceful, 20.0 if graceful else 1.0)

@@ -63,7 +63,10 @@ class Schedule:
         )
         self.source = scenario.source(self.rng, SimulatedClock(self.steps))
         self.store.now_ms = lambda: self.steps.monotonic
-        self._conf = {"spark.streaming.concurrentJobs": str(self.rng.choice([1, 1, 2, 3])), **self.source.conf, **scenario.conf}
+        jobs = str(self.rng.choice([1, 1, 2, 3]))
+        # Without a history: in segments of fifty no plan of a short schedule would ever be removed.
+        own = {"spark.streaming.concurrentJobs": jobs, "spark.streaming.kstream.history": "0"}
+        self._conf = {**own, **self.source.conf, **scenario.conf}
         self._remember_ms = self.rng.choice([0, 0, 3]) * scenario.interval_ms
 
     # -- the story
@@ -78,6 +81,8 @@ class Schedule:
             self._heal()
             for last in (False, True):
                 driver = self._a_good_driver()
+                if driver is None:
+                    break
                 self._pause(3 * self.interval_ms if not last else self.interval_ms)
                 driver.ask_to_stop(graceful=True)
                 self.steps.wait(lambda driver=driver: driver.over, 60 * self.interval_ms)
@@ -100,8 +105,11 @@ class Schedule:
         while self.store.delayed and self.chance(0.7):
             self.note(self.store.land())
 
-    def _a_good_driver(self) -> SimulatedDriver:
-        """One that runs and is not fenced, alone. All others that are left have found out by then, or are ended."""
+    def _a_good_driver(self) -> SimulatedDriver | None:
+        """One that runs and is not fenced, alone. All others that are left have found out by then, or are ended.
+
+        None where drivers refuse to start, and are right to.
+        """
         for _ in range(5):
             self._pause(2 * self.interval_ms)
             good = [d for d in self.drivers if d.state == "running" and not d.fenced]
@@ -112,6 +120,8 @@ class Schedule:
             if good:
                 return good[-1]
             self._start_driver()
+        if any(driver.refused for driver in self.drivers):
+            return None
         raise SimulationStuckError("no driver starts, though nothing is wrong any more")
 
     def _end_all(self) -> None:

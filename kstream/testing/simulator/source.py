@@ -56,6 +56,10 @@ class Source(Protocol):
         """From now on nothing bad happens, and what can be mended is."""
         ...
 
+    def refuses(self, error: Exception) -> bool:
+        """Whether a driver is right not to start, again and again, with this error: only a person can decide what is to be done."""
+        ...
+
     def check(self, history: History) -> list[str]:
         """What is wrong with the records, at the end, one line each; see `invariants` for what is checked besides."""
         ...
@@ -86,6 +90,9 @@ class NumberSource:
 
     def heal(self) -> None:
         """Nothing bad ever happens here."""
+
+    def refuses(self, error: Exception) -> bool:
+        return False
 
     def check(self, history: History) -> list[str]:
         """Plans that stand follow one another without a gap. (What was planned and never read is checked for every source.)"""
