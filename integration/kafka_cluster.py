@@ -15,7 +15,11 @@ from integration.kafka_handle import KafkaHandle
 from integration.kafka_node import BrokerError, KafkaNode, cluster_id, free_ports, node_properties
 
 NODES = (1, 2, 3)
-QUICK_FAILOVER = {"controller.quorum.election.timeout.ms": 500, "controller.quorum.fetch.timeout.ms": 1000, "background.threads": 2}
+PATIENT = {
+    "controller.quorum.election.timeout.ms": 1000, "controller.quorum.fetch.timeout.ms": 3000, "broker.session.timeout.ms": 4000,
+    "initial.broker.registration.timeout.ms": 240_000, "background.threads": 2,
+}  # fmt: skip
+"""Quick enough to see a failover in seconds; with less, nodes on a busy machine elect each other without end."""
 
 
 class KafkaCluster(KafkaHandle):
@@ -29,7 +33,7 @@ class KafkaCluster(KafkaHandle):
         ports = free_ports(2 * len(NODES))
         self._ports = dict(zip(NODES, ports, strict=False))
         controllers = dict(zip(NODES, ports[len(NODES) :], strict=True))
-        given, cluster = {**QUICK_FAILOVER, **(settings or {})}, cluster_id()
+        given, cluster = {**PATIENT, **(settings or {})}, cluster_id()
 
         def node(number: int) -> KafkaNode:
             at = directory / f"node-{number}"
@@ -71,6 +75,9 @@ class KafkaCluster(KafkaHandle):
     def begin_restart(self, node: int) -> None:
         """The same without waiting: `ready` says when it serves."""
         self._nodes[node].begin_start()
+
+    def running(self, node: int) -> bool:
+        return self._nodes[node].running
 
     def ready(self, node: int) -> bool:
         """Whether the node runs and serves."""

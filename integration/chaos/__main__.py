@@ -18,7 +18,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=3)
     parser.add_argument("--driver-kills", type=int, default=10)
-    parser.add_argument("--leader-kill-every", type=float, default=10, metavar="SECONDS", help="or when all replicas are in sync again")
+    parser.add_argument("--leader-kill-every", type=float, default=10, metavar="SECONDS", help="or when all nodes serve again")
     parser.add_argument("--rate", type=int, default=5000, help="records a second")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--endure", action="store_true", help="the driver goes on after a failed batch instead of ending with its error")
