@@ -20,10 +20,12 @@ def violations(cluster: SimulatedCluster, planned: Planned, history: History) ->
 
 
 def _gaps(history: History) -> list[str]:
-    """Each batch that ran begins, in every partition, where the one before ended."""
+    """Each batch that ran, or is still to run, begins in every partition where the one before ended."""
     wrong: list[str] = []
-    ran = sorted({a.time: a.data for a in history.attempts}.items())
-    for (_, before), (time, after) in pairwise(ran):
+    batches = {s.plan.time.milliseconds: data for s in history.plans for data in s.plan.inputs.values()
+               if s.plan.time.milliseconds in history.pending}  # fmt: skip
+    batches.update({a.time: a.data for a in history.attempts})
+    for (_, before), (time, after) in pairwise(sorted(batches.items())):
         ends = {(t, p): until for t, p, _, until in _ranges(before)}
         for t, p, begin, until in _ranges(after):
             if ends.get((t, p), begin) != begin:
