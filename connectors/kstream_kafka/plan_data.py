@@ -45,8 +45,12 @@ class KafkaPlan:
 
     @property
     def end_epochs(self) -> dict[Partition, int | None]:
-        """The leader epochs under which the ends were reached."""
-        return {(r.topic, r.partition): epoch for r, epoch in zip(self.ranges, self.leader_epochs, strict=True)}
+        """The leader epochs under which the ends were reached.
+
+        An empty range has reached nothing: what its leader says now may be said of a log that was cut below it and has grown again.
+        """
+        rows = zip(self.ranges, self.from_epochs, self.leader_epochs, strict=True)
+        return {(r.topic, r.partition): begun if begun is not None and not r.count() else now for r, begun, now in rows}
 
     def to_json(self) -> dict[str, Any]:
         """The stored form."""

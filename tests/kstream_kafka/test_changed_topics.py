@@ -45,6 +45,16 @@ def test_the_plan_holds_the_ids_of_its_topics_and_the_epoch_that_each_range_begi
     assert (data["from_epochs"], data["leader_epochs"]) == ([7, 7], [9, 9])
 
 
+def test_an_empty_range_reaches_nothing_so_the_epoch_of_its_offset_stays():
+    """A log cut below the cursor and grown to just that offset: the next records must still be refused under the old epoch."""
+    s = started()
+    s.client.epoch = 9
+    assert [plan_and_store(s)["from_epochs"] for _ in range(2)] == [[7, 7], [7, 7]]
+    s.client.logs = {("t", 0): (0, 12), ("t", 1): (0, 10)}
+    assert plan_and_store(s)["from_epochs"] == [7, 7]
+    assert s.plan()["from_epochs"] == [9, 7]
+
+
 def test_ids_are_asked_for_at_the_start_and_then_not_for_every_batch():
     s = started()
     for _ in range(5):
