@@ -96,11 +96,25 @@ def _explained(ident: str, p: Partition, offset: int, cluster: SimulatedCluster,
         return True  # it says that the log was cut below its range: what took the place of what had been read is not read
     if any("TopicRecreatedError" in line for line in history.trouble):  # there is one topic
         return True
+    if _waits_to_be_told(ident, p, cluster, history):
+        return True
     if cluster.gone.get(ident) == "retention":
         # Planned by nobody; or in the place of a record that was read and cut off, and gone before it could tell: that no finished batch
         # just left it out, `_other_records` sees.
         return not holders or any(a.finished for a in holders)
     return cluster.gone.get(ident) in ("truncation", "deletion")
+
+
+def _waits_to_be_told(ident: str, p: Partition, cluster: SimulatedCluster, history: History) -> bool:
+    """Whether the record took the place of another one in a log of which nothing has been read since: the next record read will tell,
+    since the cursor still has the epoch of before."""
+    log = cluster.logs.get(p)
+    record = None if log is None else next((r for r in log.records if r.ident == ident), None)
+    if log is None or record is None:
+        return False
+    newest = max((a for a in history.attempts), key=lambda a: a.time).data
+    rows = zip(newest["ranges"], newest["from_epochs"], strict=True)
+    return any((t, n) == p and until == log.end and epoch is not None and epoch < record.epoch for (t, n, _, until), epoch in rows)
 
 
 def _covers(attempt: Attempt, p: Partition, offset: int) -> bool:
