@@ -1,4 +1,7 @@
-"""`python -m integration.ivy_resolve DIR COORDINATES`: Maven coordinates and what they need, into DIR/jars, without Maven."""
+"""`python -m integration.ivy_resolve DIR COORDINATES [alone]`: Maven coordinates and what they need, into DIR/jars, without Maven.
+
+With `alone`, the coordinates without what they need.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 from kstream.spark.java import ensure_java
 
 
-def main(directory: str, coordinates: str) -> None:
+def main(directory: str, coordinates: str, alone: str = "") -> None:
     """Uses Spark's own resolver through py4j; no SparkContext is started."""
     home = ensure_java()
     system_trust = Path("/etc/ssl/certs/java/cacerts")
@@ -24,9 +27,9 @@ def main(directory: str, coordinates: str) -> None:
     utils = jvm.org.apache.spark.util.MavenUtils
     settings = utils.buildIvySettings(jvm.scala.Option.empty(), jvm.scala.Option.apply(directory), True, jvm.System.err)
     nothing = jvm.scala.collection.immutable.List.newBuilder().result()
-    utils.resolveMavenCoordinates(coordinates, settings, jvm.scala.Option.empty(), True, nothing, False, jvm.System.err)
+    utils.resolveMavenCoordinates(coordinates, settings, jvm.scala.Option.empty(), not alone, nothing, False, jvm.System.err)
     gateway.shutdown()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    main(*sys.argv[1:4])

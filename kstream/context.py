@@ -24,10 +24,10 @@ from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopEr
 from kstream.listener import StreamingListener
 from kstream.progress import BatchProgress, ProgressListener
 from kstream.scheduler import StreamingListenerBus
+from kstream.spark.checkpoint_store import open_checkpoint, open_checkpoint_to_write
 from kstream.spark.job_environment import SparkJobEnvironment
 from kstream.spark.shutdown import ShutdownHook
 from kstream.spark.spark_context import make_spark_context
-from kstream.storage import open_store
 from kstream.waiter import ContextWaiter
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class StreamingContext:
         Unchanged code restores the graph without calling `setupFunc`. Changed code, or a graph in need of a secret, calls it, and
         the stored offsets are bound to its input streams by position. Either way start() continues exactly.
         """
-        store = open_store(checkpointPath)
+        store = open_checkpoint(checkpointPath)
         if has_checkpoint(store):
             stored = restore.load_graph(store, setupFunc, _recovery_mode())
             if isinstance(stored, restore.StoredGraph):
@@ -203,7 +203,7 @@ class StreamingContext:
         crash_point.install_from_environment()
         if not self._graph.output_streams:
             raise ConfigurationError("No output operations registered, so nothing to execute (try pprint or foreachRDD)")
-        store = None if self._checkpoint is None else open_store(self._checkpoint)
+        store = None if self._checkpoint is None else open_checkpoint_to_write(self._checkpoint, self._settings)
         functions = None if store is None else restore.dump_graph_functions(self.recorder)
         self._engine = Engine(
             self._settings, SparkJobEnvironment(self._sc, self._graph.batch_duration), self._graph, self._clock, self._bus, store,

@@ -17,7 +17,8 @@ from kstream.checkpoint import LogContents, Meta, format, names, read_log
 from kstream.checkpoint.reader import has_checkpoint
 from kstream.cli.errors import clear_errors, fail
 from kstream.cli.ranges import compact, kafka_ranges
-from kstream.storage import FileStore, open_store
+from kstream.spark.checkpoint_store import open_checkpoint
+from kstream.storage import FileStore
 
 _STYLES = {"done": "green", "pending": "yellow", "void": "dim"}
 
@@ -34,7 +35,7 @@ def checkpoint_commands() -> None:
 def show(path: str, as_json: bool, last: int | None) -> None:
     """Show the batches a checkpoint holds: their ranges, and which of them have ended."""
     with clear_errors():
-        store = open_store(path)
+        store = open_checkpoint(path)
         if not has_checkpoint(store):
             fail(f"there is no checkpoint in {store.url}: no stream has started there (looked for {store.path(names.META)})")
         contents = read_log(store)

@@ -19,7 +19,7 @@ from kstream.cli.checkpoint import state_of
 from kstream.cli.errors import clear_errors, fail
 from kstream.cli.ranges import compact, kafka_ranges
 from kstream.cli.words import count
-from kstream.storage import open_store
+from kstream.spark.checkpoint_store import open_checkpoint
 
 MOST_ROWS = 20
 MOST_RANGES = 8
@@ -46,7 +46,7 @@ def diff_command(first: str, second: str, as_json: bool) -> None:
 
 
 def _load(path: str) -> LogContents:
-    store = open_store(path)
+    store = open_checkpoint(path)
     if not has_checkpoint(store):
         fail(f"there is no checkpoint in {store.url}: no stream has started there")
     return read_log(store)

@@ -23,7 +23,8 @@ from kstream.cli.errors import clear_errors, fail
 from kstream.cli.kafka_params import given_params, names_brokers, stored_params
 from kstream.cli.ranges import kafka_ranges
 from kstream.cli.words import count
-from kstream.storage import FileStore, open_store
+from kstream.spark.checkpoint_store import open_checkpoint
+from kstream.storage import FileStore
 
 SHORTER = "log is shorter than read"
 WAITING = "waits for the log to reach its start"
@@ -49,7 +50,7 @@ def lag_command(
     With --max-lag the exit code is 1 when a partition is further behind than N, or its log is shorter than what was read of it.
     """
     with clear_errors():
-        store = open_store(path)
+        store = open_checkpoint(path)
         if not has_checkpoint(store):
             fail(f"there is no checkpoint in {store.url}: no stream has started there")
         contents = read_log(store)  # before the brokers are asked, or a running stream could seem to be past its log

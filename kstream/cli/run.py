@@ -18,7 +18,7 @@ from kstream.batch_time import Time
 from kstream.checkpoint.reader import forget_batch
 from kstream.cli.errors import clear_errors, one_line, require_pyspark
 from kstream.errors import ConfigurationError
-from kstream.storage import open_store
+from kstream.spark.checkpoint_store import open_checkpoint
 
 if TYPE_CHECKING:
     from kstream.context import StreamingContext
@@ -119,7 +119,7 @@ def _importable_from(folder: Path) -> None:
 
 def forget(path: str, time_ms: int) -> None:
     """Sets the plans of a batch aside and says where from; ConfigurationError if there is none of that time."""
-    store = open_store(path)
+    store = open_checkpoint(path)
     moved = forget_batch(store, Time(time_ms))
     if not moved:
         raise ConfigurationError(

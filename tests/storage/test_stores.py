@@ -1,15 +1,20 @@
-"""The two stores keep the contract, and each what is its own."""
+"""The stores of this machine keep the contract, and each what is its own; what may be opened at all."""
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import uuid
 from pathlib import Path
 
+import fsspec
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
+from kstream.conf import Settings
 from kstream.errors import AlreadyExistsError, StorageError, UnsupportedStoreError
+from kstream.spark.checkpoint_store import open_checkpoint, open_checkpoint_to_write
 from kstream.storage import FileStore, LocalFileStore, MemoryFileStore, open_store
 from kstream.testing.file_store_contract import FileStoreContract
 
@@ -103,11 +108,71 @@ def test_paths_and_file_urls_are_local(tmp_path: Path) -> None:
     assert open_store(f"file:{tmp_path}/with%20space").read("a") == b"1"
 
 
-@pytest.mark.parametrize("url", ["s3a://bucket/x", "hdfs://name/x", "hdfs:/x", "gs://b/x", "ftp://h/x"])
-def test_a_store_that_cannot_create_if_absent_is_refused(url: str) -> None:
-    with pytest.raises(UnsupportedStoreError) as caught:
+REFUSED = ["webhdfs://h/x", "ftp://h/x", "sftp://h/x", "http://h/x", "github://o/x", "zip://x::s3://b/y", "simplecache::s3://b/y"]
+
+
+@pytest.mark.parametrize("url", REFUSED)
+def test_a_store_that_cannot_create_if_absent_is_refused_with_the_reason_and_what_to_use(url: str) -> None:
+    with pytest.raises(UnsupportedStoreError, match=r"cannot create a file only if.*s3://.*hdfs://.*singleWriter=true") as caught:
         open_store(url)
     assert url in str(caught.value) and caught.value.facts["path"] == url
+    with pytest.raises(UnsupportedStoreError):
+        open_checkpoint_to_write(url, Settings({}))
+
+
+@pytest.mark.parametrize("url", ["hdfs://name/x", "hdfs:/x", "viewfs://cluster/x"])
+def test_hadoops_stores_are_not_opened_in_a_room_without_a_jvm(url: str) -> None:
+    with pytest.raises(UnsupportedStoreError, match="open_checkpoint"):
+        open_store(url)
+
+
+@pytest.fixture
+def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a file system that kstream does not know, with neither links nor conditions; fsspec does."""
+    fsspec.register_implementation("plain", PlainFileSystem, clobber=True)
+    return f"plain://{tmp_path}"
+
+
+class PlainFileSystem(LocalFileSystem):
+    protocol = "plain"
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return path.removeprefix("plain://").rstrip("/")
+
+
+@pytest.fixture
+def declared() -> Settings:
+    return Settings({"spark.streaming.kstream.checkpoint.singleWriter": "true"})
+
+
+class TestStoreOfASingleWriter(FileStoreContract):
+    """The contract holds within one process: that is what the setting is the user's word for."""
+
+    @pytest.fixture(autouse=True)
+    def _plain(self, plain: str, declared: Settings) -> None:
+        self.url, self.declared = plain, declared
+
+    def make_store(self) -> FileStore:
+        return open_checkpoint_to_write(self.url, self.declared)
+
+
+def test_a_store_of_a_single_writer_is_refused_without_the_setting_read_without_it_and_used_with_a_warning(
+    plain: str, declared: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(UnsupportedStoreError):
+        open_checkpoint_to_write(plain, Settings({}))
+    with caplog.at_level(logging.WARNING):
+        open_checkpoint_to_write(plain, declared).create("plans/a", b"1")
+    assert "a second driver would not be noticed" in caplog.text and plain in caplog.text
+    assert open_checkpoint(plain).read("plans/a") == b"1"
+
+
+def test_half_a_file_of_a_killed_single_writer_is_not_listed(plain: str, declared: Settings, tmp_path: Path) -> None:
+    store = open_checkpoint_to_write(plain, declared)
+    store.create("plans/a", b"1")
+    (tmp_path / "plans" / ".tmp-0123").write_bytes(b"half")
+    assert store.list("plans") == ["a"]
 
 
 def test_opening_a_store_touches_nothing(tmp_path: Path) -> None:

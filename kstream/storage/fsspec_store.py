@@ -1,0 +1,117 @@
+"""FsspecFileStore: any file system of fsspec, for a checkpoint that only one driver ever uses."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from kstream.errors import AlreadyExistsError, MissingDependencyError, MissingFileError, StorageError, UnsupportedStoreError
+
+logger = logging.getLogger(__name__)
+
+_TEMPORARY = ".tmp-"
+
+
+class FsspecFileStore:
+    """`create` looks, writes a temporary file and moves it: whole as far as the file system's move is, and *not* exclusive.
+
+    Two threads of one process cannot both win; two processes can. A write whose answer was lost may land later: where other stores
+    refuse it, here it stands. So it is opened only to read, or where the user says that there is one writer.
+    """
+
+    def __init__(self, url: str) -> None:
+        """MissingDependencyError where the file system's own package is missing; UnsupportedStoreError for an unknown scheme."""
+        self._url = url.rstrip("/")
+        self._fs, self._root = _file_system(self._url)
+        self._lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def path(self, name: str) -> str:
+        return f"{self._url}/{name}"
+
+    def prepare(self, single_writer: bool) -> None:
+        """Says aloud what is given up; UnsupportedStoreError unless the user has declared it."""
+        if not single_writer:
+            raise UnsupportedStoreError(f"{self._url} cannot create a file only if it is absent", path=self._url)
+        logger.warning(
+            "%s cannot create a file only if it is absent; singleWriter is set, so it is used, and a second driver would not be noticed",
+            self._url,
+        )
+
+    def create(self, name: str, data: bytes) -> None:
+        with self._lock, self._mapped("write", name):
+            if self._fs.exists(self._full(name)):
+                raise AlreadyExistsError(f"{self.path(name)} exists already", path=self.path(name))
+            self._write(name, data)
+
+    def replace(self, name: str, data: bytes) -> None:
+        with self._lock, self._mapped("write", name):
+            self._write(name, data)
+
+    def read(self, name: str) -> bytes:
+        with self._mapped("read", name):
+            return bytes(self._fs.cat_file(self._full(name)))
+
+    def exists(self, name: str) -> bool:
+        with self._mapped("look up", name):
+            return bool(self._fs.exists(self._full(name)))
+
+    def list(self, folder: str = "") -> list[str]:
+        with self._mapped("list", folder):
+            try:
+                found = self._fs.ls(self._full(folder), detail=True, refresh=True)
+            except FileNotFoundError:
+                return []
+            names = (str(entry["name"]).rstrip("/").rpartition("/")[2] for entry in found if entry["type"] == "file")
+            return sorted(name for name in names if not name.startswith(_TEMPORARY))
+
+    def delete(self, name: str) -> None:
+        with self._lock, self._mapped("delete", name):
+            try:
+                self._fs.rm_file(self._full(name))
+            except FileNotFoundError:
+                pass
+
+    def _full(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+    def _write(self, name: str, data: bytes) -> None:
+        target = self._full(name)
+        parent = target.rpartition("/")[0]
+        temporary = f"{parent}/{_TEMPORARY}{uuid.uuid4().hex}"
+        self._fs.makedirs(parent, exist_ok=True)
+        self._fs.pipe_file(temporary, data)
+        self._fs.mv(temporary, target)
+
+    @contextmanager
+    def _mapped(self, verb: str, name: str) -> Generator[None]:
+        place = self.path(name)
+        try:
+            yield
+        except StorageError:
+            raise
+        except FileNotFoundError as e:
+            raise MissingFileError(f"{place} is not there", path=place) from e
+        except Exception as e:  # every file system of fsspec raises what its client does
+            raise StorageError(f"cannot {verb} {place}: {type(e).__name__}: {e}", path=place) from e
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    import fsspec
+
+    try:
+        fs, root = fsspec.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
+    except ValueError as e:
+        raise UnsupportedStoreError(f"nothing here knows how to open {url}: {e}", path=url) from e
+    except ImportError as e:
+        raise MissingDependencyError(f"checkpoints on {url} need another package: {e}", package=e.name, install=str(e)) from e
+    except Exception as e:  # some connect at once
+        raise StorageError(f"cannot open {url}: {type(e).__name__}: {e}", path=url) from e
+    return fs, str(root).rstrip("/")

@@ -1,0 +1,245 @@
+"""ObjectFileStore: a prefix in a bucket – S3 and what speaks its language, Google Cloud Storage, Azure Blob Storage – by obstore."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+import uuid
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from kstream.errors import (
+    AlreadyExistsError,
+    ConfigurationError,
+    MissingDependencyError,
+    MissingFileError,
+    StorageError,
+    UnsupportedStoreError,
+)
+from kstream.storage.probe import refuses_a_second_create
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+
+logger = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT = timedelta(seconds=3)  # three round trips to the other side of the world are below one second
+REQUEST_TIMEOUT = timedelta(seconds=10)  # records have a few KB and take milliseconds; a large stored graph has a few MB
+RETRY_FOR = timedelta(seconds=10)  # a 503 SlowDown or a failing-over balancer is over by then; what lasts longer is to be told
+_FIRST_PAUSE = timedelta(milliseconds=100)
+_LONGEST_PAUSE = timedelta(seconds=2)
+_MOST_TRIES = 20
+_WRITER = "kstreamwriter"  # Azure takes no dash in such a name
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+_CODE = re.compile(r"<Code>([^<]*)</Code>")
+_STATUS = re.compile(r"status code: (\d{3})")
+_CONFLICT = "409"  # S3: another request for this name is under way, try again; it says nothing about whether the name is taken
+_NOT_IMPLEMENTED = "501"
+
+
+class ObjectFileStore:
+    """Create-if-absent = one PUT on the condition that the name is free (`If-None-Match: *`).
+
+    A PUT whose answer is lost is sent again, and the second may meet the first; so each create leaves a nonce in the object's
+    metadata and looks whose it is before it says "already exists". One request a call (a list: one for each 1,000 names).
+    Endpoint and credentials come from the environment (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID …) and are kept by the client alone.
+    """
+
+    def __init__(self, url: str, retry_for: timedelta = RETRY_FOR) -> None:
+        """Sends nothing. MissingDependencyError without obstore; ConfigurationError where the URL names no bucket or account."""
+        self._url = url.rstrip("/")
+        self._retry_for = retry_for
+        self._conditional = True
+        self._retrying = _client(self._url, _MOST_TRIES, retry_for)
+        self._once = _client(self._url, 0, retry_for)
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def path(self, name: str) -> str:
+        return f"{self._url}/{name}"
+
+    def prepare(self, single_writer: bool) -> None:
+        """Tries with a probe object whether the server honours the condition: UnsupportedStoreError if not. Three requests.
+
+        With `single_writer` such a server is taken with a warning: from then on `create` looks first and writes then.
+        """
+        try:
+            works = refuses_a_second_create(self)
+        except UnsupportedStoreError:
+            works = False
+        if works:
+            return
+        said = f"the server behind {self._url} ignores or refuses If-None-Match: it cannot create an object only if it is absent"
+        if not single_writer:
+            raise UnsupportedStoreError(
+                f"{said}, so two drivers could overwrite each other's plans. Use a store that can (Amazon S3, MinIO, Ceph and R2 of "
+                "2025 or later), or, if never more than one driver runs, set spark.streaming.kstream.checkpoint.singleWriter=true",
+                path=self._url,
+            )
+        logger.warning("%s; singleWriter is set, so it is used, and a second driver would not be noticed", said)
+        self._conditional = False
+
+    def create(self, name: str, data: bytes) -> None:
+        if not self._conditional:
+            self._create_as_the_only_writer(name, data)
+            return
+        import obstore
+
+        nonce, unsure = uuid.uuid4().hex, False
+        for last in self._tries():
+            try:
+                with self._mapped("write", name):
+                    obstore.put(self._once, name, data, mode="create", use_multipart=False, attributes={_WRITER: nonce})
+                return
+            except AlreadyExistsError:
+                if unsure and self._writer_of(name) == nonce:
+                    return
+                raise
+            except StorageError as e:
+                if last or not e.facts.get("passing"):
+                    raise
+                unsure = True
+
+    def replace(self, name: str, data: bytes) -> None:
+        import obstore
+
+        with self._mapped("write", name):
+            obstore.put(self._retrying, name, data, use_multipart=False)
+
+    def read(self, name: str) -> bytes:
+        import obstore
+
+        with self._mapped("read", name):
+            return bytes(obstore.get(self._retrying, name).bytes())
+
+    def exists(self, name: str) -> bool:
+        import obstore
+
+        try:
+            with self._mapped("look up", name):
+                obstore.head(self._retrying, name)
+            return True
+        except MissingFileError:
+            return False
+
+    def list(self, folder: str = "") -> list[str]:
+        import obstore
+
+        with self._mapped("list", folder):
+            found = obstore.list_with_delimiter(self._retrying, folder or None)
+            return sorted(entry["path"].rpartition("/")[2] for entry in found["objects"])
+
+    def delete(self, name: str) -> None:
+        import obstore
+
+        try:
+            with self._mapped("delete", name):
+                obstore.delete(self._retrying, name)
+        except MissingFileError:
+            pass
+
+    def _create_as_the_only_writer(self, name: str, data: bytes) -> None:
+        if self.exists(name):
+            raise AlreadyExistsError(f"{self.path(name)} exists already", path=self.path(name))
+        self.replace(name, data)
+
+    def _writer_of(self, name: str) -> object:
+        import obstore
+
+        with self._mapped("read", name):
+            return obstore.get(self._retrying, name).attributes.get(_WRITER)
+
+    def _tries(self) -> Iterator[bool]:
+        """One item a try, True for the last; sleeps in between, longer each time, until `retry_for` is over."""
+        end = time.monotonic() + self._retry_for.total_seconds()
+        pause = _FIRST_PAUSE
+        while time.monotonic() + pause.total_seconds() < end:
+            yield False
+            time.sleep(pause.total_seconds())
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        yield True
+
+    @contextmanager
+    def _mapped(self, verb: str, name: str) -> Generator[None]:
+        """Turns what obstore raises into our errors. Not `from` it: refusals of S3 repeat keys and session tokens in their body."""
+        from obstore import exceptions
+
+        place, told = self.path(name), None
+        try:
+            yield
+        except exceptions.AlreadyExistsError as e:
+            told = _taken(place, str(e))
+        except (exceptions.BaseError, OSError) as e:
+            told = _failed(verb, place, e)
+        if told is not None:
+            raise told from None
+
+
+def _taken(place: str, text: str) -> StorageError:
+    if _status(text) == _CONFLICT:
+        return StorageError(f"cannot write {place}: another request for it is under way", path=place, passing=True)
+    return AlreadyExistsError(f"{place} exists already", path=place)
+
+
+def _failed(verb: str, place: str, error: Exception) -> StorageError:
+    text = str(error)
+    status = _status(text)
+    code = _CODE.search(text)
+    if isinstance(error, FileNotFoundError) and (code is None or code[1] not in ("NoSuchBucket", "ContainerNotFound")):
+        return MissingFileError(f"{place} is not there", path=place)
+    said = _said(text) + (f" ({code[1]})" if code else "")
+    if status == _NOT_IMPLEMENTED:
+        return UnsupportedStoreError(f"cannot {verb} {place}: {said}", path=place)
+    passing = status is None or status in ("408", "429") or status.startswith("5")
+    hint = "Check the endpoint, the bucket and the credentials"
+    if "169.254.169.254" in text:
+        hint = "No credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    return StorageError(
+        f"cannot {verb} {place}: {said}. {hint}; the stream goes on by itself once it works again.", path=place, passing=passing
+    )
+
+
+def _said(text: str) -> str:
+    """What the client says itself: the first line, without the server's body."""
+    line = next(iter(text.splitlines()), "no reason given").partition(": <")[0]
+    return line[line.find("Error performing") :] if "Error performing" in line else line
+
+
+def _status(text: str) -> str | None:
+    match = _STATUS.search(text)
+    return match[1] if match else None
+
+
+def _client(url: str, most_tries: int, retry_for: timedelta) -> ObjectStore:
+    try:
+        from obstore import exceptions
+        from obstore.store import from_url
+    except ImportError as e:
+        raise MissingDependencyError(
+            f"checkpoints on {url} need obstore: pip install 'kstream-spark[s3]'", package="obstore", install="kstream-spark[s3]"
+        ) from e
+    client: ClientConfig = {"connect_timeout": CONNECT_TIMEOUT, "timeout": REQUEST_TIMEOUT, "allow_http": _plain_http()}
+    retry: RetryConfig = {
+        "max_retries": most_tries,
+        "retry_timeout": retry_for,
+        "backoff": {"init_backoff": _FIRST_PAUSE, "max_backoff": _LONGEST_PAUSE, "base": 2},
+    }
+    options: Any = {"client_options": client, "retry_config": retry}
+    told = None
+    try:
+        return from_url(url, **options)
+    except (exceptions.BaseError, ValueError) as e:
+        told = _said(str(e))
+    raise ConfigurationError(f"{url} cannot be used for a checkpoint: {told}", key="checkpoint", value=url)
+
+
+def _plain_http() -> bool:
+    """Whether the user has named an endpoint without TLS; the client refuses it unless told."""
+    allowed = os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true"
+    return allowed or any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)
