@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from integration.hdfs_cluster import Hdfs, HdfsError, running_hdfs
 from integration.kafka_broker import Broker, running_broker
 from integration.kafka_cluster import KafkaCluster, running_cluster
 from integration.kafka_jars import KAFKA, JarsMissingError
 from integration.kafka_node import BrokerError
+from integration.s3_server import S3Process, running_s3
 from kstream.errors import JavaNotFoundError
 from kstream.spark.java import ensure_java
 
@@ -101,6 +103,28 @@ def kafka_cluster(_cluster: KafkaCluster) -> KafkaCluster:
     """Three real nodes, as processes whatever --broker says, all of them up; a test may kill any. Started when first asked for."""
     _cluster.start()
     return _cluster
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """A real namenode and datanode, for all tests."""
+    reason = ""
+    with ExitStack() as stack:
+        cluster = None
+        try:
+            cluster = stack.enter_context(running_hdfs(tmp_path_factory.mktemp("hdfs") / "cluster"))
+        except (HdfsError, JarsMissingError) as e:
+            reason = str(e)
+        if cluster is None:
+            pytest.fail(f"no HDFS: {reason}", pytrace=False)
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Process]:
+    """An S3 server in a process of its own, for all tests."""
+    with running_s3() as server:
+        yield server
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ class Job:
     """Drivers of one checkpoint, each a process that runs `integration.exactness.job`."""
 
     def __init__(
-        self, directory: Path, bootstrap: str, topic: str, checkpoint: Path | None = None, window: int = 2,
+        self, directory: Path, bootstrap: str, topic: str, checkpoint: Path | str | None = None, window: int = 2,
         conf: dict[str, str] | None = None,
     ) -> None:  # fmt: skip
         self.directory = directory

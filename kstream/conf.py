@@ -67,6 +67,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Records gone before they were read: fail (the batch does), skip (read on, into the ledger) or report (and tell listeners).",
     ),
     Entry("spark.streaming.kstream.history", "ms", 86_400_000, "How long plans that no restart needs are kept for replays; 0 is not."),
+    Entry(
         "spark.streaming.kstream.checkpoint.singleWriter", "bool", False,
         "There is never a second driver: checkpoints may lie on stores that cannot create a file only if it is absent.",
     ),

@@ -1,4 +1,4 @@
-"""`python -m integration.exactness [--kills 30] [--seed 1] [--conf KEY=VALUE]…`: the whole campaign on a broker of its own."""
+"""`python -m integration.exactness [--kills 30] [--checkpoint s3] [--conf KEY=VALUE]…`: the whole campaign on a broker of its own."""
 
 from __future__ import annotations
 
@@ -7,10 +7,29 @@ import collections
 import sys
 import tempfile
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from integration.exactness.campaign import PARTITIONS, Campaign, plan_kills
 from integration.kafka_broker import running_broker
+
+
+@contextmanager
+def a_store(kind: str, directory: Path) -> Iterator[tuple[str | None, dict[str, str]]]:
+    """The URL of a new checkpoint on a store of that kind, for the length of a with block, and the environment of its drivers."""
+    if kind == "s3":
+        from integration.s3_server import running_s3
+
+        with running_s3() as s3:
+            yield s3.url("exactness"), s3.environment()
+    elif kind == "hdfs":
+        from integration.hdfs_cluster import running_hdfs
+
+        with running_hdfs(directory / "hdfs") as hdfs:
+            yield hdfs.url("exactness"), {}
+    else:
+        yield None, {}
 
 
 def main() -> int:
@@ -18,15 +37,17 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=36)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the driver, such as concurrentJobs")
+    parser.add_argument("--checkpoint", choices=["disk", "s3", "hdfs"], default="disk", help="what the checkpoint lies on")
     parser.add_argument("--keep", action="store_true", help="leave the directory with all records behind")
     options = parser.parse_args()
     kills = plan_kills(options.kills, options.seed)
     directory = Path(tempfile.mkdtemp(prefix="exactness-"))
-    with running_broker(directory / "broker") as broker:
+    with running_broker(directory / "broker") as broker, a_store(options.checkpoint, directory) as (checkpoint, environment):
         topic = f"exactness-{uuid.uuid4().hex[:8]}"
         broker.create_topic(topic, PARTITIONS)
         conf = dict(setting.split("=", 1) for setting in options.conf)
-        verdict = Campaign(broker.bootstrap, topic, directory / "run", broker.produce, conf).run(kills)
+        campaign = Campaign(broker.bootstrap, topic, directory / "run", broker.produce, conf, checkpoint, environment)
+        verdict = campaign.run(kills)
     points = collections.Counter(kill.point for kill in kills)
     print(f"kills: {len(kills)} ({', '.join(f'{n} {point}' for point, n in sorted(points.items()))})")
     print(f"batches: {verdict.batches}, attempts: {verdict.attempts}, run again: {verdict.runs_again}, records: {verdict.records}")

@@ -53,9 +53,15 @@ class Campaign:
     directory: Path
     produce: Any
     conf: dict[str, str] = field(default_factory=dict)
+    checkpoint: str | None = None
+    """Path or URL; a local directory beside the other records unless given."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """More of it for the drivers: where the checkpoint's store is, and its credentials."""
     interval: float = 1.5
     window: int = 10
     rate: int = 200
+    patience_s: float = 120
+    """How long a driver may take to get to where it is killed, or to the end."""
     say: Any = print
     params: dict[str, str] = field(default_factory=dict)
     """Of the driver's stream, besides the address."""
@@ -80,10 +86,12 @@ class Campaign:
             "bootstrap": self.bootstrap, "topic": self.topic, "directory": str(self.directory), "interval": self.interval,
             "window": self.window, "conf": {"spark.streaming.stopGracefullyOnShutdown": "true", **self.conf},
             "params": self.params, "endure": self.endure,
+            **({} if self.checkpoint is None else {"checkpoint": self.checkpoint}),
         }  # fmt: skip
         path = self.directory / "options.json"
         path.write_text(json.dumps(options))
         environment = {k: v for k, v in os.environ.items() if k != crash_point.VARIABLE}
+        environment.update(self.environment)
         if crash_at is not None:
             environment[crash_point.VARIABLE] = crash_at
         with open(self.directory / "driver.log", "ab") as log:
@@ -100,7 +108,7 @@ class Campaign:
                 self._wait_started(driver)
                 time.sleep(kill.after_s)
                 driver.kill()
-            status = driver.wait(120)
+            status = driver.wait(self.patience_s)
         finally:
             if driver.poll() is None:
                 driver.kill()
@@ -133,8 +141,8 @@ class Campaign:
                 position[partition] = max(until, position.get(partition, 0))
         return position
 
-    def _wait(self, driver: subprocess.Popen[bytes], reached: Any, what: str, timeout: float = 120) -> None:
-        end = time.monotonic() + timeout
+    def _wait(self, driver: subprocess.Popen[bytes], reached: Any, what: str) -> None:
+        end = time.monotonic() + self.patience_s
         while not reached():
             if driver.poll() is not None or time.monotonic() > end:
                 state = "still runs" if driver.poll() is None else f"ended with {driver.returncode}"

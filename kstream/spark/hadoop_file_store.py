@@ -24,9 +24,9 @@ LIMITS = {
     # restarted. A batch that cannot be planned is to be told in seconds; a failover of two namenodes is over by then. A user's values win.
     "ipc.client.connect.timeout": "5000",
     "ipc.client.connect.max.retries.on.timeouts": "1",
-    "ipc.client.rpc-timeout.ms": "15000",
+    "ipc.client.rpc-timeout.ms": "10000",
     "dfs.client.retry.policy.enabled": "true",
-    "dfs.client.retry.policy.spec": "1000,8",  # eight times, a second apart
+    "dfs.client.retry.policy.spec": "2000,1",  # once more, two seconds later; two layers of the client do so each
     "dfs.client.failover.max.attempts": "6",
     "dfs.client.socket-timeout": "15000",
 }
@@ -128,9 +128,10 @@ class HadoopFileStore:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self._root}/{name}")
 
     def _put(self, name: str, data: bytes, rename: Any) -> None:
+        from py4j.protocol import Py4JJavaError
+
         folder = name.rpartition("/")[0]
         temporary = self._at(f"{folder}/{_TEMPORARY}{uuid.uuid4().hex}" if folder else f"{_TEMPORARY}{uuid.uuid4().hex}")
-        moved = False
         try:
             stream = self._files.create(temporary, self._flags, self._with_parents)
             try:
@@ -139,10 +140,10 @@ class HadoopFileStore:
             finally:
                 stream.close()
             self._files.rename(temporary, self._at(name), rename)
-            moved = True
-        finally:
-            if not moved:
+        except Py4JJavaError as e:
+            if ".net." not in e.java_exception.getClass().getName():  # who does not answer would not answer this either
                 self._drop(temporary)
+            raise
 
     def _drop(self, temporary: Any) -> None:
         from py4j.protocol import Py4JError

@@ -13,6 +13,7 @@ from datetime import timedelta
 
 import pytest
 
+from integration.s3_server import BUCKET, CREDENTIALS, S3Server
 from kstream.errors import (
     AlreadyExistsError,
     ConfigurationError,
@@ -23,17 +24,13 @@ from kstream.errors import (
 from kstream.storage import FileStore, open_store, prepare_to_write
 from kstream.storage.object_store import ObjectFileStore
 from kstream.testing.file_store_contract import FileStoreContract
-from tests.s3_server import CREDENTIALS, S3Server
-
-BUCKET = "checkpoints"
 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[S3Server]:
     server = S3Server()
-    server.make_bucket(BUCKET)
     yield server
-    server.close()
+    server.go_away()
 
 
 @pytest.fixture
