@@ -27,7 +27,7 @@ from kstream.spark.java import find_java_home
 _SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 _SERVER = "org.apache.hadoop.hdfs.server"
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "--add-opens=java.base/java.lang=ALL-UNNAMED")
-_DEADLINE_S = 120
+_DEADLINE_S = 300  # seconds on an idle machine
 
 
 class HdfsError(RuntimeError):

@@ -119,7 +119,7 @@ def test_a_batch_on_s3_is_two_puts_and_a_head_and_lists_nothing(
     assert len(puts) == len(set(puts)) and all("/plans/" in path or "/done/" in path for path in puts)
     planned, done = (sum(f"/{folder}/" in path for path in puts) for folder in ("plans", "done"))
     assert abs(planned - ended) <= 4 and abs(done - ended) <= 4  # those under way at either end
-    heads, deletes = (sum(method == kind for method, _path in requests) for kind in ("HEAD", "POST"))
+    heads, deletes = (sum(method == kind for method, _path in requests) for kind in ("HEAD", "POST"))  # a delete is a POST
     assert planned <= heads <= planned + 2 * (ended + 4)  # each of its two jobs looks once more if it had to wait
     assert deletes <= 2 * (ended + 4)
     assert {method for method, _path in requests} <= {"PUT", "HEAD", "POST"}

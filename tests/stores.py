@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from kstream.errors import StorageError
+from kstream.errors import AlreadyExistsError, StorageError
 from kstream.storage import FileStore
 
 
@@ -79,7 +79,10 @@ class CountingStore(WrappedStore):
 
 
 class FaultyStore(WrappedStore):
-    """`fault(verb, name)` says what happens to a call: None (goes well), "before" (fails, nothing done), "after" (done, then fails)."""
+    """`fault(verb, name)` says what happens to a call: None (goes well), "before" (fails, nothing done), "after" (done, then fails).
+
+    "again": done, then refused as if another had been first – a client that sends its request again may meet its own.
+    """
 
     def __init__(self, inner: FileStore) -> None:
         super().__init__(inner)
@@ -92,6 +95,8 @@ class FaultyStore(WrappedStore):
         result = action()
         if fault == "after":
             raise full_disk(name)
+        if fault == "again":
+            raise AlreadyExistsError(f"{name} exists already", path=name)
         return result
 
 

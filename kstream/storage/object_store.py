@@ -39,6 +39,7 @@ _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _STATUS = re.compile(r"status code: (\d{3})")
 _CONFLICT = "409"  # S3: another request for this name is under way, try again; it says nothing about whether the name is taken
 _NOT_IMPLEMENTED = "501"
+_METADATA = re.compile(r"://[^/]+/latest/(api|meta-data)/")  # of a cloud: asked for credentials where the environment has none
 
 
 class ObjectFileStore:
@@ -194,11 +195,12 @@ def _failed(verb: str, place: str, error: Exception) -> StorageError:
     if isinstance(error, FileNotFoundError) and (code is None or code[1] not in ("NoSuchBucket", "ContainerNotFound")):
         return MissingFileError(f"{place} is not there", path=place)
     said = _said(text) + (f" ({code[1]})" if code else "")
-    if status == _NOT_IMPLEMENTED:
+    no_credentials = _METADATA.search(text) is not None
+    if status == _NOT_IMPLEMENTED and not no_credentials:
         return UnsupportedStoreError(f"cannot {verb} {place}: {said}", path=place)
     passing = status is None or status in ("408", "429") or status.startswith("5")
     hint = "Check the endpoint, the bucket and the credentials"
-    if "169.254.169.254" in text:
+    if no_credentials:
         hint = "No credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     return StorageError(
         f"cannot {verb} {place}: {said}. {hint}; the stream goes on by itself once it works again.", path=place, passing=passing
