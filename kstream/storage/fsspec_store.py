@@ -47,6 +47,7 @@ class FsspecFileStore:
 
     def create(self, name: str, data: bytes) -> None:
         with self._lock, self._mapped("write", name):
+            self._fs.invalidate_cache()
             if self._fs.exists(self._full(name)):
                 raise AlreadyExistsError(f"{self.path(name)} exists already", path=self.path(name))
             self._write(name, data)
@@ -61,12 +62,14 @@ class FsspecFileStore:
 
     def exists(self, name: str) -> bool:
         with self._mapped("look up", name):
+            self._fs.invalidate_cache()
             return bool(self._fs.exists(self._full(name)))
 
     def list(self, folder: str = "") -> list[str]:
         with self._mapped("list", folder):
+            self._fs.invalidate_cache()  # of listings, where a file system keeps them
             try:
-                found = self._fs.ls(self._full(folder), detail=True, refresh=True)
+                found = self._fs.ls(self._full(folder), detail=True)
             except FileNotFoundError:
                 return []
             names = (str(entry["name"]).rstrip("/").rpartition("/")[2] for entry in found if entry["type"] == "file")
@@ -107,7 +110,7 @@ def _file_system(url: str) -> tuple[Any, str]:
     import fsspec
 
     try:
-        fs, root = fsspec.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
+        fs, root = fsspec.url_to_fs(url, skip_instance_cache=True)
     except ValueError as e:
         raise UnsupportedStoreError(f"nothing here knows how to open {url}: {e}", path=url) from e
     except ImportError as e:

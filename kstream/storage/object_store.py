@@ -20,6 +20,7 @@ from kstream.errors import (
     StorageError,
     UnsupportedStoreError,
 )
+from kstream.storage.open import SINGLE_WRITER
 from kstream.storage.probe import refuses_a_second_create
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ class ObjectFileStore:
         said = f"the server behind {self._url} ignores or refuses If-None-Match: it cannot create an object only if it is absent"
         if not single_writer:
             raise UnsupportedStoreError(
-                f"{said}, so two drivers could overwrite each other's plans. Use a store that can (Amazon S3, MinIO, Ceph and R2 of "
-                "2025 or later), or, if never more than one driver runs, set spark.streaming.kstream.checkpoint.singleWriter=true",
+                f"{said}, so two drivers could overwrite each other's plans. Use a server that honours it, as Amazon S3 does; or, if never "
+                f"more than one driver runs, set {SINGLE_WRITER}=true",
                 path=self._url,
             )
         logger.warning("%s; singleWriter is set, so it is used, and a second driver would not be noticed", said)
