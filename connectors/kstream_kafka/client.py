@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -17,23 +18,34 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, IsolationLev
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from kstream_kafka.connection_watch import ConnectionWatch
 from kstream_kafka.errors import (
-    BrokerUnreachableError,
+    AuthenticationFailedError,
     KafkaConfigError,
     KafkaError,
     LeaderNotAvailableError,
+    NotAuthorizedError,
     UnknownTopicError,
 )
+from kstream_kafka.hiding import hidden, remember
 from kstream_kafka.librdkafka_log import client_log
+from kstream_kafka.oauth import TokenCallback
 from kstream_kafka.params import KafkaParams
 from kstream_kafka.ports import LogEnd, Partition, Settings, Subscription, Trouble
 from kstream_kafka.properties import CONSUMER
 from kstream_kafka.topic_ids import FreshTopicIds
+from kstream_kafka.questions import Questions
 
 logger = logging.getLogger("kstream.kafka")
 
 UNKNOWN_TOPIC_WAIT_MS = 3_000
 """How long a topic that is not there is looked for: one just created takes a moment to be known to every broker."""
+
+DESCRIBE_S = 3.0
+"""How long the brokers are asked why a topic is not to be seen."""
+
+LEADERS_S = 2.0
+"""How long a worker waits to learn the leaders of a topic before it starts to fetch, which asks again by itself."""
 
 TIMES_IN_FLIGHT = 8
 ID_TIMEOUT_S = 15.0
@@ -71,7 +83,8 @@ class KafkaDriverClient:
     def __init__(self, params: KafkaParams, max_retries: int = 1, statistics_ms: int = 0) -> None:
         self._params = params
         self._max_retries = max_retries
-        self._last_error = ""
+        self._watch = ConnectionWatch(params.settings)
+        self._questions = Questions(self._watch, lambda: self._admin.poll(0))
         self._sent: dict[str, dict[str, int]] = {}
         self._leader_hosts: dict[Partition, str] = {}
         settings = {**params.driver(), "error_cb": self._on_error}
@@ -91,6 +104,7 @@ class KafkaDriverClient:
             if not missing:
                 return {(t, p) for t, numbers in topics.items() if subscription.wants(t) for p in numbers}
             if time.monotonic() >= deadline:
+                self._check_visible(missing)
                 raise UnknownTopicError(missing, len(topics), UNKNOWN_TOPIC_WAIT_MS)
             time.sleep(self._params.leader_backoff_ms / 1000)
 
@@ -133,17 +147,17 @@ class KafkaDriverClient:
         timeout = self._params.api_timeout_ms
         deadline = time.monotonic() + timeout / 1000
         while True:
-            self._admin.poll(0)
+            self._questions.begin()
             try:
                 future = self._admin.list_consumer_group_offsets([wanted], request_timeout=timeout / 1000)[group]
-                answers = future.result().topic_partitions
+                answers = self._questions.awaited(future).topic_partitions
                 error = next((at.error for at in answers if at.error is not None), None)
             except KafkaException as e:
                 answers, error = [], e.args[0]
             if error is None:
                 return {(at.topic, at.partition): at.offset for at in answers if at.offset >= 0}
             if error.code() not in _COORDINATOR_BUSY or time.monotonic() >= deadline:
-                raise self._mapped(KafkaException(error), timeout)
+                raise self._mapped(KafkaException(error), timeout, group=group)
             time.sleep(self._params.leader_backoff_ms / 1000)
 
     def commit(self, group: str, offsets: Mapping[Partition, int], on_done: Callable[[KafkaError | None], None]) -> None:
@@ -156,9 +170,9 @@ class KafkaDriverClient:
         def ended(done: Any) -> None:
             try:
                 errors = [at.error for at in done.result().topic_partitions if at.error is not None]
-                on_done(self._mapped(KafkaException(errors[0]), timeout) if errors else None)
+                on_done(self._mapped(KafkaException(errors[0]), timeout, group=group) if errors else None)
             except KafkaException as e:
-                on_done(self._mapped(e, timeout))
+                on_done(self._mapped(e, timeout, group=group))
 
         future.add_done_callback(ended)
 
@@ -185,9 +199,8 @@ class KafkaDriverClient:
     def _all_topics(self) -> dict[str, list[int]]:
         """Partition numbers of every topic that can be read at the moment."""
         timeout = self._params.api_timeout_ms
-        self._admin.poll(0)  # or log lines and statistics pile up
         try:
-            metadata = self._admin.list_topics(timeout=timeout / 1000)
+            metadata = self._questions.blocking(lambda: self._admin.list_topics(timeout=timeout / 1000))
         except KafkaException as e:
             raise self._mapped(e, timeout) from e
         hosts = {number: broker.host for number, broker in metadata.brokers.items()}
@@ -225,7 +238,7 @@ class KafkaDriverClient:
         wanted = {TopicPartition(topic, partition): spec for topic, partition in partitions}
         if not wanted:
             return {}
-        self._admin.poll(0)
+        self._questions.begin()
         return self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=self._params.api_timeout_ms / 1000)
 
     def _collect(self, futures: dict[TopicPartition, Any]) -> tuple[dict[Partition, LogEnd], dict[Partition, ClientError]]:
@@ -234,11 +247,11 @@ class KafkaDriverClient:
         failures: dict[Partition, ClientError] = {}
         for at, future in futures.items():
             try:
-                result = future.result()
+                result = self._questions.awaited(future)
             except KafkaException as e:
                 error: ClientError = e.args[0]
                 if error.code() not in _AWAY | _MOVING | _UNKNOWN:
-                    raise self._mapped(e, self._params.api_timeout_ms) from e
+                    raise self._mapped(e, self._params.api_timeout_ms, topic=at.topic) from e
                 failures[at.topic, at.partition] = error
             else:
                 if result.offset < NO_SUCH_TIME:  # neither an offset nor an error: the request was cut off in the middle
@@ -256,19 +269,27 @@ class KafkaDriverClient:
             return UnknownTopicError(sorted({topic for topic, _ in failures}), len(self._all_topics()))
         return LeaderNotAvailableError({p: error.str() for p, error in failures.items()}, retries)
 
-    def _mapped(self, exception: KafkaException, waited_ms: int) -> KafkaError:
+    def _check_visible(self, topics: Sequence[str]) -> None:
+        """NotAuthorizedError for a topic that the brokers do not show to this client. Asked by name, they do not make it."""
+        for topic, future in self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=DESCRIBE_S).items():
+            try:
+                future.result()
+            except KafkaException as e:
+                if e.args[0].code() == ClientError.TOPIC_AUTHORIZATION_FAILED:
+                    raise self._mapped(e, 0, topic=topic) from e
+
+    def _mapped(self, exception: KafkaException, waited_ms: int, topic: str = "", group: str = "") -> KafkaError:
         error: ClientError = exception.args[0]
         if error.code() in _AWAY:
             return self._unreachable(waited_ms)
-        return KafkaError(f"Kafka at {self._params.bootstrap} refused: {error.str()}", reason=error.str())
+        return _refused(error, self._params.bootstrap, "DESCRIBE", topic, group)
 
-    def _unreachable(self, waited_ms: int) -> BrokerUnreachableError:
+    def _unreachable(self, waited_ms: int) -> KafkaError:
         self._admin.poll(0)  # delivers what error_cb has to say
-        return BrokerUnreachableError(self._params.bootstrap, waited_ms, self._last_error)
+        return self._watch.unanswered(waited_ms)
 
     def _on_error(self, error: ClientError) -> None:
-        if error.code() != ClientError._ALL_BROKERS_DOWN or not self._last_error:
-            self._last_error = error.str()
+        self._watch.heard(error.name(), error.str())
 
     def _on_statistics(self, text: str) -> None:
         brokers = json.loads(text)["brokers"]
@@ -279,31 +300,47 @@ class KafkaRangeConsumer:
     """A worker's consumer, of one partition or several at a time. `settings` are complete consumer properties. Not thread-safe."""
 
     def __init__(self, settings: Settings) -> None:
-        self._last_error = ""
+        self._watch = ConnectionWatch(settings)
+        self._bootstrap = str(settings.get("bootstrap.servers", ""))
         self._asked_for: set[str] = set()
         self._settings = settings
         self._admin: AdminClient | None = None
         self._topic_ids = FreshTopicIds(self._ask_topic_ids)
+        self._reading: list[str] = []
         self._consumer = _made(Consumer, {**settings, "error_cb": self._on_error})
-        self.consume: Callable[[int, float], list[Any]] = self._consumer.consume
-        """Bound to the client's own method: called for every chunk."""
+        self._consume: Callable[[int, float], list[Any]] = self._consumer.consume
 
     def assign(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
         """Starts to fetch each (topic, partition, offset, leader epoch); what was fetched for an earlier assignment is dropped.
 
         Blocks for a topic that this client has not read before: a request or two.
         """
-        for topic in {topic for topic, _, _, _ in begins} - self._asked_for:
-            self._ask_for(topic)
+        self._watch.asked()
+        self._reading = sorted({topic for topic, _, _, _ in begins})
+        for topic in self._reading:
+            if topic not in self._asked_for:
+                self._ask_for(topic)
         self._consumer.assign([TopicPartition(t, p, at, leader_epoch=-1 if epoch is None else epoch) for t, p, at, epoch in begins])
+
+    def consume(self, num_messages: int, timeout: float) -> list[Any]:
+        """The client's own; AuthenticationFailedError or TlsFailedError as soon as it is known that nothing will come."""
+        messages = self._consume(num_messages, timeout)
+        if self._watch.uneasy:
+            if any(m.error() is None for m in messages):
+                self._watch.answered()
+            elif (verdict := self._watch.verdict()) is not None:
+                raise verdict
+        return messages
 
     def unassign(self) -> None:
         """Stops fetching."""
         self._consumer.unassign()
 
     def trouble(self, error: ClientError) -> Trouble:
-        """What an error event among the messages means."""
+        """What an error event among the messages means; NotAuthorizedError for a topic that may not be read."""
         code = error.code()
+        if code == ClientError.TOPIC_AUTHORIZATION_FAILED:
+            raise _refused(error, self._bootstrap, "READ", ", ".join(self._reading), "")
         if code == ClientError._PARTITION_EOF:
             return Trouble.END_OF_PARTITION
         if code in (ClientError._AUTO_OFFSET_RESET, ClientError._LOG_TRUNCATION, ClientError.OFFSET_OUT_OF_RANGE):
@@ -334,7 +371,7 @@ class KafkaRangeConsumer:
 
     def last_error(self) -> str:
         """The client's last words about its connections."""
-        return self._last_error
+        return self._watch.last_words
 
     def close(self) -> None:
         """Leaves the brokers; the object is of no use afterwards."""
@@ -344,13 +381,28 @@ class KafkaRangeConsumer:
         """Lets the client learn the topic's leaders now, in some 10 ms: left to itself it looks for those of a new topic once a second."""
         self._asked_for.add(topic)
         try:
-            self._consumer.list_topics(topic, timeout=5)
+            known = self._consumer.list_topics(topic, timeout=LEADERS_S).topics.get(topic)
         except KafkaException as e:
             logger.debug("no metadata of %s yet: %s", topic, e)  # the assignment goes on asking, and the poll timeout bounds it
+            return
+        if known is not None and known.error is not None and known.error.code() == ClientError.TOPIC_AUTHORIZATION_FAILED:
+            raise _refused(known.error, self._bootstrap, "DESCRIBE", topic, "")
 
     def _on_error(self, error: ClientError) -> None:
         if error.code() not in _NOT_OURS:
-            self._last_error = error.str()
+            self._watch.heard(error.name(), error.str())
+
+
+def _refused(error: ClientError, bootstrap: str, operation: str, topic: str, group: str) -> KafkaError:
+    """What a broker's answer means that is no passing one; `operation` is what the topic was asked for."""
+    code, reason = error.code(), hidden(error.str())
+    if code == ClientError.TOPIC_AUTHORIZATION_FAILED:
+        return NotAuthorizedError(bootstrap, "READ" if group else operation, "topic", topic, reason)
+    if code == ClientError.GROUP_AUTHORIZATION_FAILED:
+        return NotAuthorizedError(bootstrap, "READ", "group", group, reason)
+    if code == ClientError.CLUSTER_AUTHORIZATION_FAILED:
+        return NotAuthorizedError(bootstrap, operation, "cluster", "", reason)
+    return KafkaError(f"Kafka at {bootstrap} refused: {reason}", reason=reason)
 
 
 def _topic_ids(admin: Any, topics: Collection[str], timeout_s: float) -> dict[str, str]:
@@ -375,10 +427,23 @@ def _topic_ids(admin: Any, topics: Collection[str], timeout_s: float) -> dict[st
 
 
 def _made(kind: Callable[..., Any], settings: Settings) -> Any:
-    """A client object; a property the library refuses becomes a KafkaConfigError without its value."""
+    """A client object; a property the library refuses becomes a KafkaConfigError without a secret.
+
+    Blocks for a first token where there is an oauth_cb; AuthenticationFailedError if that gives none.
+    """
+    remember(settings)
+    token, at = settings.get("oauth_cb"), str(settings.get("bootstrap.servers", ""))
+    if isinstance(token, TokenCallback):
+        token.fetch_first(str(settings.get("sasl.oauthbearer.config", "")), at)
     try:
         return kind(dict(settings), logger=client_log)
     except KafkaException as e:
         error: ClientError = e.args[0]
-        key = next((k for k in settings if f'"{k}"' in error.str()), "kafkaParams")
-        raise KafkaConfigError(key, "was refused by librdkafka", "" if "password" in error.str() else error.str()) from None
+        said = hidden(error.str())
+    if error.code() == ClientError.SASL_AUTHENTICATION_FAILED:
+        raise AuthenticationFailedError(at, "SASL", "OAUTHBEARER", said, "Check what oauth_cb does.")
+    if "No provider for SASL mechanism" in said:
+        hint = "The wheels of confluent-kafka have no Kerberos: pip install --no-binary confluent-kafka, against a librdkafka with GSSAPI."
+        raise KafkaConfigError("sasl.mechanism", f"cannot be served by this librdkafka ({said})", hint)
+    named = [key for key in settings if re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.])", said)]
+    raise KafkaConfigError(named[0] if named else "kafkaParams", "was refused by librdkafka", said)

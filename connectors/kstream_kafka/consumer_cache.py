@@ -98,8 +98,13 @@ class ConsumerCache:
 
 
 def _key(settings: Settings) -> tuple[Any, ...]:
-    """Settings by value; a callback counts by its name, since every task unpickles its own copy."""
-    return tuple((k, getattr(v, "__qualname__", "callback") if callable(v) else v) for k, v in sorted(settings.items()))
+    """Settings by value. A callback counts by its identity, if it has one, else by its name, since every task unpickles its own copy."""
+    return tuple((k, _told_apart_by(v) if callable(v) else v) for k, v in sorted(settings.items()))
+
+
+def _told_apart_by(callback: Callable[..., Any]) -> str:
+    """Two token callbacks of one name may be two users: one must not read with the other's connection."""
+    return str(getattr(callback, "identity", None) or getattr(callback, "__qualname__", "callback"))
 
 
 _cache: ConsumerCache | None = None

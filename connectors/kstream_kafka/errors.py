@@ -4,6 +4,9 @@
     └── KafkaError                        base of all below; also what an unforeseen client error becomes
         ├── KafkaConfigError              a Kafka parameter is unknown, unsupported or cannot work
         ├── BrokerUnreachableError        no broker answered in time                                (retriable)
+        ├── AuthenticationFailedError     the brokers refuse the user, the password, the mechanism or the token
+        ├── TlsFailedError                no TLS connection: a certificate is refused, or the listener is of another kind
+        ├── NotAuthorizedError            the brokers know the user and refuse what he asks: an ACL is missing
         ├── UnknownTopicError             topics are not on the cluster                             (retriable)
         ├── LeaderNotAvailableError       partitions did not tell their offsets after all retries   (retriable)
         ├── PartitionRevokedError         partitions being read are gone from the cluster           (retriable)
@@ -64,6 +67,44 @@ class BrokerUnreachableError(KafkaError):
             "Check that the brokers run, that bootstrap.servers and the listener's port are right, and security.protocol.",
             bootstrap=bootstrap, waited_ms=waited_ms, reason=reason,
         )  # fmt: skip
+
+
+class AuthenticationFailedError(KafkaError):
+    """The brokers do not accept who this client says it is. Facts: broker, protocol, mechanism, reason, hint. Never the credentials."""
+
+    def __init__(self, broker: str, protocol: str, mechanism: str, reason: str, hint: str) -> None:
+        by = f"{protocol}, {mechanism}" if mechanism else protocol
+        super().__init__(
+            f"Kafka at {broker} ({by}) does not authenticate this client: {_stopped(reason)} {hint}",
+            broker=broker, protocol=protocol, mechanism=mechanism, reason=reason, hint=hint,
+        )  # fmt: skip
+
+
+class TlsFailedError(KafkaError):
+    """No TLS connection can be made. Facts: broker, protocol, mechanism, reason, hint."""
+
+    def __init__(self, broker: str, protocol: str, mechanism: str, reason: str, hint: str) -> None:
+        super().__init__(
+            f"No TLS connection with Kafka at {broker} ({protocol}): {_stopped(reason)} {hint}",
+            broker=broker, protocol=protocol, mechanism=mechanism, reason=reason, hint=hint,
+        )  # fmt: skip
+
+
+class NotAuthorizedError(KafkaError):
+    """An ACL is missing. Facts: bootstrap, operation, resource ("topic", "group" or "cluster"), name, reason."""
+
+    def __init__(self, bootstrap: str, operation: str, resource: str, name: str, reason: str) -> None:
+        of = f" {name!r}" if name else ""
+        option = f"--{resource} {name!r}" if name else f"--{resource}"
+        super().__init__(
+            f"Kafka at {bootstrap} does not let this client {operation} the {resource}{of}: {_stopped(reason)} Give its user the ACL: "
+            f"kafka-acls.sh --bootstrap-server {bootstrap} --add --allow-principal User:… --operation {operation} {option}",
+            bootstrap=bootstrap, operation=operation, resource=resource, name=name, reason=reason,
+        )  # fmt: skip
+
+
+def _stopped(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
 
 
 class UnknownTopicError(KafkaError):

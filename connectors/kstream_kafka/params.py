@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kstream_kafka import jaas
+from kstream_kafka import jaas, java_security
 from kstream_kafka.errors import KafkaConfigError
+from kstream_kafka.hiding import Properties, is_open, shown
 from kstream_kafka.properties import COMMON, CONSUMER, PRODUCER, words
 
 RENAMED = {
@@ -38,35 +39,13 @@ DROPPED = words(
     metrics.recording.level metrics.sample.window.ms exclude.internal.topics partition.assignment.strategy
     zookeeper.connect zookeeper.session.timeout.ms zookeeper.connection.timeout.ms consumer.timeout.ms
     rebalance.max.retries rebalance.backoff.ms offsets.storage dual.commit.enabled num.consumer.fetchers
-    queued.max.message.chunks enable.auto.commit auto.commit.interval.ms ssl.protocol ssl.enabled.protocols
-    ssl.truststore.type ssl.truststore.password ssl.keystore.type sasl.login.class sasl.client.callback.handler.class
-    socket.connection.setup.timeout.max.ms
+    queued.max.message.chunks enable.auto.commit auto.commit.interval.ms socket.connection.setup.timeout.max.ms
     """
 )
 """Known, and without meaning here: Java classes, ZooKeeper, group membership, commits (there is no consumer group on this path)."""
 
 OWN = frozenset({"refresh.leader.backoff.ms", "default.api.timeout.ms"})
 """Read by kstream itself. `default.api.timeout.ms` bounds each question of the driver to the brokers."""
-
-UNSUPPORTED = {
-    "ssl.truststore.location": "Convert the trust store to PEM and set ssl.ca.location (or ssl.truststore.type=PEM).",
-    "security.providers": "OpenSSL is used, not Java's security providers.",
-}
-
-NOT_SECRET = words(
-    """
-    bootstrap.servers auto.offset.reset group.id client.id client.rack isolation.level security.protocol sasl.mechanism
-    max.partition.fetch.bytes fetch.max.bytes fetch.min.bytes fetch.wait.max.ms fetch.error.backoff.ms fetch.queue.backoff.ms
-    queued.min.messages queued.max.messages.kbytes receive.message.max.bytes message.max.bytes check.crcs
-    socket.timeout.ms socket.receive.buffer.bytes socket.send.buffer.bytes socket.keepalive.enable socket.nagle.disable
-    socket.connection.setup.timeout.ms metadata.max.age.ms topic.metadata.refresh.interval.ms connections.max.idle.ms
-    reconnect.backoff.ms reconnect.backoff.max.ms retry.backoff.ms retry.backoff.max.ms broker.address.family
-    client.dns.lookup allow.auto.create.topics api.version.request broker.version.fallback session.timeout.ms
-    heartbeat.interval.ms max.poll.interval.ms statistics.interval.ms debug log_level
-    refresh.leader.backoff.ms default.api.timeout.ms
-    """
-)
-"""What may be stored beside a checkpoint and shown: nothing here can hold a secret. The rest is hidden, and not stored."""
 
 _RESET = {
     "smallest": "earliest", "earliest": "earliest", "beginning": "earliest",
@@ -101,9 +80,9 @@ class KafkaParams:
         """Reads the user's dict. KafkaConfigError for the first parameter that is unknown, unsupported or malformed."""
         if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError("kafkaParams should be dict")
-        settings: dict[str, Any] = {}
         own: dict[str, int] = {}
-        for key, value in given.items():
+        settings, rest = java_security.translate(given)
+        for key, value in rest.items():
             for name, translated in _translate(key, value, given):
                 if name in OWN:
                     own[name] = _whole_number(name, translated)
@@ -111,6 +90,7 @@ class KafkaParams:
                     settings[name] = translated
         if not settings.get("bootstrap.servers"):
             raise KafkaConfigError("bootstrap.servers", "is missing", "Give host:port of a broker, also accepted as metadata.broker.list.")
+        java_security.checked(settings)
         settings["isolation.level"] = _one_of("isolation.level", settings.get("isolation.level", _ISOLATION[0]), _ISOLATION)
         settings["auto.offset.reset"] = _reset(settings.get("auto.offset.reset", "latest"))
         return KafkaParams(settings, own)
@@ -151,11 +131,11 @@ class KafkaParams:
 
     def driver(self) -> dict[str, Any]:
         """Properties for the driver's admin client: those every client has."""
-        return {k: v for k, v in self.settings.items() if k not in CONSUMER}
+        return Properties({k: v for k, v in self.settings.items() if k not in CONSUMER})
 
     def executor(self) -> dict[str, Any]:
         """Properties for the workers' consumers; fetch sizes are added by `small` and `bulk`."""
-        settings = dict(self.settings)
+        settings = Properties(self.settings)
         settings["group.id"] = "spark-executor-" + str(settings.get("group.id", "kstream"))
         settings.update(
             {"auto.offset.reset": "error", "enable.auto.commit": "false", "enable.auto.offset.store": "false"},
@@ -174,37 +154,28 @@ class KafkaParams:
     def storable(self) -> dict[str, Any] | None:
         """All parameters as JSON, to be given to `parse` again; None if any of them could hold a secret."""
         everything = {**self.settings, **self.own}
-        if any(k not in NOT_SECRET or not isinstance(v, str | int | float) for k, v in everything.items()):
+        if not all(is_open(k, v) for k, v in everything.items()):
             return None
         return everything
 
     def __repr__(self) -> str:
-        shown = {k: (v if k in NOT_SECRET else "[hidden]") for k, v in sorted({**self.settings, **self.own}.items())}
-        return f"KafkaParams({shown})"
+        return f"KafkaParams({shown({**self.settings, **self.own})})"
 
 
 def small(executor: Mapping[str, Any]) -> dict[str, Any]:
     """Consumer properties for a range of few records; they win over the user's fetch sizes, since latency is the point."""
-    return {**executor, **SMALL_FETCH}
+    return Properties({**executor, **SMALL_FETCH})
 
 
 def bulk(executor: Mapping[str, Any]) -> dict[str, Any]:
     """Consumer properties for a long range; the user's fetch sizes win."""
-    return {**BULK_FETCH, **executor}
+    return Properties({**BULK_FETCH, **executor})
 
 
 def _translate(key: str, value: Any, given: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """One parameter → the librdkafka ones it stands for (none when it has no meaning here)."""
     if key.startswith(_RAW):
         return [(key.removeprefix(_RAW), _plain(key, value))]
-    if key == jaas.KEY:
-        return list(jaas.credentials(str(value)).items())
-    if key == "ssl.truststore.location" and str(given.get("ssl.truststore.type", "")).upper() == "PEM":
-        return [("ssl.ca.location", str(value))]
-    if key == "ssl.endpoint.identification.algorithm" and not value:
-        return [(key, "none")]  # Java's way to switch it off is an empty string
-    if key in UNSUPPORTED:
-        raise KafkaConfigError(key, "has no counterpart in librdkafka", UNSUPPORTED[key])
     name = RENAMED.get(key, key)
     if name != key and name in given and name != "enable.auto.commit":
         if str(given[name]) != str(value):
@@ -229,7 +200,7 @@ def _plain(key: str, value: Any) -> Any:
 
 
 def _nearest(key: str) -> str:
-    names = COMMON | CONSUMER | RENAMED.keys() | DROPPED | OWN | {jaas.KEY}
+    names = COMMON | CONSUMER | RENAMED.keys() | DROPPED | OWN | {jaas.KEY, "ssl.truststore.location"} | java_security.DROPPED
     close = difflib.get_close_matches(key, sorted(names), n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else "A property of a newer librdkafka passes as 'librdkafka.<name>'."
 

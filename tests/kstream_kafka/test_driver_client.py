@@ -50,7 +50,7 @@ class Admin:
             self.in_flight = 0
             return SimpleNamespace(offset=self.offset_at(at.partition, getattr(spec, "_value", 0)), leader_epoch=None)
 
-        return {at: SimpleNamespace(result=lambda at=at, spec=spec: result(at, spec)) for at, spec in wanted.items()}
+        return {at: SimpleNamespace(result=lambda timeout, at=at, spec=spec: result(at, spec)) for at, spec in wanted.items()}
 
     def list_consumer_group_offsets(self, wanted: list[ConsumerGroupTopicPartitions], **_options: Any) -> dict[str, Any]:
         return {wanted[0].group_id: done(self.groups.pop(0))}

@@ -13,6 +13,9 @@ WHERE = ("t", 1, 5, 9)
 ALL = [
     e.KafkaConfigError("a.b", "is unknown", "Did you mean 'a.c'?"),
     e.BrokerUnreachableError("h:1", 2000, "refused"),
+    e.AuthenticationFailedError("h:1", "SASL_SSL", "PLAIN", "no such user", "Check it."),
+    e.TlsFailedError("h:1", "SSL", "", "expired", "Renew it."),
+    e.NotAuthorizedError("h:1", "READ", "topic", "t", "Topic authorization failed"),
     e.UnknownTopicError(["t"], 4, 100),
     e.LeaderNotAvailableError({("t", 0): "not leader"}, 1),
     e.PartitionRevokedError([("t", 0)]),
