@@ -23,6 +23,7 @@ _SAVED_CONF = re.compile(
     r"|dynamicAllocation\..*|python\..*|pyspark\..*)"
 )
 _SECRET = re.compile(r"secret|password|passwd|token|credential|sasl|ssl|jaas|\.key$", re.IGNORECASE)
+_USER_IN_URL = re.compile(r"://[^/\s]*@")
 MODES = ("auto", "graph", "setup")
 
 
@@ -40,8 +41,8 @@ class StoredGraph:
 
 
 def savable_conf(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The settings that may be stored: an allow-list, and of that nothing whose name smells of a secret."""
-    return {k: v for k, v in settings if _SAVED_CONF.fullmatch(k) and not _SECRET.search(k)}
+    """The settings that may be stored: an allow-list, and of that nothing whose name smells of a secret, no URL with a user in it."""
+    return {k: v for k, v in settings if _SAVED_CONF.fullmatch(k) and not _SECRET.search(k) and not _USER_IN_URL.search(v)}
 
 
 def dump_graph_functions(recorder: Recorder) -> bytes:
@@ -61,7 +62,13 @@ def store_graph(
     store: FileStore, recorder: Recorder, functions: bytes, conf: dict[str, str], intervals: tuple[int, int | None],
     code: dict[str, str] | None,
 ) -> None:  # fmt: skip
-    """Writes the sidecar. Failing to is no more than a warning: a restart then calls `setup`."""
+    """Writes the sidecar. Failing to is no more than a warning: a restart then calls `setup`.
+
+    A graph that can only be made by `setup` is stored without its functions: they would serve nobody, and may hold the very secret that
+    is the reason (a dict of Kafka parameters at the top of the user's module is pickled with what uses it).
+    """
+    if recorder.why_not:
+        functions = b""
     graph = {
         "interval": intervals[0],
         "remember": intervals[1],

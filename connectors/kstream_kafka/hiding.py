@@ -20,6 +20,8 @@ SHORTEST = 4
 """Shorter values are not looked for in texts: they would hide half of each, and no secret is so short."""
 
 _SUSPECT = re.compile(r"-----|\n|://[^/\s]*@")
+LONG = 8
+_WORDS = frozenset({"true", "false", "none"})
 _USERINFO = re.compile(r"(?<=://)[^/@\s\"']+(?=@)")
 _VALUE = re.compile(r"=([^\s,;\"']+|\"[^\"]*\")")
 
@@ -38,7 +40,12 @@ class _Known:
             with self._lock:
                 self._values |= new
                 longest_first = sorted(self._values, key=len, reverse=True)
-                self.pattern = re.compile("|".join(map(re.escape, longest_first)))
+                self.pattern = re.compile("|".join(map(_found_by, longest_first)))
+
+
+def _found_by(value: str) -> str:
+    """A short one only where it stands alone: user `kafka` must not hide half of `kafka-1.example.org`."""
+    return re.escape(value) if len(value) >= LONG else rf"(?<![\w.-]){re.escape(value)}(?![\w-]|\.\w)"
 
 
 _known = _Known()
@@ -52,7 +59,7 @@ def is_open(key: str, value: Any) -> bool:
 def remember(settings: Mapping[str, Any]) -> None:
     """From now on the values of all settings that are not open are hidden. Cheap for settings already known."""
     for key, value in settings.items():
-        if isinstance(value, str) and not is_open(key, value):
+        if isinstance(value, str) and value not in _WORDS and not is_open(key, value):
             _known.add(_pieces(value))
 
 

@@ -61,10 +61,8 @@ def parse(config: str) -> tuple[str, dict[str, str]]:
     while at < len(tokens) and tokens[at] != ("mark", ";"):
         if at + 2 >= len(tokens) or tokens[at][0] != "word" or tokens[at + 1] != ("mark", "=") or tokens[at + 2][0] == "mark":
             raise _malformed("has an option that is not key=value")
-        name, value, at = tokens[at][1], tokens[at + 2][1], at + 3
-        while at + 1 < len(tokens) and tokens[at] == ("mark", "=") and tokens[at - 1][0] == "word":
-            value, at = f"{value}={tokens[at + 1][1] if tokens[at + 1][0] == 'word' else ''}", at + 2  # bare base64: Java wants quotes
-        options[name] = value
+        options[tokens[at][1]] = tokens[at + 2][1]
+        at += 3
     if at + 1 < len(tokens):
         raise _malformed("has more than one login module")
     return tokens[0][1], options

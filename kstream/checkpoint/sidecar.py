@@ -11,6 +11,7 @@ import functools
 import hashlib
 import importlib.util
 import json
+import re
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -105,14 +106,15 @@ _LIBRARY_ROOTS = [Path(sysconfig.get_path(key)).absolute() for key in ("stdlib",
 def _setup_digest(setup: Callable[[], Any]) -> str:
     """Digest of a function's code, defaults and closed-over values, stable between processes where their reprs are."""
     if isinstance(setup, functools.partial):
-        arguments = [_stable(value) for value in (*setup.args, *sorted(setup.keywords.items()))]
+        arguments = [_stable(value) for value in (*setup.args, dict(sorted(setup.keywords.items())))]
         return hashlib.sha256(json.dumps([_setup_digest(setup.func), arguments]).encode()).hexdigest()
     target: Any = getattr(setup, "__func__", setup)
     code = getattr(target, "__code__", None)
     if not isinstance(code, CodeType):
         return hashlib.sha256(repr(type(setup)).encode()).hexdigest()
     values = [_stable(v) for v in (target.__defaults__ or ())]
-    values += [_stable(cell.cell_contents) for cell in (target.__closure__ or ())]
+    cells = zip(code.co_freevars, target.__closure__ or (), strict=False)
+    values += [_SECRET if _is_secret(name) else _stable(cell.cell_contents) for name, cell in cells]
     text = json.dumps([_code_parts(code), values], default=repr)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -127,10 +129,19 @@ def _constant(value: Any) -> str:
     return f"frozenset({sorted(map(repr, value))})" if isinstance(value, frozenset) else repr(value)
 
 
+_SECRET = "secret"
+_SECRET_NAME = re.compile(r"secret|passw|token|credential|jaas|pem|passphrase|assertion|(^|[._])key$", re.IGNORECASE)
+
+
+def _is_secret(name: object) -> bool:
+    return isinstance(name, str) and bool(_SECRET_NAME.search(name))
+
+
 def _stable(value: Any, depth: int = 4) -> Any:
     """A JSON-like image of a value that is the same in another process; where that cannot be had, its type.
 
-    Objects are taken by their attributes, so that a closed-over argparse.Namespace with other values is a change.
+    Objects are taken by their attributes, so that a closed-over argparse.Namespace with other values is a change. What is named like a
+    secret counts as one, whatever it is: a stored digest is a way to try passwords, and a new password makes no other graph.
     """
     if callable(value) and isinstance(getattr(value, "__code__", None), CodeType):
         return _code_parts(value.__code__)
@@ -142,7 +153,7 @@ def _stable(value: Any, depth: int = 4) -> Any:
         if isinstance(value, (list, tuple)):
             return [_stable(v, depth - 1) for v in value]
         if isinstance(value, dict):
-            return [[_stable(k, depth - 1), _stable(v, depth - 1)] for k, v in value.items()]
+            return [[_stable(k, depth - 1), _SECRET if _is_secret(k) else _stable(v, depth - 1)] for k, v in value.items()]
         if hasattr(value, "__dict__"):
             return [type(value).__qualname__, _stable(vars(value), depth - 1)]
     return type(value).__qualname__

@@ -40,7 +40,8 @@ def given_params(bootstrap: str | None, params: Iterable[str], file: str | None)
     for text in params:
         key, equals, value = text.partition("=")
         if not key.strip() or not equals:
-            raise ConfigurationError(f"--param {key!r} has no value: give KEY=VALUE", key="param", value=key)
+            name = key if equals or _NAME.fullmatch(key) else "(not shown: it may hold a secret)"
+            raise ConfigurationError(f"--param {name!r} has no value: give KEY=VALUE", key="param", value=name)
         given[key.strip()] = value
     if bootstrap is not None:
         for name in _BOOTSTRAP_NAMES:
@@ -72,6 +73,7 @@ def read_params_file(path: Path) -> dict[str, Any]:
     return found
 
 
+_NAME = re.compile(r"[a-z]+(\.[a-z0-9]+)+")
 _CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\\n[ \t\f]*")
 _ENTRY = re.compile(r"((?:\\.|[^\\\s=:])*)[ \t\f]*[=:]?[ \t\f]*(.*)")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")

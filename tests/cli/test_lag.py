@@ -194,6 +194,7 @@ def test_java_properties_are_read_with_continuations_comments_and_escapes() -> N
     ("options", "said"),
     [
         (["--param", "group.id"], "--param 'group.id' has no value: give KEY=VALUE"),
+        (["--param", "hunter2"], "--param '(not shown: it may hold a secret)' has no value: give KEY=VALUE"),
         (["--param", "gruop.id=x"], "Kafka parameter 'gruop.id' is unknown to the Java client and to librdkafka. Did you mean 'group.id'?"),
         (["--params-file", "nowhere.json"], "nowhere.json cannot be read: No such file or directory"),
         (["--params-file", "list.json"], "list.json holds no JSON object of Kafka parameters"),
