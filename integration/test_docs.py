@@ -79,7 +79,8 @@ def stores(page: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Monke
 def test_every_block_of_a_page_runs(page: Path, orders: KafkaBroker, tmp_path: Path, stores: dict[str, str]) -> None:
     script = program(ROOT / page, tmp_path, orders)
     script.write_text(here(script.read_text(), stores))
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=400, check=False)
+    environment = {**os.environ, "KAFKA_PASSWORD": "of-the-page"}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     for line in (line for block in blocks(ROOT / page, "sh") for line in block.splitlines() if line.startswith(COMMANDS)):
         run_command(line, tmp_path, orders, stores)

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from urllib.parse import parse_qs
 
@@ -98,3 +99,8 @@ def _base64(data: bytes) -> str:
 
 def _json(value: object) -> str:
     return _base64(json.dumps(value).encode())
+
+
+def from_file(config: str) -> tuple[str, float]:
+    """An `oauth_cb` to be named by import path: the token lies in the file that sasl.oauthbearer.config names."""
+    return Path(config).read_text(), time.time() + 300

@@ -33,8 +33,8 @@ from kstream_kafka.oauth import TokenCallback
 from kstream_kafka.params import KafkaParams
 from kstream_kafka.ports import LogEnd, Partition, Settings, Subscription, Trouble
 from kstream_kafka.properties import CONSUMER
-from kstream_kafka.topic_ids import FreshTopicIds
 from kstream_kafka.questions import Questions
+from kstream_kafka.topic_ids import FreshTopicIds
 
 logger = logging.getLogger("kstream.kafka")
 
@@ -266,7 +266,9 @@ class KafkaDriverClient:
         if codes <= _AWAY:
             return self._unreachable(self._params.api_timeout_ms)
         if codes <= _UNKNOWN:
-            return UnknownTopicError(sorted({topic for topic, _ in failures}), len(self._all_topics()))
+            topics = sorted({topic for topic, _ in failures})
+            self._check_visible(topics)
+            return UnknownTopicError(topics, len(self._all_topics()))
         return LeaderNotAvailableError({p: error.str() for p, error in failures.items()}, retries)
 
     def _check_visible(self, topics: Sequence[str]) -> None:

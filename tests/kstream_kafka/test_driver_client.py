@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from kstream_kafka.client import TIMES_IN_FLIGHT, KafkaDriverClient
 from kstream_kafka.errors import KafkaError as OurError
-from kstream_kafka.errors import LeaderNotAvailableError, UnknownTopicError
+from kstream_kafka.errors import LeaderNotAvailableError, NotAuthorizedError, UnknownTopicError
 from kstream_kafka.params import KafkaParams
 
 P, Q = ("t", 0), ("t", 1)
@@ -33,6 +33,7 @@ class Admin:
     def __init__(self, offset_at: Callable[[int, int], int] = lambda p, ms: ms, groups: list[Any] | None = None) -> None:
         self.offset_at = offset_at
         self.groups = groups or []
+        self.visible = KafkaError.UNKNOWN_TOPIC_OR_PART
         self.in_flight = self.most_in_flight = self.asked = 0
 
     def poll(self, _timeout: float) -> None:
@@ -51,6 +52,9 @@ class Admin:
             return SimpleNamespace(offset=self.offset_at(at.partition, getattr(spec, "_value", 0)), leader_epoch=None)
 
         return {at: SimpleNamespace(result=lambda timeout, at=at, spec=spec: result(at, spec)) for at, spec in wanted.items()}
+
+    def describe_topics(self, topics: Any, **_options: Any) -> dict[str, Any]:
+        return {topic: done(KafkaException(KafkaError(self.visible))) for topic in topics.topic_names}
 
     def list_consumer_group_offsets(self, wanted: list[ConsumerGroupTopicPartitions], **_options: Any) -> dict[str, Any]:
         return {wanted[0].group_id: done(self.groups.pop(0))}
@@ -124,6 +128,16 @@ def test_deleted_topics_are_unknown_topics_also_when_no_partition_is_left_to_ask
 
     with pytest.raises(UnknownTopicError, match="'t'"):
         client(Admin(gone)).latest([P])
+
+
+def test_a_topic_without_leaders_that_may_not_be_described_is_an_error_about_permission() -> None:
+    def gone(_partition: int, _ms: int) -> int:
+        raise KafkaException(KafkaError(KafkaError._NOENT, "Failed to query partition leaders: No leaders found"))
+
+    admin = Admin(gone)
+    admin.visible = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(NotAuthorizedError, match="DESCRIBE the topic 't'"):
+        client(admin).latest([P])
 
 
 def test_committed_leaves_out_what_was_never_committed() -> None:
