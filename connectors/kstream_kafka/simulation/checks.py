@@ -62,26 +62,29 @@ def _silently_missed(cluster: SimulatedCluster, history: History) -> list[str]:
 
 
 def _reach(history: History) -> tuple[dict[Partition, int], dict[Partition, int]]:
-    """From where to where each partition was planned, by the plans that ran and the starting point. A partition found later begins at 0.
-
-    Of several drivers that started for the first time at once, the last to have become the writer says where; a starting point that came
-    into being after the first batch was planned (a delayed write) says nothing.
-    """
+    """From where to where each partition was planned, by the plans that ran. A partition found later begins at 0."""
     begins: dict[Partition, int] = {}
     ends: dict[Partition, int] = {}
-    first_run = min((a.time for a in history.attempts), default=0)
-    ran = [a.data for a in history.attempts if a.time == first_run][:1]
-    planned = next((s.step for s in history.plans if s.plan.time.milliseconds == first_run and ran[0] in s.plan.inputs.values()), 0)
-    before = [s.plan for s in history.plans if not s.plan.void and s.plan.time.milliseconds < first_run and s.step < planned]
-    newest = max((plan.epoch for plan in before), default=0)
-    start = [data for plan in before if plan.epoch == newest for data in plan.inputs.values()]
-    for data in start[:1] or ran:
-        begins.update({(t, p): begin for t, p, begin, _ in _ranges(data)})
+    first = min(history.attempts, key=lambda a: a.time, default=None)
+    if first is not None:
+        begins.update(_start(first, history))
     for attempt in history.attempts:
         for t, p, _, until in _ranges(attempt.data):
             begins.setdefault((t, p), 0)
             ends[t, p] = max(until, ends.get((t, p), 0))
     return begins, {p: ends.get(p, 0) for p in begins}
+
+
+def _start(first: Attempt, history: History) -> dict[Partition, int]:
+    """Where the stream began: where its first batch did, if that was stored before as a starting point, or was one itself. Of several
+    drivers that start for the first time at once, any may be the one that goes on. Else where the newest starting point was."""
+    mine = {(t, p): begin for t, p, begin, _ in _ranges(first.data)}
+    earlier = [s.plan for s in history.plans if not s.plan.void and s.plan.time.milliseconds < first.time]
+    stored = [{(t, p): at for t, p, at, _ in _ranges(data)} for plan in earlier for data in plan.inputs.values()]
+    is_start = all(begin == until for _, _, begin, until in _ranges(first.data))
+    if is_start or not stored or any(at.items() <= mine.items() for at in stored):  # the first batch may have new partitions besides
+        return mine
+    return stored[-1]
 
 
 def _explained(ident: str, p: Partition, offset: int, cluster: SimulatedCluster, history: History) -> bool:
