@@ -9,7 +9,7 @@ One idea: the driver plans offset ranges, the workers read exactly those, and no
     starts, bounds, cursors, downtime      on the driver, by a client: from what users say to offsets
     lag, moved_offsets                     for commands: where logs end, other offsets for a stream that does not run
     reader, reading, decoding, records     one range → chunks of messages → elements; losses raised or noted
-    client                                 the only import of confluent_kafka
+    client, range_consumer, librdkafka     the imports of confluent_kafka, and who maps its errors
     consumer_cache, range_task, arrow      in a Spark task: borrow a consumer, read, give it back
     stream_spec, direct_input_dstream      the stream: survey the logs, plan, advance when the plan is durable
     kafka_rdd, data_frame, utils           what users see

@@ -114,7 +114,7 @@ def of_this_process() -> ConsumerCache:
     """The cache of this worker process, made at its first use."""
     global _cache
     if _cache is None:
-        from kstream_kafka.client import KafkaRangeConsumer  # here, so that only a task that reads loads librdkafka
+        from kstream_kafka.range_consumer import KafkaRangeConsumer  # here, so that only a task that reads loads librdkafka
 
         _cache = ConsumerCache(KafkaRangeConsumer)
     return _cache

@@ -143,9 +143,9 @@ SUBMIT = (
 
 def _warm_up(_: int) -> None:
     """Loads what a worker needs, a few seconds' work, before the first batch is due rather than in it."""
-    import kstream_kafka.client as client
+    import kstream_kafka.range_consumer as range_consumer
 
-    assert client
+    assert range_consumer
 
 
 def _die_with_parent() -> None:

@@ -20,7 +20,7 @@
         └── PollTimeoutError              no record of a range came in `spark.streaming.kafka.consumer.poll.ms`  (retriable)
 
 The facts are attributes; the message says what happened, with which values, and what to do. All survive pickling, since the
-lower half is raised inside Spark's Python workers. confluent_kafka's exceptions are mapped in `client.py` alone, `from` kept.
+lower half is raised inside Spark's Python workers. confluent_kafka's exceptions are mapped by the clients and `librdkafka.py`, `from` kept.
 """
 
 from __future__ import annotations

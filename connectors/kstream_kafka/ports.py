@@ -1,4 +1,4 @@
-"""What the connector's rooms ask of a Kafka client: small Protocols, filled by `client.py` and by fakes in tests.
+"""What the connector's rooms ask of a Kafka client: small Protocols, filled by `client.py`, `range_consumer.py` and by fakes in tests.
 
 Nothing here knows confluent_kafka. Offsets are the next to read, ends are exclusive.
 """

@@ -1,4 +1,4 @@
-"""The writing side of Kafka that the embedded broker and the order feed need; with `client.py` the only user of confluent_kafka.
+"""The writing side of Kafka that the embedded broker and the order feed need; with the reading clients the only user of confluent_kafka.
 
 Not a sink for streams: an acknowledged producer for tests and the demo, and librdkafka's mock cluster.
 """

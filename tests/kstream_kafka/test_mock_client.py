@@ -12,9 +12,10 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kstream_kafka import OffsetRange
-from kstream_kafka.client import KafkaDriverClient, KafkaRangeConsumer
+from kstream_kafka.client import KafkaDriverClient
 from kstream_kafka.errors import LeaderNotAvailableError, LogTruncatedError
 from kstream_kafka.params import KafkaParams, bulk, small
+from kstream_kafka.range_consumer import KafkaRangeConsumer
 from kstream_kafka.reader import read_range
 from kstream_kafka.subscription import subscription
 

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from kstream_kafka.client import KafkaRangeConsumer
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.params import BULK_FETCH, SMALL_FETCH, KafkaParams, bulk, small
+from kstream_kafka.range_consumer import KafkaRangeConsumer
 
 BROKERS = {"bootstrap.servers": "h:1"}
 JAAS = 'org.apache.kafka.common.security.%s required username="al\\"ice" password="a;b=c";'

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 from kstream_kafka import KafkaUtils, OffsetRange
-from kstream_kafka.client import KafkaDriverClient, KafkaRangeConsumer
+from kstream_kafka.client import KafkaDriverClient
 from kstream_kafka.consumer_strategy import ConsumerStrategies
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.hiding import hidden, is_open, remember
 from kstream_kafka.librdkafka_log import client_log
 from kstream_kafka.params import KafkaParams, bulk, small
 from kstream_kafka.properties import COMMON, CONSUMER, NOT_SECRET, PRODUCER
+from kstream_kafka.range_consumer import KafkaRangeConsumer
 from kstream_kafka.range_task import RangeReads
 from kstream_kafka.stream_spec import StreamSpec
 from kstream_kafka.subscription import subscription
