@@ -17,6 +17,7 @@ from kstream_kafka.consumer_strategy import ConsumerStrategies
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.hiding import hidden, is_open, remember
 from kstream_kafka.librdkafka_log import client_log
+from kstream_kafka.packing import Piece
 from kstream_kafka.params import KafkaParams, bulk, small
 from kstream_kafka.properties import COMMON, CONSUMER, NOT_SECRET, PRODUCER
 from kstream_kafka.range_consumer import KafkaRangeConsumer
@@ -68,7 +69,7 @@ def test_every_name_of_librdkafka_that_looks_like_a_credential_is_off_the_list_o
 @shapes()
 def test_parameters_show_and_store_no_secret_wherever_they_travel(given: dict[str, Any]):
     params = KafkaParams.parse({**BROKERS, **given})
-    reads = RangeReads.of([OffsetRange("t", 0, 0, 1)], [None], params.executor(), 1000)
+    reads = RangeReads.of([Piece(OffsetRange("t", 0, 0, 1))], params.executor(), 1000)
     strategy = ConsumerStrategies.Subscribe(["t"], {**BROKERS, **given})
     spec = StreamSpec(subscription(["t"]), params)
     things = [params, params.driver(), params.executor(), small(params.executor()), bulk(params.executor()), reads, strategy, spec]
