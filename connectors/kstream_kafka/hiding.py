@@ -21,7 +21,9 @@ SHORTEST = 4
 
 _SUSPECT = re.compile(r"-----|\n|://[^/\s]*@")
 LONG = 8
-_WORDS = frozenset({"true", "false", "none"})
+_WORDS = frozenset({"true", "false", "none", "hidden"})
+"""Values that give nothing away, and that texts need; the last is what stands for a secret itself."""
+
 _USERINFO = re.compile(r"(?<=://)[^/@\s\"']+(?=@)")
 _VALUE = re.compile(r"=([^\s,;\"']+|\"[^\"]*\")")
 
@@ -35,7 +37,7 @@ class _Known:
         self.pattern: re.Pattern[str] | None = None
 
     def add(self, values: Iterable[str]) -> None:
-        new = {v for v in values if len(v) >= SHORTEST} - self._values
+        new = {v for v in values if len(v) >= SHORTEST} - self._values - _WORDS
         if new:
             with self._lock:
                 self._values |= new
@@ -59,7 +61,7 @@ def is_open(key: str, value: Any) -> bool:
 def remember(settings: Mapping[str, Any]) -> None:
     """From now on the values of all settings that are not open are hidden. Cheap for settings already known."""
     for key, value in settings.items():
-        if isinstance(value, str) and value not in _WORDS and not is_open(key, value):
+        if isinstance(value, str) and not is_open(key, value):
             _known.add(_pieces(value))
 
 
@@ -70,8 +72,9 @@ def remember_value(secret: str) -> None:
 
 def hidden(text: str) -> str:
     """The text without any secret known, and without user names and passwords in URLs."""
-    text = _USERINFO.sub(HIDDEN, text)
-    return text if _known.pattern is None else _known.pattern.sub(HIDDEN, text)
+    if _known.pattern is not None:
+        text = _known.pattern.sub(HIDDEN, text)
+    return _USERINFO.sub(HIDDEN, text)
 
 
 def shown(settings: Mapping[str, Any]) -> dict[str, Any]:

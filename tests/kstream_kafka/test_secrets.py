@@ -182,4 +182,6 @@ def test_words_that_say_nothing_of_a_person_stay_readable():
     remember({"security.protocol": "SASL_SSL", "ssl.ca.location": "/etc/ca.pem", "enable.partition.eof": "true", "sasl.password": "abc"})
     remember({"sasl.username": "kafka"})
     assert hidden("SASL_SSL /etc/ca.pem true abc kafka-1.example.org") == "SASL_SSL /etc/ca.pem true abc kafka-1.example.org"
+    remember({"sasl.password": "hidden"})
+    assert hidden(hidden("http://me:word@host")) == "http://[hidden]@host"
     assert hidden('got "kafka", kafka.') == 'got "[hidden]", [hidden].'
