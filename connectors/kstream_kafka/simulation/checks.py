@@ -115,8 +115,8 @@ def _waits_to_be_told(ident: str, p: Partition, cluster: SimulatedCluster, histo
     record = None if log is None else next((r for r in log.records if r.ident == ident), None)
     if log is None or record is None:
         return False
-    newest = max((a for a in history.attempts), key=lambda a: a.time).data
-    rows = zip(newest["ranges"], newest["from_epochs"], strict=True)
+    newest = max(history.attempts, key=lambda a: a.time).data
+    rows = zip(newest["ranges"], newest.get("from_epochs", [None] * len(newest["ranges"])), strict=True)
     return any((t, n) == p and until == log.end and epoch is not None and epoch < record.epoch for (t, n, _, until), epoch in rows)
 
 
