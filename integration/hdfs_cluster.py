@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pyspark
 
-from integration.kafka_broker import _die_with_parent, free_ports
 from integration.kafka_jars import CACHE, JarsMissingError
+from integration.kafka_node import die_with_parent, free_ports
 from kstream.spark.java import find_java_home
 
 _SPARK_JARS = Path(pyspark.__file__).parent / "jars"
@@ -103,7 +103,7 @@ class Hdfs:
         with open(self.directory / f"{main}.log", "ab") as log:
             return subprocess.Popen(
                 [str(self._java), *_JVM, logs, "-cp", self._class_path, f"{_SERVER}.{main}", *arguments],
-                stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=self.directory, preexec_fn=_die_with_parent,
+                stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=self.directory, preexec_fn=die_with_parent,
             )  # fmt: skip
 
     def _serves(self) -> bool:

@@ -66,7 +66,19 @@ class KafkaBroker(Broker):
     def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
         super().__init__(settings)
         self.directory = directory
-        self._node = KafkaNode(directory, self.properties("127.0.0.1", directory / "data"), cluster_id())
+        self._made: KafkaNode | None = None
+
+    @property
+    def _node(self) -> KafkaNode:
+        """Made when it is first needed: by then a subclass has all that its settings are of."""
+        if self._made is None:
+            settings = self.properties("127.0.0.1", self.directory / "data")
+            self._made = KafkaNode(self.directory, settings, cluster_id(), self.java_options())
+        return self._made
+
+    def java_options(self) -> list[str]:
+        """Of the node's JVM, besides the usual ones."""
+        return []
 
     @property
     def pid(self) -> int:

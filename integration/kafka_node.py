@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from integration.kafka_jars import kafka_jars
@@ -98,7 +98,7 @@ def node_properties(
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded here: not a thing to do between fork and exec
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """In the child: SIGKILL when the thread that starts it ends, and with the test run however that goes (Linux only)."""
     if _LIBC is not None:
         _LIBC.prctl(1, signal.SIGKILL)
@@ -107,8 +107,9 @@ def _die_with_parent() -> None:
 class KafkaNode:
     """A process and its directory, in which lie settings, log and data. `properties` are written at each start."""
 
-    def __init__(self, directory: Path, properties: Mapping[str, object], cluster: str) -> None:
+    def __init__(self, directory: Path, properties: Mapping[str, object], cluster: str, java_options: Sequence[str] = ()) -> None:
         self.directory = directory
+        self._java_options = java_options
         self._given = properties
         self._cluster = cluster
         self._jars = kafka_jars()
@@ -153,7 +154,7 @@ class KafkaNode:
             self._process = subprocess.Popen(
                 self._command("kafka.Kafka", str(self.directory / "server.properties")),
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=self.directory,
-                start_new_session=detached, preexec_fn=None if detached else _die_with_parent,
+                start_new_session=detached, preexec_fn=None if detached else die_with_parent,
             )  # fmt: skip
 
     def wait_until_ready(self) -> None:
@@ -197,7 +198,7 @@ class KafkaNode:
 
     def _command(self, main: str, *arguments: str) -> list[str]:
         options = [f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}", f"-Dkafka.logs.dir={self.directory}"]
-        return [str(self._java), *_JVM, *options, "-cp", f"{self._jars}/*", main, *arguments]
+        return [str(self._java), *_JVM, *self._java_options, *options, "-cp", f"{self._jars}/*", main, *arguments]
 
 
 def telling(output: str) -> str:

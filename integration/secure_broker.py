@@ -22,7 +22,8 @@ from confluent_kafka.admin import (
 )
 
 from integration.certificates import Authority
-from integration.kafka_broker import KafkaBroker, free_ports
+from integration.kafka_broker import KafkaBroker
+from integration.kafka_node import free_ports
 from integration.token_server import AUDIENCE, TokenServer
 
 _MODULES = "org.apache.kafka.common.security"
@@ -88,9 +89,8 @@ class SecureBroker(KafkaBroker):
         found[f"{signed}.oauthbearer.expected.audience"] = AUDIENCE
         return found
 
-    def _command(self, main: str, *arguments: str) -> list[str]:
-        java, *rest = super()._command(main, *arguments)
-        return [java, f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.tokens.jwks_url}", *rest]
+    def java_options(self) -> list[str]:
+        return [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.tokens.jwks_url}"]
 
     def add_scram_user(self, name: str, password: str, mechanism: str = "SCRAM-SHA-512") -> None:
         """Returns when the node has the user."""
