@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 from kstream.testing.simulator.history import Attempt, History
 from kstream_kafka.ports import Partition
-from kstream_kafka.simulation.cluster import SimulatedCluster
+from kstream_kafka.simulation.cluster import Record, SimulatedCluster
 
 Ranges: TypeAlias = tuple[tuple[str, int, int, int], ...]
 Planned: TypeAlias = Mapping[tuple[int, Ranges], Sequence[tuple[str, ...]]]
@@ -99,7 +99,7 @@ def _explained(ident: str, p: Partition, offset: int, cluster: SimulatedCluster,
         return True  # it says that the log was cut below its range: what took the place of what had been read is not read
     if any("TopicRecreatedError" in line for line in history.trouble):  # there is one topic
         return True
-    if _waits_to_be_told(ident, p, cluster, history):
+    if _waits_to_be_told(ident, p, offset, cluster, history):
         return True
     if cluster.gone.get(ident) == "retention":
         # Planned by nobody; or in the place of a record that was read and cut off, and gone before it could tell: that no finished batch
@@ -108,16 +108,32 @@ def _explained(ident: str, p: Partition, offset: int, cluster: SimulatedCluster,
     return cluster.gone.get(ident) in ("truncation", "deletion")
 
 
-def _waits_to_be_told(ident: str, p: Partition, cluster: SimulatedCluster, history: History) -> bool:
+def _waits_to_be_told(ident: str, p: Partition, offset: int, cluster: SimulatedCluster, history: History) -> bool:
     """Whether the record took the place of another one in a log of which nothing has been read since: the next record read will tell,
     since the cursor still has the epoch of before."""
     log = cluster.logs.get(p)
     record = None if log is None else next((r for r in log.records if r.ident == ident), None)
     if log is None or record is None:
         return False
-    newest = max(history.attempts, key=lambda a: a.time).data
-    rows = zip(newest["ranges"], newest.get("from_epochs", [None] * len(newest["ranges"])), strict=True)
-    return any((t, n) == p and until == log.end and epoch is not None and epoch < record.epoch for (t, n, _, until), epoch in rows)
+    newest = max(history.attempts, key=lambda a: a.time)
+    if any((t, n) == p and until == log.end and _is_older(epoch, record) for t, n, _, until, epoch in _rows(newest)):
+        return True
+    # The batch that would have told failed over another partition first: nobody counts it as done, and its next run will tell.
+    finished = {a.time for a in history.attempts if a.finished}
+    failed = [a for a in history.attempts if a.error is not None and a.time not in finished]
+    rows = [row for a in failed for row in _rows(a)]
+    return any((t, n) == p and offset < begin < until and _is_older(epoch, record) for t, n, begin, until, epoch in rows)
+
+
+def _is_older(epoch: int | None, record: Record) -> bool:
+    return epoch is not None and epoch < record.epoch
+
+
+def _rows(attempt: Attempt) -> Iterable[tuple[str, int, int, int, int | None]]:
+    """The attempt's ranges, each with the epoch its first record may not be newer than."""
+    ranges = attempt.data["ranges"]
+    for (t, p, begin, until), epoch in zip(ranges, attempt.data.get("from_epochs", [None] * len(ranges)), strict=True):
+        yield t, p, begin, until, epoch
 
 
 def _covers(attempt: Attempt, p: Partition, offset: int) -> bool:
