@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from integration.class_archives import use_spark_archive
 from integration.hdfs_cluster import Hdfs, HdfsError, running_hdfs
 from integration.kafka_broker import Broker, running_broker
 from integration.kafka_cluster import KafkaCluster, running_cluster
@@ -34,11 +35,13 @@ IMAGE_VARIABLE = "KSTREAM_KAFKA_IMAGE"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """JAVA_HOME before anything starts Spark, the tests' own processes included; the run ends in one line without a Java."""
+    """JAVA_HOME before anything starts Spark, the tests' own processes too, and its archive; one line ends the run without a Java."""
     try:
         ensure_java()
     except JavaNotFoundError as e:
         raise pytest.UsageError(str(e)) from None
+    if not config.option.collectonly:
+        use_spark_archive()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -13,12 +13,15 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from integration.kafka_jars import kafka_jars
+from integration import class_archives
+from integration.class_archives import reading
+from integration.kafka_jars import KAFKA, kafka_jars
 from kstream.spark.java import find_java_home
 
 _JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.awt.headless=true")
@@ -105,11 +108,16 @@ def die_with_parent() -> None:
 
 
 class KafkaNode:
-    """A process and its directory, in which lie settings, log and data. `properties` are written at each start."""
+    """A process and its directory, in which lie settings, log and data. `properties` are written at each start.
 
-    def __init__(self, directory: Path, properties: Mapping[str, object], cluster: str, java_options: Sequence[str] = ()) -> None:
+    `archived`: with its classes from the archive, which is made now if there is none yet.
+    """
+
+    def __init__(
+        self, directory: Path, properties: Mapping[str, object], cluster: str, java_options: Sequence[str] = (), archived: bool = True
+    ) -> None:
         self.directory = directory
-        self._java_options = java_options
+        self._java_options = [*java_options, *(reading(_class_archive()) if archived else ())]
         self._given = properties
         self._cluster = cluster
         self._jars = kafka_jars()
@@ -177,16 +185,17 @@ class KafkaNode:
         """What the newest process of this node says."""
         return self.directory / "server.log"
 
-    def end(self, how: signal.Signals) -> None:
-        """Sends the signal and waits until the process is gone, killing it after 15 s."""
+    def end(self, how: signal.Signals) -> int | None:
+        """Sends the signal and waits until the process is gone, killing it after 15 s; its exit status, None if it never ran."""
         if self._process is None or self._process.poll() is not None:
-            return
+            return None if self._process is None else self._process.returncode
         self._process.send_signal(how)
         try:
             self._process.wait(15)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        return self._process.returncode
 
     def _write_properties(self) -> Path:
         """Each time, since the ports are this object's while the data may be an earlier one's."""
@@ -199,6 +208,21 @@ class KafkaNode:
     def _command(self, main: str, *arguments: str) -> list[str]:
         options = [f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}", f"-Dkafka.logs.dir={self.directory}"]
         return [str(self._java), *_JVM, *self._java_options, *options, "-cp", f"{self._jars}/*", main, *arguments]
+
+
+def _class_archive() -> Path:
+    """The archive that every node maps, made by a node that is started and stopped for it."""
+
+    def dump(target: Path) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            ports = free_ports(2)
+            properties = node_properties(1, "127.0.0.1", ports[0], {1: ports[1]}, Path(folder) / "data", {})
+            node = KafkaNode(Path(folder), properties, cluster_id(), [f"-XX:ArchiveClassesAtExit={target}"], archived=False)
+            node.start()
+            if node.end(signal.SIGTERM) == -signal.SIGKILL:  # in the middle of it
+                target.unlink(missing_ok=True)
+
+    return class_archives.archive(f"kafka-{KAFKA}", kafka_jars(), dump)
 
 
 def telling(output: str) -> str:

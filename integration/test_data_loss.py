@@ -184,6 +184,7 @@ def test_a_gap_that_a_transaction_or_compaction_left_is_no_loss(sc: Any, kafka: 
         producer.begin_transaction()
         for i in range(3):
             producer.produce(t, f"{fate} {i}", partition=0)
+        producer.flush(30)  # aborting forgets what has not been sent
         getattr(producer, fate)(30)
     run = Run(sc, kafka, tmp_path, t, "skip")
     with run.driver() as ssc:
