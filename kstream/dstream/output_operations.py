@@ -1,0 +1,32 @@
+"""OutputOperations: what ends a stream and makes jobs of its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kstream.dstream import rdd_functions as fn
+from kstream.dstream.base import DStreamBase
+from kstream.dstream.recipe import recorded
+from kstream.dstream.record_operators import takes_one_argument
+
+
+class OutputOperations(DStreamBase):
+    """The part of DStream that registers outputs."""
+
+    @recorded
+    def foreachRDD(self, func: Callable[..., object]) -> None:
+        """An output operation: func(rdd) or func(time, rdd) for each batch, on the driver. `time` is a datetime."""
+        if takes_one_argument(func):
+            self._output("foreachRDD", lambda _time, rdd: func(rdd))
+        else:
+            self._output("foreachRDD", lambda time, rdd: func(time.to_datetime(), rdd))
+
+    @recorded
+    def pprint(self, num: int = 10) -> None:
+        """An output operation: prints the first `num` records of each batch, as pyspark does."""
+        self._output("pprint", lambda time, rdd: fn.print_first(time.to_datetime(), rdd, num))
+
+    @recorded
+    def print(self, num: int = 10) -> None:
+        """The same as pprint."""
+        self.pprint(num)
