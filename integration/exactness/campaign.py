@@ -144,8 +144,12 @@ class Campaign:
         return position
 
     def _wait(self, driver: subprocess.Popen[bytes], reached: Any, what: str) -> None:
-        end = time.monotonic() + self.patience_s
+        """Returns when that is reached. As long as batches are run the driver has time: after many kills it has much to make up for."""
+        attempts, end = -1, 0.0
         while not reached():
+            tried = len(read_lines(self.directory / "attempts.jsonl"))
+            if tried != attempts:
+                attempts, end = tried, time.monotonic() + self.patience_s
             if driver.poll() is not None or time.monotonic() > end:
                 state = "still runs" if driver.poll() is None else f"ended with {driver.returncode}"
                 raise AssertionError(f"the driver did not {what}; it {state}:\n{self._log_tail()}")
