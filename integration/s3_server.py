@@ -39,6 +39,7 @@ class S3Server:
         self.fault: Fault = lambda _method, _path: None
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self._port = 0
+        self._away = True
         self.come_back()
         with urllib.request.urlopen(urllib.request.Request(f"{self.endpoint}/{BUCKET}", method="PUT"), timeout=60):
             pass
@@ -51,13 +52,17 @@ class S3Server:
         return {**CREDENTIALS, "AWS_ENDPOINT_URL": self.endpoint}
 
     def come_back(self) -> None:
-        """Listens, on the same port as before; what was stored is still there."""
+        """Listens, on the same port as before; what was stored is still there. Nothing happens if it is there."""
+        if not self._away:
+            return
+        self._away = False
         self._server = make_server("127.0.0.1", self._port, self._answer, threaded=True, request_handler=_Quiet)
         self._port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, name="s3-server", daemon=True).start()
 
     def go_away(self) -> None:
         """Connections are refused from now on."""
+        self._away = True
         self._server.shutdown()
         self._server.server_close()
 

@@ -36,6 +36,7 @@ class Store:
 def store(request: pytest.FixtureRequest, tmp_path: Path, s3: S3Process) -> Iterator[Store]:
     if request.param == "s3":
         yield Store(s3.url(f"{tmp_path.name}/orders"), s3.environment(), s3.go_away, s3.come_back)
+        s3.come_back()  # the server is everybody's, also after a test that failed
         return
     with running_hdfs(tmp_path / "hdfs") as hdfs:  # its own: the namenode is killed
         yield Store(hdfs.url("orders"), {}, hdfs.kill_namenode, hdfs.start_namenode)

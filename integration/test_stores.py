@@ -160,11 +160,10 @@ def test_a_server_that_never_answers_is_one_clear_error_in_seconds(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent}")
     store = open_checkpoint(f"hdfs://127.0.0.1:{silent}/x" if scheme == "hdfs" else "s3://bucket/x")
-    for call in (lambda: store.exists("meta"), lambda: store.create("a", b"1")):
-        began = time.monotonic()
-        with pytest.raises(StorageError, match=f"{scheme}://.*/x"):
-            call()
-        assert time.monotonic() - began < 60
+    began = time.monotonic()
+    with pytest.raises(StorageError, match=f"{scheme}://.*/x"):
+        store.create("a", b"1")
+    assert time.monotonic() - began < 60
 
 
 def test_a_namenode_that_is_not_there_is_one_clear_error_in_seconds(unused_port: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -12,6 +13,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaE
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from kstream.clock import Clock, SystemClock
 from kstream_kafka.connection_watch import ConnectionWatch
 from kstream_kafka.errors import (
     KafkaError,
@@ -48,8 +50,9 @@ class KafkaDriverClient:
     `statistics_ms` > 0 makes librdkafka count requests on the wire, for tests and benchmarks: see `requests_sent`.
     """
 
-    def __init__(self, params: KafkaParams, max_retries: int = 1, statistics_ms: int = 0) -> None:
+    def __init__(self, params: KafkaParams, max_retries: int = 1, statistics_ms: int = 0, clock: Clock | None = None) -> None:
         self._params = params
+        self._clock = clock or SystemClock()
         self._max_retries = max_retries
         self._watch = ConnectionWatch(params.settings)
         self._questions = Questions(self._watch, lambda: self._admin.poll(0))
@@ -65,16 +68,16 @@ class KafkaDriverClient:
 
         UnknownTopicError when a named topic stays missing for UNKNOWN_TOPIC_WAIT_MS.
         """
-        deadline = time.monotonic() + UNKNOWN_TOPIC_WAIT_MS / 1000
+        deadline = self._clock.monotonic_ms() + UNKNOWN_TOPIC_WAIT_MS
         while True:
             topics = self._all_topics()
             missing = [name for name in subscription.names if not topics.get(name)]
             if not missing:
                 return {(t, p) for t, numbers in topics.items() if subscription.wants(t) for p in numbers}
-            if time.monotonic() >= deadline:
+            if self._clock.monotonic_ms() >= deadline:
                 self._check_visible(missing)
                 raise UnknownTopicError(missing, len(topics), UNKNOWN_TOPIC_WAIT_MS)
-            time.sleep(self._params.leader_backoff_ms / 1000)
+            self._pause()
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """The ids of these topics: one request. Left out: topics that are not there, all of them with brokers that have no ids."""
@@ -113,7 +116,7 @@ class KafkaDriverClient:
         """
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*p) for p in partitions])
         timeout = self._params.api_timeout_ms
-        deadline = time.monotonic() + timeout / 1000
+        deadline = self._clock.monotonic_ms() + timeout
         while True:
             self._questions.begin()
             try:
@@ -124,9 +127,9 @@ class KafkaDriverClient:
                 answers, error = [], e.args[0]
             if error is None:
                 return {(at.topic, at.partition): at.offset for at in answers if at.offset >= 0}
-            if error.code() not in _COORDINATOR_BUSY or time.monotonic() >= deadline:
+            if error.code() not in _COORDINATOR_BUSY or self._clock.monotonic_ms() >= deadline:
                 raise self._mapped(KafkaException(error), timeout, group=group)
-            time.sleep(self._params.leader_backoff_ms / 1000)
+            self._pause()
 
     def commit(self, group: str, offsets: Mapping[Partition, int], on_done: Callable[[KafkaError | None], None]) -> None:
         """Commits for the group, which must have no members; does not wait. `on_done(error)` is called by a thread of the client."""
@@ -186,16 +189,19 @@ class KafkaDriverClient:
         An election takes seconds, and then each partition has a leader again: `api_timeout_ms` is how long that is waited for.
         """
         found, failures = self._collect(asked)
-        retries, deadline = 0, time.monotonic() + self._params.api_timeout_ms / 1000
-        while failures and (retries < self._max_retries or (self._electing(failures) and time.monotonic() < deadline)):
+        retries, deadline = 0, self._clock.monotonic_ms() + self._params.api_timeout_ms
+        while failures and (retries < self._max_retries or (self._electing(failures) and self._clock.monotonic_ms() < deadline)):
             retries += 1
-            time.sleep(self._params.leader_backoff_ms / 1000)
+            self._pause()
             self._all_topics()  # the client asks the leaders it remembers: let it learn the new ones
             answers, failures = self._collect(self._ask(failures, spec))
             found.update(answers)
         if failures:
             raise self._no_answer(failures, retries)
         return found
+
+    def _pause(self) -> None:
+        self._clock.wait(self._params.leader_backoff_ms, threading.Event())
 
     def _electing(self, failures: Mapping[Partition, ClientError]) -> bool:
         return all(error.code() in MOVING | AWAY for error in failures.values())

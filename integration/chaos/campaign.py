@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from integration.exactness.campaign import Campaign
-from integration.exactness.verdict import Verdict, judge
+from integration.exactness.verdict import Verdict, judge, read_lines
 from integration.kafka_cluster import NODES, KafkaCluster
 
 PARTITIONS = 3
@@ -24,6 +24,8 @@ DEAD_S = 2.0
 """How long a killed node stays down."""
 STEP_S = 0.1
 REST_S = 300
+START_S = 60
+"""How long a driver may take to start before it is killed in the middle of that."""
 _ERROR = re.compile(r"^(?:\S+\.)?(\w+Error): ", re.MULTILINE)
 _UNPLANNED = re.compile(r"Error generating jobs for time (\d+)")
 _FAILED = re.compile(r"Error running job \S+ (\d+)|Error running job (\S+)")
@@ -96,11 +98,11 @@ class ChaosCampaign(Campaign):
         began = time.monotonic()
         next_leader = began + every_s
         spacing = seconds / (driver_kills + 1)
-        # In each equal part of the time one death of the driver, at any moment of it.
+        # In each equal part of the time one death of the driver, at any moment of it: but of one that has come to read something.
         deaths = [began + spacing * (n + self._random.uniform(0.5, 1.5)) for n in range(driver_kills)]
-        while (now := time.monotonic()) < began + seconds:
+        while (now := time.monotonic()) < began + seconds or deaths:
             self._keep_driver()
-            if deaths and now >= deaths[0]:
+            if deaths and now >= deaths[0] and self._streaming(now - deaths[0]):
                 deaths.pop(0)
                 self._kill_driver()
                 self.report.driver_kills += 1
@@ -110,6 +112,11 @@ class ChaosCampaign(Campaign):
                 next_leader = now + every_s
                 self._kill_leader(now - began)
             time.sleep(STEP_S)
+
+    def _streaming(self, late_s: float) -> bool:
+        """Whether this driver has started its stream; a driver that cannot for a long time is killed all the same."""
+        started = {line["pid"] for line in read_lines(self.directory / "started.jsonl")}
+        return late_s > START_S or (self._driver is not None and self._driver.pid in started)
 
     def _kill_leader(self, at: float) -> None:
         partition = self._random.randrange(PARTITIONS)
