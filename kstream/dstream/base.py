@@ -81,22 +81,46 @@ class DStreamBase(ABC):
 
         Times that were never planned (the plan could not be stored, or downtime was coalesced) have none.
         """
-        if self.zero_time is None:
-            raise IllegalStateError(f"{self!r} has not been initialized", state="new")
-        first = begin.floor(self.slide_duration, self.zero_time)
+        zero = self._initialized()
+        first = begin.floor(self.slide_duration, zero)
         first = first if first >= begin else first + self.slide_duration
-        times = [time for time in first.to(end, self.slide_duration) if time > self.zero_time]
+        times = [time for time in first.to(end, self.slide_duration) if time > zero]
         rdds = [self.getOrCompute(time) for time in times]
         return [rdd for rdd in rdds if rdd is not None]
+
+    def remembered_rdds(self, begin: Time, end: Time) -> list[RDD[Any]]:
+        """The same for `slice`: `begin` and `end` may be any moments, what is not planned yet or no longer remembered is left out.
+
+        A window could be made at such times, too, but of what happens to be there, and would be remembered so.
+        """
+        zero, newest = self._initialized(), self.newest_planned()
+        if newest is None:
+            return []
+        too_old = newest - self.remember_duration
+        held = set(self.generated_times)
+        begin = max(begin, min({too_old, *held})).floor(self.slide_duration, zero)
+        times = begin.to(min(end, newest), self.slide_duration)
+        return [rdd for t in times if t in held or t > max(too_old, zero) if (rdd := self.getOrCompute(t)) is not None]
+
+    def newest_planned(self) -> Time | None:
+        """The latest batch time that an input of this stream was planned for."""
+        times = [parent.newest_planned() for parent in self.dependencies]
+        return max((time for time in times if time is not None), default=None)
 
     def has_batch(self, time: Time) -> bool:
         """Whether every input this stream is made of was planned for the batch."""
         return all(parent.has_batch(time) for parent in self.dependencies)
 
     def _is_time_valid(self, time: Time) -> bool:
+        zero = self._initialized()
+        return time > zero and time.since(zero).isMultipleOf(self.slide_duration)
+
+    def _initialized(self) -> Time:
         if self.zero_time is None:
-            raise IllegalStateError(f"{self!r} has not been initialized", state="new")
-        return time > self.zero_time and time.since(self.zero_time).isMultipleOf(self.slide_duration)
+            raise IllegalStateError(
+                f"{self!r} has not been initialized: its context has not started, or no output depends on it", state="new"
+            )
+        return self.zero_time
 
     # -- life in the graph
 
@@ -143,8 +167,9 @@ class DStreamBase(ABC):
     # -- storage
 
     @recorded
-    def persist(self, storageLevel: StorageLevel = StorageLevel.MEMORY_ONLY) -> DStream:
+    def persist(self, storageLevel: StorageLevel) -> DStream:
         """Persists each of this stream's RDDs at the level, until it falls out of the remember duration."""
+        self.ssc.check_can_add("storage levels")
         self.storage_level = storageLevel
         return self._stream
 
@@ -152,6 +177,11 @@ class DStreamBase(ABC):
     def cache(self) -> DStream:
         """Persists at MEMORY_ONLY."""
         return self.persist(StorageLevel.MEMORY_ONLY)
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether this stream's RDDs are persisted."""
+        return self.storage_level is not None
 
     # -- for the operators
 

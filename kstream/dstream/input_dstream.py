@@ -105,6 +105,9 @@ class InputDStream(DStream):
     def has_batch(self, time: Time) -> bool:
         return time in self._plans
 
+    def newest_planned(self) -> Time | None:
+        return max(list(self._plans), default=None)
+
     def compute(self, time: Time) -> RDD[Any] | None:
         data = self._plans.get(time)
         return None if data is None else self.rdd(time, data)

@@ -32,7 +32,7 @@ class WindowedDStream(DStream):
         parent.persist(StorageLevel.MEMORY_ONLY)
 
     @recorded
-    def persist(self, storageLevel: StorageLevel = StorageLevel.MEMORY_ONLY) -> DStream:
+    def persist(self, storageLevel: StorageLevel) -> DStream:
         self.dependencies[0].persist(storageLevel)
         return self
 

@@ -44,6 +44,7 @@ class SparkJobEnvironment:
         properties.setProperty("callSite.short", job.name)
         properties.setProperty("callSite.long", job.call_site)
         self._jvm_context().setLocalProperties(properties)
+        self._allow_existing_directories()
         yield
 
     @contextmanager
@@ -53,6 +54,14 @@ class SparkJobEnvironment:
 
     def cancel_all(self) -> None:
         self._jvm_context().cancelJobsWithTag(self._tag)
+
+    def _allow_existing_directories(self) -> None:
+        """A batch that is run again finds the directory of its first attempt, whole or not, and writes it again.
+
+        Set in this job thread's JVM thread only, as Spark's own JobHandler does; elsewhere an existing directory stays an error.
+        """
+        jvm: Any = self._sc._jvm  # pyright: ignore
+        getattr(jvm.org.apache.spark.internal.io.SparkHadoopWriterUtils.disableOutputSpecValidation(), "value_$eq")(True)
 
     def _jvm_context(self) -> Any:
         return self._sc._jsc.sc()  # pyright: ignore
