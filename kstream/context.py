@@ -206,8 +206,10 @@ class StreamingContext:
             raise ConfigurationError("No output operations registered, so nothing to execute (try pprint or foreachRDD)")
         store = None if self._checkpoint is None else open_checkpoint_to_write(self._checkpoint, self._settings)
         functions = None if store is None else restore.dump_graph_functions(self.recorder)
+        environment = SparkJobEnvironment(self._sc, self._graph.batch_duration)
+        self._graph.placement = environment.placement
         self._engine = Engine(
-            self._settings, SparkJobEnvironment(self._sc, self._graph.batch_duration), self._graph, self._clock, self._bus, store,
+            self._settings, environment, self._graph, self._clock, self._bus, store,
             self._on_error, self._on_fenced, self._on_exhausted,
         )  # fmt: skip
         graceful = self._settings.get("spark.streaming.stopGracefullyOnShutdown")

@@ -22,12 +22,12 @@ class PairDStreamFunctions(DStreamBase):
     @recorded
     def mapValues(self, f: Callable[[Any], Any]) -> DStream:
         """(key, f(value)); keeps the partitioning."""
-        return self._each("mapValues", lambda rdd: rdd.mapValues(f))
+        return self._each("mapValues", lambda rdd: rdd.mapValues(f), fused=True)
 
     @recorded
     def flatMapValues(self, f: Callable[[Any], Iterable[Any]]) -> DStream:
         """(key, each result of f(value)); keeps the partitioning."""
-        return self._each("flatMapValues", lambda rdd: rdd.flatMapValues(f))
+        return self._each("flatMapValues", lambda rdd: rdd.flatMapValues(f), fused=True)
 
     @recorded
     def reduceByKey(self, func: Callable[[Any, Any], Any], numPartitions: int | None = None) -> DStream:
@@ -86,6 +86,6 @@ class PairDStreamFunctions(DStreamBase):
         return self._with(other, "fullOuterJoin", lambda a, b: a.fullOuterJoin(b, self._partitions(numPartitions)))
 
     def _with(self, other: DStream, name: str, func: Callable[[RDD[Any], RDD[Any]], RDD[Any]]) -> DStream:
-        from kstream.dstream.transformed import TransformedDStream
+        from kstream.dstream.transformed import Makes, TransformedDStream
 
-        return TransformedDStream([self._stream, other], lambda _time, a, b: func(a, b), name)
+        return TransformedDStream([self._stream, other], lambda _time, a, b: func(a, b), name, Makes.RDDS)

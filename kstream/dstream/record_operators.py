@@ -23,32 +23,32 @@ class RecordOperators(DStreamBase):
     @recorded
     def map(self, f: Callable[[Any], Any], preservesPartitioning: bool = False) -> DStream:
         """f(record) for each record."""
-        return self._each("map", lambda rdd: rdd.map(f, preservesPartitioning))
+        return self._each("map", lambda rdd: rdd.map(f, preservesPartitioning), fused=True)
 
     @recorded
     def flatMap(self, f: Callable[[Any], Iterable[Any]], preservesPartitioning: bool = False) -> DStream:
         """All results of f(record) for each record."""
-        return self._each("flatMap", lambda rdd: rdd.flatMap(f, preservesPartitioning))
+        return self._each("flatMap", lambda rdd: rdd.flatMap(f, preservesPartitioning), fused=True)
 
     @recorded
     def filter(self, f: Callable[[Any], Any]) -> DStream:
         """The records for which f(record) is true."""
-        return self._each("filter", lambda rdd: rdd.filter(f))
+        return self._each("filter", lambda rdd: rdd.filter(f), fused=True)
 
     @recorded
     def mapPartitions(self, f: Callable[[Iterable[Any]], Iterable[Any]], preservesPartitioning: bool = False) -> DStream:
         """f(iterator) for each partition."""
-        return self._each("mapPartitions", lambda rdd: rdd.mapPartitions(f, preservesPartitioning))
+        return self._each("mapPartitions", lambda rdd: rdd.mapPartitions(f, preservesPartitioning), fused=True)
 
     @recorded
     def mapPartitionsWithIndex(self, f: Callable[[int, Iterable[Any]], Iterable[Any]], preservesPartitioning: bool = False) -> DStream:
         """f(index, iterator) for each partition."""
-        return self._each("mapPartitionsWithIndex", lambda rdd: rdd.mapPartitionsWithIndex(f, preservesPartitioning))
+        return self._each("mapPartitionsWithIndex", lambda rdd: rdd.mapPartitionsWithIndex(f, preservesPartitioning), fused=True)
 
     @recorded
     def glom(self) -> DStream:
         """One list for each partition, with its records; an empty partition gives an empty list."""
-        return self._each("glom", lambda rdd: rdd.glom())
+        return self._each("glom", lambda rdd: rdd.glom(), fused=True)
 
     @recorded
     def repartition(self, numPartitions: int) -> DStream:

@@ -95,11 +95,12 @@ class WindowOperators(DStreamBase):
 
         Each batch is grouped once. There is no inverse form: what is handed out is as large as the window anyway.
         """
-        from kstream.dstream.transformed import TransformedDStream
+        from kstream.dstream.transformed import Makes, TransformedDStream
 
-        grouped = TransformedDStream(
-            [self._stream], lambda time, rdd: fn.group_with_time(rdd, time.milliseconds, self._partitions(numPartitions)), "groupByKey"
-        )
+        def group(time: Time, rdd: RDD[Any]) -> RDD[Any]:
+            return fn.group_with_time(rdd, time.milliseconds, self._partitions(numPartitions))
+
+        grouped = TransformedDStream([self._stream], group, "groupByKey", Makes.RDDS)
         windowed = grouped.window(windowDuration, slideDuration)
         return windowed.reduceByKey(operator.add, numPartitions).mapValues(fn.in_order_of_time)
 

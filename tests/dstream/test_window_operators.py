@@ -135,12 +135,13 @@ def test_it_is_the_reduced_batches_that_a_window_keeps(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(WINDOWED))
 def test_each_batch_is_reduced_once_however_many_windows_it_is_in(sc: SparkContext, name: str) -> None:
-    stream, looked_at = Stream(sc), sc.accumulator(0)
+    stream, looked_at, shuffles = Stream(sc), sc.accumulator(0), []
     source = stream.ssc.queueStream([[("a", n), ("b", n)] for n in range(5)])
     watched = source.map(lambda pair: (looked_at.add(1), pair)[1])
-    WINDOWED[name](watched).foreachRDD(lambda rdd: rdd.count())
+    WINDOWED[name](watched).foreachRDD(lambda rdd: (rdd.count(), shuffles.append(rdd.toDebugString().decode().count("ShuffledRDD"))))
     stream.start()
     for _ in range(5):
         stream.tick()
     stream.stop()
     assert looked_at.value == 10
+    assert shuffles == [1, 2, 2, 2, 2]  # one for each batch of the window, none for the window: its batches are partitioned alike
