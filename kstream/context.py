@@ -19,6 +19,7 @@ from kstream.clock import Clock, SystemClock
 from kstream.conf import Settings
 from kstream.dstream import DStream, DStreamGraph, QueueInputDStream, TransformedDStream, UnionDStream
 from kstream.dstream.recipe import Recipe, Recorder, Replay, recorded
+from kstream.dstream.record_operators import takes_one_argument
 from kstream.engine import Engine
 from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError
 from kstream.listener import StreamingListener
@@ -205,8 +206,10 @@ class StreamingContext:
             raise ConfigurationError("No output operations registered, so nothing to execute (try pprint or foreachRDD)")
         store = None if self._checkpoint is None else open_checkpoint_to_write(self._checkpoint, self._settings)
         functions = None if store is None else restore.dump_graph_functions(self.recorder)
+        environment = SparkJobEnvironment(self._sc, self._graph.batch_duration)
+        self._graph.placement = environment.placement
         self._engine = Engine(
-            self._settings, SparkJobEnvironment(self._sc, self._graph.batch_duration), self._graph, self._clock, self._bus, store,
+            self._settings, environment, self._graph, self._clock, self._bus, store,
             self._on_error, self._on_fenced, self._on_exhausted,
         )  # fmt: skip
         graceful = self._settings.get("spark.streaming.stopGracefullyOnShutdown")
@@ -324,11 +327,11 @@ class StreamingContext:
 
     @recorded
     def transform(self, dstreams: Sequence[DStream], transformFunc: Callable[..., RDD[Any]]) -> DStream:
-        """transformFunc(list of RDDs), or transformFunc(time, list of RDDs), for each batch."""
+        """transformFunc(tuple of RDDs), or transformFunc(time, tuple of RDDs), for each batch. They must slide together."""
         parents = list(dstreams)
-        if transformFunc.__code__.co_argcount == 1:
-            return TransformedDStream(parents, lambda _time, *rdds: transformFunc(list(rdds)))
-        return TransformedDStream(parents, lambda time, *rdds: transformFunc(time.to_datetime(), list(rdds)))
+        if takes_one_argument(transformFunc):
+            return TransformedDStream(parents, lambda _time, *rdds: transformFunc(rdds))
+        return TransformedDStream(parents, lambda time, *rdds: transformFunc(time.to_datetime(), rdds))
 
     def __repr__(self) -> str:
         return f"<StreamingContext {self._state.value}, {self._graph.batch_duration}, {len(self._graph.input_streams)} inputs>"

@@ -27,8 +27,8 @@ class StreamingListener:
     def onBatchSubmitted(self, batchSubmitted: events.StreamingListenerBatchSubmitted) -> None:
         """A batch has been planned and submitted; all three delays are unknown (−1)."""
 
-    def onBatchStarted(self, batchStarted: events.StreamingListenerBatchStarted) -> None:
-        """The first job of a batch has started; the scheduling delay is known."""
+    def onBatchStarted(self, batchSubmitted: events.StreamingListenerBatchStarted) -> None:
+        """The first job of a batch has started; the scheduling delay is known. (The parameter has the name it has in pyspark.)"""
 
     def onBatchCompleted(self, batchCompleted: events.StreamingListenerBatchCompleted) -> None:
         """The last job of a batch has ended; all delays are known. Failures are in `outputOperationInfos()`."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import SparkContext
+from pyspark import SparkContext, StorageLevel
 
 from kstream import Seconds, StreamingContext, StreamingContextState, StreamingListener
 from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, NotSerializableError
@@ -119,6 +119,7 @@ def test_without_a_checkpoint_such_functions_are_welcome(sc: SparkContext) -> No
 
 @pytest.mark.parametrize(("after", "word"), [("start", "start"), ("stop", "stop")])
 def test_nothing_can_be_added_after_start_or_stop(sc: SparkContext, after: str, word: str) -> None:
+    """SC17."""
     stream = Stream(sc)
     source = stream.ssc.queueStream([[1]])
     source.pprint()
@@ -129,7 +130,15 @@ def test_nothing_can_be_added_after_start_or_stop(sc: SparkContext, after: str, 
         lambda: stream.ssc.queueStream([[1]]),
         lambda: source.map(lambda x: x),
         lambda: source.window(2),
+        lambda: source.reduceByKeyAndWindow(max, None, 2),
         lambda: source.union(source),
+        lambda: source.join(source),
+        lambda: source.transformWith(lambda a, b: a, source),
+        lambda: source.persist(StorageLevel.MEMORY_ONLY),
+        lambda: source.cache(),
+        lambda: stream.ssc.union(source, source),
+        lambda: stream.ssc.transform([source], lambda rdds: rdds[0]),
+        lambda: source.saveAsTextFiles("late"),
         lambda: source.foreachRDD(lambda rdd: None),
         lambda: source.pprint(),
         lambda: stream.ssc.checkpoint("memory://late"),
@@ -256,6 +265,7 @@ def test_stopping_from_inside_a_listener_is_refused_and_does_not_hang(sc: SparkC
 
 
 def test_jobs_run_with_the_properties_of_the_thread_that_started(sc: SparkContext) -> None:
+    """SC5."""
     stream, seen = Stream(sc), []
     keys = ["spark.jobGroup.id", "spark.job.interruptOnCancel", "spark.job.description", "custom"]
 
@@ -290,6 +300,7 @@ def test_a_queue_stream_reports_no_records_and_the_python_view_of_delays(sc: Spa
 
 
 def test_jobs_carry_the_users_call_site(sc: SparkContext) -> None:
+    """SC21."""
     stream, seen = Stream(sc), []
     stream.ssc.queueStream([[1]]).foreachRDD(lambda rdd: seen.append(rdd.ctx.getLocalProperty("callSite.long")))
     stream.start()
@@ -301,6 +312,7 @@ def test_jobs_carry_the_users_call_site(sc: SparkContext) -> None:
 
 
 def test_an_input_that_feeds_no_output_disturbs_nobody(sc: SparkContext) -> None:
+    """SC19."""
     stream = with_output(sc)
     stream.ssc.queueStream([[9]])
     stream.start()

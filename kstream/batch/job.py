@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, StreamInputInfo
+from kstream.batch.rdd_scope import RDDScope
 from kstream.batch_time import Time
 
 
@@ -14,7 +15,8 @@ from kstream.batch_time import Time
 class Job:
     """One output operation of one batch: `run()` blocks until its Spark jobs are done and raises what they raise.
 
-    Times are ms since the epoch, None until they happen. `name` and `call_site` are for people.
+    Times are ms since the epoch, None until they happen. `name` and `call_site` are for people, and so is
+    `scope`, in which Spark's pages draw the RDDs that the job makes.
     """
 
     time: Time
@@ -22,6 +24,7 @@ class Job:
     run: Callable[[], None]
     name: str = ""
     call_site: str = ""
+    scope: RDDScope | None = None
     start_ms: int | None = None
     end_ms: int | None = None
     error: BaseException | None = None

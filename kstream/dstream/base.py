@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pyspark.storagelevel import StorageLevel
 
-from kstream.batch_time import Duration, Time
+from kstream.batch_time import Duration, Time, format_batch_time
 from kstream.dstream.call_site import user_call_site
 from kstream.dstream.ports import StreamHost
 from kstream.dstream.recipe import Recorder, recorded
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark import RDD
 
     from kstream.dstream.dstream import DStream
+
+R = TypeVar("R")
 
 
 class DStreamBase(ABC):
@@ -35,7 +37,9 @@ class DStreamBase(ABC):
         self.ssc = ssc
         self.dependencies = tuple(dependencies)
         self.slide_duration = slide_duration
-        self.creation_site = user_call_site()
+        recorder = ssc.graph.recorder
+        self.creation_site = recorder.site or user_call_site()
+        self.base_scope = recorder.scope
         self.zero_time: Time | None = None
         self.remember_duration = slide_duration
         self.storage_level: StorageLevel | None = None
@@ -72,31 +76,74 @@ class DStreamBase(ABC):
             if rdd is None:
                 return None
             if self.storage_level is not None and not rdd.is_cached:
-                rdd.persist(self.storage_level)
+                self._persist(rdd, time, self.storage_level)
             self._generated[time] = rdd
             return rdd
+
+    def _persist(self, rdd: RDD[Any], time: Time, level: StorageLevel) -> None:
+        """What is persisted is made in the JVM at once, and listed by its name in Spark's page of storage."""
+
+        def body() -> None:
+            rdd.persist(level)
+            at = format_batch_time(time, self.ssc.graph.batch_duration)
+            self.ssc.graph.placement.name(rdd, f"{self.creation_site.short_form} @ {at}")
+
+        self.placed(time, body)
+
+    def placed(self, time: Time, body: Callable[[], R], open_to_inner: bool = False) -> R:
+        """Runs `body`, which makes this stream's RDD of a batch, so that Spark's pages show it where the user called the operator.
+
+        To be used by `compute` where an RDD is made in the JVM (a shuffle, a union, data), after the parents' RDDs have been asked
+        for. A few calls to the JVM: an operator that PySpark fuses with the next one (map) does without. See `ports.Placement`.
+        """
+        scope = None if self.base_scope is None else self.base_scope.of_batch(time, self.ssc.graph.batch_duration)
+        return self.ssc.graph.placement.place(self.creation_site, scope, open_to_inner, body)
 
     def slice_rdds(self, begin: Time, end: Time) -> list[RDD[Any]]:
         """The RDDs of this stream's batch times in [begin, end], both ends included; times without one left out.
 
         Times that were never planned (the plan could not be stored, or downtime was coalesced) have none.
         """
-        if self.zero_time is None:
-            raise IllegalStateError(f"{self!r} has not been initialized", state="new")
-        first = begin.floor(self.slide_duration, self.zero_time)
+        zero = self._initialized()
+        first = begin.floor(self.slide_duration, zero)
         first = first if first >= begin else first + self.slide_duration
-        times = [time for time in first.to(end, self.slide_duration) if time > self.zero_time]
+        times = [time for time in first.to(end, self.slide_duration) if time > zero]
         rdds = [self.getOrCompute(time) for time in times]
         return [rdd for rdd in rdds if rdd is not None]
+
+    def remembered_rdds(self, begin: Time, end: Time) -> list[RDD[Any]]:
+        """The same for `slice`: `begin` and `end` may be any moments, what is not planned yet or no longer remembered is left out.
+
+        A window could be made at such times, too, but of what happens to be there, and would be remembered so.
+        """
+        zero, newest = self._initialized(), self.newest_planned()
+        if newest is None:
+            return []
+        too_old = newest - self.remember_duration
+        held = set(self.generated_times)
+        begin = max(begin, min({too_old, *held})).floor(self.slide_duration, zero)
+        times = begin.to(min(end, newest), self.slide_duration)
+        return [rdd for t in times if t in held or t > max(too_old, zero) if (rdd := self.getOrCompute(t)) is not None]
+
+    def newest_planned(self) -> Time | None:
+        """The latest batch time that an input of this stream was planned for."""
+        times = [parent.newest_planned() for parent in self.dependencies]
+        return max((time for time in times if time is not None), default=None)
 
     def has_batch(self, time: Time) -> bool:
         """Whether every input this stream is made of was planned for the batch."""
         return all(parent.has_batch(time) for parent in self.dependencies)
 
     def _is_time_valid(self, time: Time) -> bool:
+        zero = self._initialized()
+        return time > zero and time.since(zero).isMultipleOf(self.slide_duration)
+
+    def _initialized(self) -> Time:
         if self.zero_time is None:
-            raise IllegalStateError(f"{self!r} has not been initialized", state="new")
-        return time > self.zero_time and time.since(self.zero_time).isMultipleOf(self.slide_duration)
+            raise IllegalStateError(
+                f"{self!r} has not been initialized: its context has not started, or no output depends on it", state="new"
+            )
+        return self.zero_time
 
     # -- life in the graph
 
@@ -143,8 +190,9 @@ class DStreamBase(ABC):
     # -- storage
 
     @recorded
-    def persist(self, storageLevel: StorageLevel = StorageLevel.MEMORY_ONLY) -> DStream:
+    def persist(self, storageLevel: StorageLevel) -> DStream:
         """Persists each of this stream's RDDs at the level, until it falls out of the remember duration."""
+        self.ssc.check_can_add("storage levels")
         self.storage_level = storageLevel
         return self._stream
 
@@ -153,6 +201,11 @@ class DStreamBase(ABC):
         """Persists at MEMORY_ONLY."""
         return self.persist(StorageLevel.MEMORY_ONLY)
 
+    @property
+    def is_cached(self) -> bool:
+        """Whether this stream's RDDs are persisted."""
+        return self.storage_level is not None
+
     # -- for the operators
 
     @property
@@ -160,15 +213,17 @@ class DStreamBase(ABC):
         """This stream as what every stream is: all kinds derive from DStream, of which this is a part."""
         return cast("DStream", self)
 
-    def _output(self, name: str, func: Callable[[Time, RDD[Any]], object]) -> None:
+    def _output(self, name: str, func: Callable[[Time, RDD[Any]], object], *, own: bool = False) -> None:
+        """`own`: the jobs are run by a function of ours, and are to be shown where the user called the operation."""
         from kstream.dstream.transformed import ForEachDStream
 
-        self.ssc.graph.add_output_stream(ForEachDStream(self._stream, func, name))
+        self.ssc.graph.add_output_stream(ForEachDStream(self._stream, func, name, own=own))
 
-    def _each(self, name: str, func: Callable[[RDD[Any]], RDD[Any]]) -> DStream:
-        from kstream.dstream.transformed import TransformedDStream
+    def _each(self, name: str, func: Callable[[RDD[Any]], RDD[Any]], *, fused: bool = False) -> DStream:
+        """`fused`: PySpark makes no RDD of its own for `func`, but runs it in one pass with what comes next."""
+        from kstream.dstream.transformed import Makes, TransformedDStream
 
-        return TransformedDStream([self._stream], lambda _time, rdd: func(rdd), name)
+        return TransformedDStream([self._stream], lambda _time, rdd: func(rdd), name, Makes.NOTHING_YET if fused else Makes.RDDS)
 
     def _partitions(self, given: int | None) -> int:
         return self.ssc.sparkContext.defaultParallelism if given is None else given

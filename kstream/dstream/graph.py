@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kstream.batch import InputOutcome, Job
 from kstream.batch_time import Duration, Time
+from kstream.dstream.ports import NoPlacement, Placement
 from kstream.dstream.recipe import Recorder
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class DStreamGraph:
         self.zero_time: Time | None = None
         self.remember_duration: Duration | None = None
         self.recorder = Recorder()
+        self.placement: Placement = NoPlacement()
         self._inputs: list[InputDStream] = []
         self._outputs: list[ForEachDStream] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,6 +35,7 @@ class InputDStream(DStream):
         self.lenient = False
         """A replay looks at what is left of the past: losses are told with the outcome, and not raised."""
         self.id = ssc.graph.add_input_stream(self)
+        self.base_scope = ssc.graph.recorder.new_scope(f"{_in_words(type(self).__name__)} [{self.id}]")
 
     def register_recipe(self) -> None:
         """Writes this input into the graph's recorder. Called once by whoever made it, when it is whole."""
@@ -105,11 +107,19 @@ class InputDStream(DStream):
     def has_batch(self, time: Time) -> bool:
         return time in self._plans
 
+    def newest_planned(self) -> Time | None:
+        return max(list(self._plans), default=None)
+
     def compute(self, time: Time) -> RDD[Any] | None:
         data = self._plans.get(time)
-        return None if data is None else self.rdd(time, data)
+        return None if data is None else self.placed(time, lambda: self.rdd(time, data))
 
     def clear_metadata(self, time: Time) -> None:
         super().clear_metadata(time)
         for old in [t for t in self._plans if t <= time - self.remember_duration]:
             del self._plans[old]
+
+
+def _in_words(class_name: str) -> str:
+    """`queue stream` of `QueueInputDStream`, as Spark's pages call inputs."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", class_name.replace("InputDStream", "Stream")).lower()

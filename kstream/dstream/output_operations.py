@@ -24,9 +24,17 @@ class OutputOperations(DStreamBase):
     @recorded
     def pprint(self, num: int = 10) -> None:
         """An output operation: prints the first `num` records of each batch, as pyspark does."""
-        self._output("pprint", lambda time, rdd: fn.print_first(time.to_datetime(), rdd, num))
+        self._output("pprint", lambda time, rdd: fn.print_first(time.to_datetime(), rdd, num), own=True)
 
     @recorded
     def print(self, num: int = 10) -> None:
         """The same as pprint."""
         self.pprint(num)
+
+    @recorded
+    def saveAsTextFiles(self, prefix: str, suffix: str | None = None) -> None:
+        """An output operation: the records' texts of each batch in a directory `prefix-<batch time in ms>[.suffix]`, a file a partition.
+
+        `prefix` is a path or URL as Hadoop takes it. A batch that is run again after a restart writes the same files again.
+        """
+        self._output("saveAsTextFiles", lambda time, rdd: rdd.saveAsTextFile(fn.file_name(prefix, suffix, time.milliseconds)), own=True)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from pyspark.resultiterable import ResultIterable
+
 if TYPE_CHECKING:
     from pyspark import RDD
 
@@ -27,6 +29,42 @@ def _count_partition(records: Iterable[Any]) -> Iterator[int]:
     yield sum(1 for _ in records)
 
 
+def count_unless_empty(records: Iterable[Any]) -> Iterator[int]:
+    """The number of a partition's records, if there are any."""
+    number = sum(1 for _ in records)
+    if number:
+        yield number
+
+
+def under_one_key(record: Any) -> tuple[int, Any]:
+    """All records under the same key."""
+    return 1, record
+
+
+def value_of(pair: tuple[Any, Any]) -> Any:
+    return pair[1]
+
+
+def above_zero(pair: tuple[Any, int]) -> bool:
+    """Whether a counted value occurs at all."""
+    return pair[1] > 0
+
+
+def group_with_time(rdd: RDD[Any], time_ms: int, partitions: int) -> RDD[Any]:
+    """(key, [(time, values)]): a batch's groups, to be put in order with those of other batches."""
+    return rdd.groupByKey(partitions).mapValues(lambda values: [(time_ms, list(values))])
+
+
+def in_order_of_time(groups: list[tuple[int, list[Any]]]) -> ResultIterable[Any]:
+    """The values of several batches' groups, the earliest batch first."""
+    return ResultIterable([value for _, values in sorted(groups, key=lambda group: group[0]) for value in values])
+
+
+def with_one(record: Any) -> tuple[Any, int]:
+    """To be counted by key."""
+    return record, 1
+
+
 def print_first(time: datetime, rdd: RDD[Any], num: int) -> None:
     """Prints a batch in pyspark's form: a rule, the time, the first records, `...` if there are more."""
     taken = rdd.take(num + 1)
@@ -34,3 +72,8 @@ def print_first(time: datetime, rdd: RDD[Any], num: int) -> None:
     if len(taken) > num:
         lines.append("...")
     print("\n".join(lines), "", sep="\n", flush=True)
+
+
+def file_name(prefix: str, suffix: str | None, time_ms: int) -> str:
+    """Where a batch is saved: `prefix-TIME`, or `prefix-TIME.suffix`."""
+    return f"{prefix}-{time_ms}" if suffix is None else f"{prefix}-{time_ms}.{suffix}"

@@ -1,21 +1,25 @@
 """Recorder: writes down each operator call, so that a graph can be stored as data and made again by the same calls.
 
 One line a public call: the stream it was called on, the operator's name, its arguments (numbers as JSON, functions by index,
-streams by index). Calls made inside another operator are not written down, the outer one repeats them. What is stored is the
-public API, so it stays readable across versions of kstream.
+streams by index), and where in the user's code it stands, for Spark's pages. Calls made inside another operator are not written
+down, the outer one repeats them. What is stored is the public API, so it stays readable across versions of kstream.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pyspark.storagelevel import StorageLevel
 
+from kstream.batch.rdd_scope import RDDScope
 from kstream.batch_time import Duration
+from kstream.dstream.call_site import CallSite, user_call_site
 
 if TYPE_CHECKING:
     from kstream.dstream.dstream import DStream
@@ -43,18 +47,46 @@ class Recorder:
         self.calls: list[dict[str, Any]] = []
         self.functions: list[Any] = []
         self._streams: list[DStream] = []
-        self._depth = threading.local()
+        self._local = threading.local()
+        self._scope_ids = itertools.count()
         self.why_not: str | None = None
 
     @property
     def nested(self) -> bool:
-        return getattr(self._depth, "value", 0) > 0
+        return self.scope is not None
 
-    def enter(self) -> None:
-        self._depth.value = getattr(self._depth, "value", 0) + 1
+    @property
+    def scope(self) -> RDDScope | None:
+        """The operator that is being called on this thread; None outside of one. The outermost counts: it is what the user called."""
+        return getattr(self._local, "scope", None)
 
-    def leave(self) -> None:
-        self._depth.value -= 1
+    @property
+    def site(self) -> CallSite | None:
+        """Where that call stands, or stood when the graph was stored; None outside of an operator that is called for the first time."""
+        return getattr(self._local, "site", None)
+
+    def new_scope(self, name: str) -> RDDScope:
+        return RDDScope(str(next(self._scope_ids)), name)
+
+    @contextmanager
+    def calling(self, operator: str) -> Generator[None]:
+        """Around the outermost call of an operator."""
+        with self.at(self.site or replace(user_call_site(), function=operator)):
+            self._local.scope = self.new_scope(operator)
+            try:
+                yield
+            finally:
+                self._local.scope = None
+
+    @contextmanager
+    def at(self, site: CallSite | None) -> Generator[None]:
+        """Streams made in here are said to be made at this place."""
+        before = self.site
+        self._local.site = site
+        try:
+            yield
+        finally:
+            self._local.site = before
 
     def add_input(self, stream: DStream, recipe: Recipe | None, reason: str) -> None:
         """Notes an input stream; without a recipe the graph cannot be restored, for `reason`."""
@@ -79,6 +111,9 @@ class Recorder:
         if stream is not None and not any(s is stream for s in self._streams):
             call["stream"] = len(self._streams)
             self._streams.append(stream)
+        site = self.site or (None if stream is None else stream.creation_site)
+        if site is not None:
+            call["at"] = [site.function, site.file, site.line]
         self.calls.append(call)
 
     def index_of(self, stream: DStream) -> int:
@@ -123,7 +158,9 @@ class Replay:
 
     def run(self, calls: list[dict[str, Any]]) -> None:
         for call in calls:
-            result = self._input(call) if "input" in call else self._call(call)
+            site = CallSite(*call["at"]) if "at" in call else None
+            with self._host.recorder.at(site):
+                result = self._input(call) if "input" in call else self._call(call)
             if "stream" in call:
                 self._streams.append(result)
 
@@ -163,14 +200,11 @@ def recorded(method: Callable[P, R]) -> Callable[P, R]:
         recorder: Recorder = target.recorder
         if recorder.nested:
             return method(*args, **kwargs)
-        recorder.enter()
-        try:
+        with recorder.calling(method.__name__):
             result = method(*args, **kwargs)
-        finally:
-            recorder.leave()
-        on = target if isinstance(target, DStream) else None
-        made = result if isinstance(result, DStream) else None
-        recorder.add_call(on, method.__name__, args[1:], kwargs, made)
+            on = target if isinstance(target, DStream) else None
+            made = result if isinstance(result, DStream) else None
+            recorder.add_call(on, method.__name__, args[1:], kwargs, made)
         return result
 
     return wrapper

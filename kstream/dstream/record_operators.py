@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -22,27 +23,37 @@ class RecordOperators(DStreamBase):
     @recorded
     def map(self, f: Callable[[Any], Any], preservesPartitioning: bool = False) -> DStream:
         """f(record) for each record."""
-        return self._each("map", lambda rdd: rdd.map(f, preservesPartitioning))
+        return self._each("map", lambda rdd: rdd.map(f, preservesPartitioning), fused=True)
 
     @recorded
     def flatMap(self, f: Callable[[Any], Iterable[Any]], preservesPartitioning: bool = False) -> DStream:
         """All results of f(record) for each record."""
-        return self._each("flatMap", lambda rdd: rdd.flatMap(f, preservesPartitioning))
+        return self._each("flatMap", lambda rdd: rdd.flatMap(f, preservesPartitioning), fused=True)
 
     @recorded
     def filter(self, f: Callable[[Any], Any]) -> DStream:
         """The records for which f(record) is true."""
-        return self._each("filter", lambda rdd: rdd.filter(f))
+        return self._each("filter", lambda rdd: rdd.filter(f), fused=True)
 
     @recorded
     def mapPartitions(self, f: Callable[[Iterable[Any]], Iterable[Any]], preservesPartitioning: bool = False) -> DStream:
         """f(iterator) for each partition."""
-        return self._each("mapPartitions", lambda rdd: rdd.mapPartitions(f, preservesPartitioning))
+        return self._each("mapPartitions", lambda rdd: rdd.mapPartitions(f, preservesPartitioning), fused=True)
 
     @recorded
     def mapPartitionsWithIndex(self, f: Callable[[int, Iterable[Any]], Iterable[Any]], preservesPartitioning: bool = False) -> DStream:
         """f(index, iterator) for each partition."""
-        return self._each("mapPartitionsWithIndex", lambda rdd: rdd.mapPartitionsWithIndex(f, preservesPartitioning))
+        return self._each("mapPartitionsWithIndex", lambda rdd: rdd.mapPartitionsWithIndex(f, preservesPartitioning), fused=True)
+
+    @recorded
+    def glom(self) -> DStream:
+        """One list for each partition, with its records; an empty partition gives an empty list."""
+        return self._each("glom", lambda rdd: rdd.glom(), fused=True)
+
+    @recorded
+    def repartition(self, numPartitions: int) -> DStream:
+        """The same records in exactly so many partitions, more or fewer than before; a shuffle in every batch."""
+        return self._each("repartition", lambda rdd: rdd.repartition(numPartitions))
 
     @recorded
     def reduce(self, func: Callable[[Any, Any], Any]) -> DStream:
@@ -53,6 +64,11 @@ class RecordOperators(DStreamBase):
     def count(self) -> DStream:
         """One record a batch: the number of records; 0 for an empty batch."""
         return self._each("count", fn.count)
+
+    @recorded
+    def countByValue(self) -> DStream:
+        """(value, how often it occurs) for each distinct record of a batch, in as many partitions as Spark's default parallelism."""
+        return self._each("countByValue", lambda rdd: rdd.map(fn.with_one).reduceByKey(operator.add, self._partitions(None)))
 
     @recorded
     def union(self, other: DStream) -> DStream:
@@ -70,16 +86,37 @@ class RecordOperators(DStreamBase):
             return TransformedDStream([self._stream], lambda _time, rdd: func(rdd))
         return TransformedDStream([self._stream], lambda time, rdd: func(time.to_datetime(), rdd))
 
+    @recorded
+    def transformWith(self, func: Callable[..., RDD[Any]], other: DStream, keepSerializer: bool = False) -> DStream:
+        """func(rdd, other's rdd) or func(time, rdd, other's rdd) for each batch, on the driver; it must return an RDD.
+
+        Both streams must slide together. `keepSerializer` is pyspark's and means nothing here: no RDD leaves Python in between.
+        """
+        from kstream.dstream.transformed import TransformedDStream
+
+        if takes_only_rdds(func, 2):
+            return TransformedDStream([self._stream, other], lambda _time, a, b: func(a, b), "transformWith")
+        return TransformedDStream([self._stream, other], lambda time, a, b: func(time.to_datetime(), a, b), "transformWith")
+
 
 def takes_one_argument(func: Callable[..., Any]) -> bool:
-    """Whether `func` wants only the RDD (as pyspark decides it: by the number of positional parameters)."""
+    """Whether `func` wants only the RDD, and not the batch time before it."""
+    return takes_only_rdds(func, 1)
+
+
+def takes_only_rdds(func: Callable[..., Any], rdds: int) -> bool:
+    """Whether `func` wants the RDDs only, and not the batch time before them; TypeError if it can be called neither way.
+
+    Decided by its positional parameters without a default, then by all of them: `lambda rdd, name=name: …` wants the RDD.
+    """
     try:
         parameters = inspect.signature(func).parameters.values()
     except (TypeError, ValueError):
         return True
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    required = [p for p in parameters if p.kind in kinds and p.default is inspect.Parameter.empty]
-    positional = [p for p in parameters if p.kind in kinds]
-    if len(required) not in (0, 1, 2):
-        raise TypeError(f"{func!r} must take (rdd) or (time, rdd), it takes {len(required)} arguments")
-    return len(required) == 1 or (not required and len(positional) == 1)
+    positional = [p for p in parameters if p.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    required = sum(p.default is inspect.Parameter.empty for p in positional)
+    takes_all = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
+    if required > rdds + 1 or (len(positional) < rdds and not takes_all):
+        given = ", ".join(["rdd"] if rdds == 1 else [f"rdd{n + 1}" for n in range(rdds)])
+        raise TypeError(f"{func!r} must take ({given}) or (time, {given}), it takes {required} arguments")
+    return required == rdds or (required < rdds and len(positional) == rdds)

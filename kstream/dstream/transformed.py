@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,19 +26,34 @@ def same_slide(parents: Sequence[DStream]) -> None:
         raise ValueError(f"the streams have different slide durations: {', '.join(map(str, slides))}")
 
 
+class Makes(enum.Enum):
+    """What the function of a TransformedDStream makes in the JVM, and whose it is: how its RDDs are shown on Spark's pages."""
+
+    NOTHING_YET = "PySpark runs it in one pass with what comes next"
+    RDDS = "RDDs of the operator"
+    USERS_RDDS = "RDDs of the user's own function, shown one by one within the operator"
+
+
 class TransformedDStream(DStream):
     """Applies `func(time, rdd, …)` to the parents' RDDs of each batch, on the driver, in the generator's thread."""
 
-    def __init__(self, parents: Sequence[DStream], func: Callable[..., RDD[Any] | None], name: str = "transform") -> None:
+    def __init__(
+        self, parents: Sequence[DStream], func: Callable[..., RDD[Any] | None], name: str = "transform", makes: Makes = Makes.USERS_RDDS
+    ) -> None:
         same_slide(parents)
         super().__init__(parents[0].ssc, parents, parents[0].slide_duration)
         self._func = func
         self.operator = name
+        self._makes = makes
 
     def compute(self, time: Time) -> RDD[Any] | None:
         if not any(parent.has_batch(time) for parent in self.dependencies):
             return None  # a batch planned before these inputs were added
-        result = self._func(time, *(self._parent_rdd(p, time) for p in self.dependencies))
+        rdds = [self._parent_rdd(parent, time) for parent in self.dependencies]
+        if self._makes is Makes.NOTHING_YET:
+            result = self._func(time, *rdds)
+        else:
+            result = self.placed(time, lambda: self._func(time, *rdds), open_to_inner=self._makes is Makes.USERS_RDDS)
         if result is None:
             raise NoRDDError(
                 f"the function of {self.operator} at {self.creation_site} returned None for batch {time}: "
@@ -57,7 +73,7 @@ class UnionDStream(TransformedDStream):
     """All parents' records of each batch, in the parents' order."""
 
     def __init__(self, parents: Sequence[DStream]) -> None:
-        super().__init__(parents, lambda _time, *rdds: self.context_rdd_union(rdds), "union")
+        super().__init__(parents, lambda _time, *rdds: self.context_rdd_union(rdds), "union", Makes.RDDS)
 
     def has_batch(self, time: Time) -> bool:
         """Whether any parent's inputs were planned for the batch: an input added later takes nothing from the others."""
@@ -65,7 +81,7 @@ class UnionDStream(TransformedDStream):
 
     def compute(self, time: Time) -> RDD[Any] | None:
         rdds = [self._parent_rdd(parent, time) for parent in self.dependencies if parent.has_batch(time)]
-        return self.context_rdd_union(rdds) if rdds else None
+        return self.placed(time, lambda: self.context_rdd_union(rdds)) if rdds else None
 
     def context_rdd_union(self, rdds: Sequence[RDD[Any]]) -> RDD[Any]:
         return rdds[0] if len(rdds) == 1 else self.ssc.sparkContext.union(list(rdds))
@@ -74,9 +90,10 @@ class UnionDStream(TransformedDStream):
 class ForEachDStream(DStream):
     """An output operation: `func(time, rdd)` on the driver, in a job thread, for each batch."""
 
-    def __init__(self, parent: DStream, func: Callable[[Time, RDD[Any]], object], name: str = "foreachRDD") -> None:
+    def __init__(self, parent: DStream, func: Callable[[Time, RDD[Any]], object], name: str = "foreachRDD", *, own: bool = False) -> None:
         super().__init__(parent.ssc, (parent,), parent.slide_duration)
         self._func = func
+        self._own = own
         self.operator = name
 
     def redirect(self, func: Callable[[Time, RDD[Any]], object]) -> None:
@@ -91,15 +108,19 @@ class ForEachDStream(DStream):
         rdd = self.dependencies[0].getOrCompute(time)
         if rdd is None:
             return None
-        func = self._func
+        func, placement = self._func, self.ssc.graph.placement
+
+        def run() -> None:
+            if self._own:
+                placement.called_at(self.creation_site, lambda: func(time, rdd))
+            else:
+                func(time, rdd)
+
         return Job(
             time=time,
             output_op_id=output_op_id,
-            run=lambda: _discard(func(time, rdd)),
+            run=run,
             name=f"{self.operator} at {self.creation_site}",
             call_site=str(self.creation_site),
+            scope=None if self.base_scope is None else self.base_scope.of_batch(time, self.ssc.graph.batch_duration),
         )
-
-
-def _discard(_result: object) -> None:
-    """An output operation's result means nothing."""

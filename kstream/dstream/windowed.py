@@ -32,7 +32,7 @@ class WindowedDStream(DStream):
         parent.persist(StorageLevel.MEMORY_ONLY)
 
     @recorded
-    def persist(self, storageLevel: StorageLevel = StorageLevel.MEMORY_ONLY) -> DStream:
+    def persist(self, storageLevel: StorageLevel) -> DStream:
         self.dependencies[0].persist(storageLevel)
         return self
 
@@ -47,4 +47,4 @@ class WindowedDStream(DStream):
         parent = self.dependencies[0]
         rdds = parent.slice_rdds(time - self.window_duration + parent.slide_duration, time)
         sc = self.ssc.sparkContext
-        return sc.union(rdds) if rdds else sc.emptyRDD()
+        return self.placed(time, lambda: sc.union(rdds) if rdds else sc.emptyRDD())

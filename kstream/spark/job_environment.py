@@ -11,8 +11,11 @@ from pyspark import SparkContext
 
 from kstream.batch import Job
 from kstream.batch_time import Duration, Time, format_batch_time
+from kstream.spark.rdd_placement import SparkPlacement
 
-_GROUP_KEYS = ("spark.jobGroup.id", "spark.job.description", "callSite.short", "callSite.long")
+_GROUP_KEYS = (
+    "spark.jobGroup.id", "spark.job.description", "callSite.short", "callSite.long", "spark.rdd.scope", "spark.rdd.scope.noOverride",
+)  # fmt: skip
 _TAGS = "spark.job.tags"
 
 
@@ -33,17 +36,19 @@ class SparkJobEnvironment:
         self._captured.setProperty("spark.job.interruptOnCancel", "false")
         tags = self._captured.getProperty(_TAGS)
         self._captured.setProperty(_TAGS, f"{tags},{self._tag}" if tags else self._tag)
+        self.placement = SparkPlacement(sc, self._captured)
 
     @contextmanager
     def for_job(self, job: Job) -> Generator[None]:
         at = format_batch_time(job.time, self._interval)
-        properties = self._captured.clone()
+        properties = self.placement.properties_of(job.name, job.call_site, open_to_inner=True)
         properties.setProperty("spark.job.description", f"Streaming job from [output operation {job.output_op_id}, batch time {at}]")
         properties.setProperty("spark.streaming.internal.batchTime", str(job.time.milliseconds))
         properties.setProperty("spark.streaming.internal.outputOpId", str(job.output_op_id))
-        properties.setProperty("callSite.short", job.name)
-        properties.setProperty("callSite.long", job.call_site)
+        if job.scope is not None:
+            properties.setProperty("spark.rdd.scope", job.scope.to_json())
         self._jvm_context().setLocalProperties(properties)
+        self._allow_existing_directories()
         yield
 
     @contextmanager
@@ -53,6 +58,14 @@ class SparkJobEnvironment:
 
     def cancel_all(self) -> None:
         self._jvm_context().cancelJobsWithTag(self._tag)
+
+    def _allow_existing_directories(self) -> None:
+        """A batch that is run again finds the directory of its first attempt, whole or not, and writes it again.
+
+        Set in this job thread's JVM thread only, as Spark's own JobHandler does; elsewhere an existing directory stays an error.
+        """
+        jvm: Any = self._sc._jvm  # pyright: ignore
+        getattr(jvm.org.apache.spark.internal.io.SparkHadoopWriterUtils.disableOutputSpecValidation(), "value_$eq")(True)
 
     def _jvm_context(self) -> Any:
         return self._sc._jsc.sc()  # pyright: ignore

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark import SparkContext, StorageLevel
 
-from kstream import DStream, Seconds, StreamingContext
+from kstream import DStream, Seconds
 from kstream.errors import ConfigurationError, NoRDDError
 from tests.harness import FakeHost, LogInput
 from tests.streams import Build, Stream, run, run_all
@@ -36,6 +36,7 @@ BUILDS: dict[str, Build] = {
     "flatMap": lambda _c, s: s.flatMap(lambda x: (x, 2 * x)),
     "transform": lambda _c, s: s.transform(lambda rdd: rdd.map(lambda x: -x)),
     "mapPartitions": lambda _c, s: s.mapPartitions(lambda it: [sum(it)]),
+    "glom": lambda _c, s: s.glom(),
     "mapPartitionsWithIndex": lambda _c, s: s.mapPartitionsWithIndex(lambda i, it: [(i, sum(it))]),
     "reduce": lambda _c, s: s.reduce(operator.add),
     "union": lambda c, s: s.union(shifted(4)(c, s)),
@@ -52,6 +53,7 @@ EXPECTED: dict[str, list[list[Any]]] = {
     "flatMap": [[y for x in batch for y in (x, 2 * x)] for batch in THREE],
     "transform": [[-x for x in batch] for batch in THREE],
     "mapPartitions": [[3, 7], [11, 15], [19, 23]],
+    "glom": [[[1, 2], [3, 4]], [[5, 6], [7, 8]], [[9, 10], [11, 12]]],
     "mapPartitionsWithIndex": [[(0, 3), (1, 7)], [(0, 11), (1, 15)], [(0, 19), (1, 23)]],
     "reduce": [[10], [26], [42]],
     "union": [[*batch, *(x + 4 for x in batch)] for batch in THREE],
@@ -69,15 +71,18 @@ def of_three(sc: SparkContext) -> dict[str, list[list[Any]]]:
 
 @pytest.mark.parametrize("name", list(BUILDS))
 def test_an_operator_is_applied_to_every_batch_in_order(of_three: dict[str, list[list[Any]]], name: str) -> None:
+    """BO1, BO2, BO3, BO6, BO10."""
     assert of_three[name] == EXPECTED[name]
 
 
 def test_counting_gives_one_number_a_batch_and_zero_for_an_empty_one(sc: SparkContext) -> None:
+    """BO7."""
     batches = [[], [1], [1, 2], sc.emptyRDD()]
     assert run(sc, batches, lambda _c, s: s.count()) == [[0], [1], [2], [0]]
 
 
 def test_reducing_an_empty_batch_gives_nothing_and_no_error(sc: SparkContext) -> None:
+    """BO6."""
     assert run(sc, [[1, 2], [], [3]], lambda _c, s: s.reduce(operator.add)) == [[3], [], [3]]
 
 
@@ -97,10 +102,12 @@ def keyed(sc: SparkContext) -> dict[str, list[list[Any]]]:
 
 
 def test_reducing_by_key_gives_each_key_once_and_nothing_for_an_empty_batch(keyed: dict[str, list[list[Any]]]) -> None:
+    """BO5."""
     assert counts(keyed["reduceByKey"]) == [{"a": 2, "b": 1}, {"": 2}, {}]
 
 
 def test_values_are_mapped_and_flat_mapped_under_their_keys(keyed: dict[str, list[list[Any]]]) -> None:
+    """BO9."""
     assert counts(keyed["mapValues"]) == [{"a": 12, "b": 11}, {"": 12}, {}]
     flat = [sorted(batch) for batch in keyed["flatMapValues"]]
     assert flat == [[("a", 2), ("a", 12), ("b", 1), ("b", 11)], [("", 2), ("", 12)], []]
@@ -109,6 +116,29 @@ def test_values_are_mapped_and_flat_mapped_under_their_keys(keyed: dict[str, lis
 def test_grouping_and_combining_by_key(keyed: dict[str, list[list[Any]]]) -> None:
     assert counts(keyed["groupByKey"]) == [{"a": [1, 1], "b": [1]}, {"": [1, 1]}, {}]
     assert counts(keyed["combineByKey"]) == [{"a": "11", "b": "1"}, {"": "11"}, {}]
+
+
+def test_values_are_counted_in_every_batch(sc: SparkContext) -> None:
+    """BO8."""
+    seen = run(sc, [[1], [1, 1, 1], [1, 2], [1, 1, 2, 2], []], lambda _c, s: s.countByValue())
+    assert counts(seen) == [{1: 1}, {1: 3}, {1: 1, 2: 1}, {1: 2, 2: 2}, {}]
+
+
+def test_repartitioned_batches_have_exactly_so_many_partitions_and_the_same_records(sc: SparkContext) -> None:
+    """BO4."""
+    hundred = [list(range(100)), list(range(100, 200)), []]
+    for before, after in ((2, 5), (5, 2)):
+        seen = run(sc, hundred, lambda _c, s, after=after: s.repartition(after).glom(), partitions=before)
+        assert [len(batch) for batch in seen] == [after] * 3
+        assert [sorted(x for part in batch for x in part) for batch in seen] == hundred
+
+
+def test_a_partitioner_says_where_each_key_goes(sc: SparkContext) -> None:
+    batches = [[(n, str(n)) for n in range(6)], []]
+    seen = run(sc, batches, lambda _c, s: s.partitionBy(3, lambda key: key + 1).glom())
+    assert [sorted(part) for part in seen[0]] == [[(2, "2"), (5, "5")], [(0, "0"), (3, "3")], [(1, "1"), (4, "4")]]
+    assert seen[1] == [[], [], []]
+    assert len(run(sc, batches, lambda _c, s: s.partitionBy(numPartitions=4).glom())[0]) == 4
 
 
 def test_a_transform_and_an_output_may_ask_for_the_batch_time(sc: SparkContext) -> None:
@@ -127,24 +157,9 @@ def test_a_transform_and_an_output_may_ask_for_the_batch_time(sc: SparkContext) 
 
 
 def test_a_transform_that_returns_no_rdd_fails_the_batch(sc: SparkContext) -> None:
+    """BO12."""
     with pytest.raises(NoRDDError, match="returned None"):
         run(sc, [[1]], lambda _c, s: s.transform(lambda rdd: None))
-
-
-@pytest.mark.parametrize("below", ["transform", "union", "ssc.union", "ssc.transform"])
-def test_a_parent_without_an_rdd_fails_the_batch_below_every_operator(sc: SparkContext, below: str) -> None:
-    def build(ssc: StreamingContext, stream: DStream) -> DStream:
-        nothing = LogInput(ssc, [])
-        nothing.rdd = lambda _time, _data: None
-        return {
-            "transform": lambda: nothing.transform(lambda rdd: rdd),
-            "union": lambda: stream.union(nothing),
-            "ssc.union": lambda: ssc.union(nothing, stream),
-            "ssc.transform": lambda: ssc.transform([stream, nothing], lambda rdds: rdds[0]),
-        }[below]()
-
-    with pytest.raises(NoRDDError, match="no RDD for batch"):
-        run(sc, [[1]], build)
 
 
 # -- windows
@@ -178,16 +193,19 @@ def windows(sc: SparkContext) -> dict[str, list[list[Any]]]:
 
 @pytest.mark.parametrize("name", list(WINDOWS))
 def test_a_window_has_the_last_batches_every_slide(windows: dict[str, list[list[Any]]], name: str) -> None:
+    """WO1, WO2, WO3, WO4."""
     assert windows[name] == SEEN_IN_WINDOWS[name]
 
 
 def test_sums_over_a_window_forget_keys_that_fell_out(sc: SparkContext) -> None:
+    """WO6."""
     batches = [pairs("a"), pairs("a"), [], []]
     seen = run(sc, batches, lambda _c, s: s.reduceByKeyAndWindow(operator.add, None, 2, 1))
     assert counts(seen) == [{"a": 1}, {"a": 2}, {"a": 1}, {}]
 
 
 def test_sums_over_a_sliding_window(sc: SparkContext) -> None:
+    """WO9, without inverse."""
     batches = [[("a", n)] for n in range(1, 7)] + [[], []]
     seen = run(sc, batches, lambda _c, s: s.reduceByKeyAndWindow(operator.add, None, 4, 2))
     assert counts(seen) == [{"a": 3}, {"a": 10}, {"a": 18}, {"a": 11}]
@@ -207,11 +225,13 @@ def host_stream() -> DStream:
 
 @pytest.mark.parametrize(("window", "slide"), [(1.5, 1), (2, 0.5), (0, 1), (2, 0), (-2, 1)])
 def test_window_and_slide_must_be_positive_multiples_of_the_parents_slide(window: float, slide: float) -> None:
+    """WO14."""
     with pytest.raises(ValueError, match="multiple"):
         host_stream().window(window, slide)
 
 
 def test_windows_of_a_window_count_in_its_slides() -> None:
+    """WO14."""
     slow = host_stream().window(4, 2)
     assert slow.slide_duration == Seconds(2)
     with pytest.raises(ValueError, match="multiple"):
@@ -219,15 +239,8 @@ def test_windows_of_a_window_count_in_its_slides() -> None:
     assert slow.window(4).slide_duration == Seconds(2)
 
 
-def test_streams_that_slide_apart_or_belong_apart_are_not_united() -> None:
-    stream = host_stream()
-    with pytest.raises(ValueError, match="slide"):
-        stream.union(stream.window(2, 2))
-    with pytest.raises(ValueError, match="contexts"):
-        stream.union(host_stream())
-
-
 def test_a_window_is_stored_in_its_parent() -> None:
+    """WO5."""
     parent = host_stream().map(lambda x: x)
     window = parent.window(2)
     assert window.storage_level is None and parent.storage_level == StorageLevel.MEMORY_ONLY
@@ -289,6 +302,7 @@ def test_a_queue_is_the_callers_list_and_may_grow(sc: SparkContext) -> None:
 
 
 def test_call_sites_are_the_users_own(sc: SparkContext) -> None:
+    """SC21."""
     stream = host_stream().map(lambda x: x).filter(bool)
     assert stream.creation_site.function == "filter"
     assert stream.creation_site.file == __file__

@@ -1,0 +1,91 @@
+"""SparkPlacement: makes Spark's pages show RDDs, stages and stored blocks where the user called the operator, not inside kstream.
+
+Spark's Scala DStreams set two local properties around the making of an RDD, its call site and its scope; so does this. PySpark stands
+in the way twice. It makes the JVM's RDDs as late as it can, so that a `map` shows up with whatever uses it. And where it does make
+one for a shuffle, it sets the call site itself, to the caller of the outermost pyspark function on Python's stack, and removes it after.
+Hence the call site is a *default* of the properties, which removing does not reach, and hence `called_at`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import lru_cache
+from types import FunctionType
+from typing import Any, TypeVar
+
+from pyspark import RDD, SparkContext
+from pyspark.traceback_utils import first_spark_call
+
+from kstream.batch.rdd_scope import RDDScope
+from kstream.dstream.call_site import CallSite
+
+R = TypeVar("R")
+_IN_PYSPARK = os.path.join(os.path.dirname(first_spark_call.__code__.co_filename), "(kstream)")
+_call: Callable[..., Any] = lambda function, *rest: function(*rest)  # noqa: E731 – in one line, which is what `_frame` moves
+
+
+class SparkPlacement:
+    """`properties` are the local properties that all jobs and RDDs of the streams have; they are copied, never changed."""
+
+    def __init__(self, sc: SparkContext, properties: Any) -> None:
+        self._sc = sc
+        self._properties = properties
+        self._placed: dict[tuple[str, bool], Any] = {}
+
+    def place(self, site: CallSite, scope: RDDScope | None, open_to_inner: bool, body: Callable[[], R]) -> R:
+        """Runs `body` on this thread; the RDDs it makes have the call site and the scope. See `dstream.ports.Placement`."""
+        context: Any = self._sc._jsc.sc()  # pyright: ignore
+        before = context.getLocalProperties()
+        properties = self.properties_of(site.short_form, str(site), open_to_inner)
+        if scope is not None:
+            properties.setProperty("spark.rdd.scope", scope.to_json())
+        context.setLocalProperties(properties)
+        try:
+            return body() if open_to_inner else called_at(site, body)
+        finally:
+            context.setLocalProperties(before)
+
+    def called_at(self, site: CallSite, body: Callable[[], R]) -> R:
+        return called_at(site, body)
+
+    def name(self, rdd: RDD[Any], name: str) -> None:
+        """Names an RDD that has no name yet; it is made in the JVM now."""
+        if rdd.name() is None:
+            rdd.setName(name)
+
+    def properties_of(self, short: str, long: str, open_to_inner: bool) -> Any:
+        """A fresh copy of the properties (Java's) with this call site by default. One call to the JVM after the first time."""
+        made = self._placed.get((short, open_to_inner))
+        if made is None:
+            properties: Any = self._sc._jvm.java.util.Properties  # pyright: ignore
+            defaults = properties()
+            defaults.setProperty("callSite.short", short)
+            defaults.setProperty("callSite.long", long)
+            made = properties(defaults)
+            made.putAll(self._properties)
+            if not open_to_inner:
+                made.setProperty("spark.rdd.scope.noOverride", "true")
+            self._placed[short, open_to_inner] = made
+        return made.clone()
+
+
+def called_at(site: CallSite, body: Callable[[], R]) -> R:
+    """Runs `body` on a stack that looks to pyspark as if the user's line had called the operator of pyspark itself.
+
+    Two frames do it: one in the user's file, and one, in pyspark's folder, with the operator's name. Tracebacks show them, too: the
+    user's own line is among them.
+    """
+    user, operator = _frames(site)
+    return user(operator, body)
+
+
+@lru_cache(maxsize=1024)
+def _frames(site: CallSite) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    return _frame(site.file, site.line, site.function), _frame(_IN_PYSPARK, 1, site.function)
+
+
+def _frame(file: str, line: int, name: str) -> Callable[..., Any]:
+    """`_call` as if it stood in this file."""
+    code: Any = _call.__code__
+    return FunctionType(code.replace(co_filename=file, co_firstlineno=line, co_name=name), {}, name)
