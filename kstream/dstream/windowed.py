@@ -40,6 +40,9 @@ class WindowedDStream(DStream):
         """Always: a window stands also where its newest batch is missing."""
         return True
 
+    def reaches_back_to(self, time: Time) -> Time:
+        return time - self.window_duration + self.dependencies[0].slide_duration
+
     def parent_remember_duration(self) -> Duration:
         return self.remember_duration + self.window_duration
 
