@@ -31,9 +31,11 @@ class StatefulDStream(DStream):
     nor a task that is repeated goes further back. Batch times that were never planned leave the state as it is.
 
     `keyed`: its RDDs hold (key, …) records in the partitions that pyspark's hash of the key gives; they are read back as such.
+    `survives_absence`: state of a stream that was taken out of the program for a while means something when the stream is back.
     """
 
     keyed = False
+    survives_absence = True
 
     def __init__(self, parent: DStream, slide_duration: Duration) -> None:
         super().__init__(parent.ssc, (parent,), slide_duration)

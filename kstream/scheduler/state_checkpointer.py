@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from kstream import crash_point
@@ -88,9 +88,9 @@ class StateCheckpointer:
 
     def _choice(self, stream: StatefulDStream, stored: StoredStates, time: Time, first: Time) -> StateCheckpoint:
         found = stored.kept.get(stream.state_id, [])
-        usable = [state for state in found if state.time <= time]
-        if usable:
-            return usable[-1]
+        usable = _newest(found, time)
+        if usable is not None:
+            return usable
         if found:
             raise CorruptRecordError(
                 f"the state of {stream!r} is needed as batch {time} left it, and the oldest one that is whole is of {found[0].time}. "
@@ -99,7 +99,7 @@ class StateCheckpointer:
             )  # fmt: skip
         assert self._graph.zero_time is not None
         before = (first - self._graph.batch_duration).floor(stream.slide_duration, self._graph.zero_time)
-        gone = stored.gone.get(stream.state_id)
+        gone = stored.gone.get(stream.state_id) if stream.survives_absence else None
         if gone is None:
             logger.warning("no state of %r was stored: it begins without any, before batch %s", stream, first)
             return StateCheckpoint(before, ())
@@ -197,8 +197,8 @@ class StateCheckpointer:
             kept = {stream: list(states) for stream, states in self._kept.items()}
 
         def newest(stream: StatefulDStream, time: Time) -> Time:
-            times = [state.time for state in kept.get(stream.state_id, []) if state.time <= time]
-            chosen[stream.state_id] = times[-1] if times else Time(0)
+            found = _newest(kept.get(stream.state_id, []), time)
+            chosen[stream.state_id] = Time(0) if found is None else found.time
             return chosen[stream.state_id]
 
         asked = asked_from(order, first, newest)
@@ -218,3 +218,11 @@ class StateCheckpointer:
                     self._store.delete(file)
                 with self._lock:
                     self._kept[stream].remove(state)
+
+
+def _newest(states: Sequence[StateCheckpoint], time: Time) -> StateCheckpoint | None:
+    """The newest state not after `time`; the oldest, if that is where the stream began: before it there was none."""
+    older = [state for state in states if state.time <= time]
+    if older:
+        return older[-1]
+    return states[0] if states and not states[0].files else None
