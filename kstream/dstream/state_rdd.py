@@ -19,7 +19,8 @@ from kstream.batch import StateCheckpoint
 from kstream.batch_time import Time
 from kstream.checkpoint import names
 from kstream.checkpoint.state_format import decode_state, encode_state
-from kstream.storage import FileStore
+from kstream.errors import StorageError
+from kstream.storage import FileStore, LocalFileStore
 from kstream.storage.worker_store import StorePlace
 
 if TYPE_CHECKING:
@@ -58,7 +59,21 @@ class StateFiles:
         else:
             for stream, index, name, hashing in job.collect():
                 told[stream][index] = (name, hashing)
-        return {stream: _checkpoint(time, files) for stream, files in told.items()}
+        found = {stream: _checkpoint(time, files) for stream, files in told.items()}
+        self._check_shared(file for state in found.values() for file in state.files)
+        return found
+
+    def _check_shared(self, files: Iterable[str]) -> None:
+        """StorageError if workers have written to disks of their own: state that only they can find is lost with them."""
+        if not isinstance(self._store, LocalFileStore) or self._sc.master.startswith("local"):
+            return
+        for file in files:
+            if not self._store.exists(file):
+                raise StorageError(
+                    f"{self._store.path(file)} was written by a worker and is not there for the driver: the checkpoint directory must be "
+                    "shared by all machines (or be on s3://, gs://, az:// or hdfs://)",
+                    path=self._store.path(file),
+                )
 
     def read(self, checkpoint: StateCheckpoint, keyed: bool) -> RDD[Any]:
         """An RDD of the state, with the partitions it was written in; `keyed`: and known to be placed by the hash of the keys.

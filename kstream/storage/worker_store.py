@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass
+from datetime import timedelta
 
 from kstream.storage.file_store import FileStore
 from kstream.storage.fsspec_store import FsspecFileStore
 from kstream.storage.local import LocalFileStore
 from kstream.storage.object_store import ObjectFileStore
-from kstream.storage.open import open_store
+from kstream.storage.open import OBJECT_STORES, open_store, scheme_of
+
+REQUEST_TIMEOUT = timedelta(minutes=5)
+"""A partition of a state can have hundreds of MB; a record of the log has a few KB."""
 
 _opened: dict[tuple[int, StorePlace], FileStore] = {}
 _lock = threading.Lock()
@@ -31,8 +35,13 @@ class StorePlace:
         key = (os.getpid(), self)
         with _lock:
             if key not in _opened:
-                _opened[key] = open_store(self.url, single_writer=not self.exclusive)
+                _opened[key] = self._opened()
             return _opened[key]
+
+    def _opened(self) -> FileStore:
+        if scheme_of(self.url) in OBJECT_STORES:
+            return ObjectFileStore(self.url, request_timeout=REQUEST_TIMEOUT)
+        return open_store(self.url, single_writer=not self.exclusive)
 
     def write(self, name: str, data: bytes) -> None:
         """Stores a file under a name that nobody else uses, whole or not at all. One request."""
