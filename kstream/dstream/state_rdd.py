@@ -65,7 +65,7 @@ class StateFiles:
 
     def _check_shared(self, files: Iterable[str]) -> None:
         """StorageError if workers have written to disks of their own: state that only they can find is lost with them."""
-        if not isinstance(self._store, LocalFileStore) or self._sc.master.startswith("local"):
+        if not isinstance(self._store, LocalFileStore) or str(self._sc.master).startswith("local"):
             return
         for file in files:
             if not self._store.exists(file):
