@@ -49,10 +49,14 @@ class FakeRDD:
         self.range = ranges
         self.is_cached = False
         self.unpersisted = False
+        self.cut = False
 
     def persist(self, _level: Any) -> FakeRDD:
         self.is_cached = True
         return self
+
+    def localCheckpoint(self) -> None:
+        self.cut = True
 
     def unpersist(self) -> FakeRDD:
         self.unpersisted = True
@@ -67,7 +71,7 @@ class StoredRDD(FakeRDD):
 
     def __init__(self, store: FileStore, files: Sequence[str]) -> None:
         self._store, self._files = store, files
-        self.is_cached = self.unpersisted = False
+        self.is_cached = self.unpersisted = self.cut = False
 
     @property
     def records(self) -> list[Any]:  # pyright: ignore

@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 _WRITTEN_EVERY = Duration(10_000)
 _FULL_LINEAGE = 2
 _LEAST_GAIN = 4
+_LONGEST_LINEAGE = 30
+"""Batches. Each adds three RDDs; with three hundred the serializer of Spark's scheduler runs out of stack."""
 
 
 class StatefulDStream(DStream):
@@ -29,6 +31,10 @@ class StatefulDStream(DStream):
     Its RDDs are persisted, for the next batch reads them; once a batch has ended the blocks of the state two batches before it are let go.
     Every `checkpoint_duration` the state is written (`written` is called), and later batches go on from what was written: neither a restart
     nor a task that is repeated goes further back. Batch times that were never planned leave the state as it is.
+
+    Where many batches are made before the first of them has run – after a downtime, or when a stream is behind – every thirtieth state is
+    checkpointed by Spark in the executors' own stores, which cuts the lineage when it has run. An executor that is lost takes such blocks
+    with it; `go_back` then makes the batches anew from what was written last.
 
     `keyed`: its RDDs hold (key, …) records in the partitions that pyspark's hash of the key gives; they are read back as such.
     `survives_absence`: state of a stream that was taken out of the program for a while means something when the stream is back.
@@ -46,9 +52,10 @@ class StatefulDStream(DStream):
         self._lineage_from: Time | None = None
         self._written: Time | None = None
         self._read: Callable[[], RDD[Any]] | None = None
+        self._marks: list[Time] = []
+        self._held: set[Time] = set()
         self._inputs: list[InputDStream] | None = None
         self._let_go: list[tuple[Time, RDD[Any]]] = []
-        self._released: Time | None = None
         self.kept_back = Duration(0)
         """How far behind the newest batch the windows over this stream look. Set by the graph."""
 
@@ -79,8 +86,16 @@ class StatefulDStream(DStream):
                 newest = max((t for t in self._generated if t < time), default=self._begun)
                 for missing in (newest + self.slide_duration).to(time, self.slide_duration):
                     if self.has_batch(missing):
-                        super().getOrCompute(missing)
+                        self._mark(missing, super().getOrCompute(missing))
             return self._generated.get(time)
+
+    def _mark(self, time: Time, state: RDD[Any] | None) -> None:
+        """Cuts the lineage in the executors where nothing that was written has cut it for too long."""
+        self._held.add(time)
+        base = max([t for t in (*self._marks, self._lineage_from) if t is not None])
+        if state is not None and time.since(base) >= self.slide_duration * _LONGEST_LINEAGE:
+            state.localCheckpoint()
+            self._marks.append(time)
 
     def has_batch(self, time: Time) -> bool:
         """Whether any batch since this stream's last one was planned, in any input it is made of."""
@@ -117,6 +132,8 @@ class StatefulDStream(DStream):
             self._empty_before = empty_before
             if state is not None:
                 self._generated[time] = self._persisted(state)
+                self._held.add(time)
+                self._read = lambda: state
 
     def is_due(self, time: Time) -> bool:
         """Whether the state of a batch that has ended is to be written: at each multiple of the interval, or as soon as can be after it."""
@@ -137,6 +154,16 @@ class StatefulDStream(DStream):
             if self._written is None or time > self._written:
                 self._written, self._read = time, read
 
+    def go_back(self) -> None:
+        """Blocks of the state are lost with an executor: the batches after the last state that was written are made anew, when they are
+        asked for. Where that cannot be done, only a restart helps. Called by any thread."""
+        with self._lock:
+            if self._written is None or self._read is None:
+                return
+            younger = [t for t in self._generated if t > self._written]
+            if all(self.has_batch(t) for t in younger):
+                self._cut(self._written, self._read, younger)
+
     def _shorten_lineage(self) -> None:
         """Goes on from the newest state that was written, where that costs nothing, or little against what it saves.
 
@@ -144,24 +171,31 @@ class StatefulDStream(DStream):
         with each round; made anew, their data is read again.
         """
         written, base, read = self._written, self._lineage_from, self._read
-        if written is None or base is None or read is None or self.checkpoint_duration is None:
-            return
-        if written <= base or written not in self._generated:
+        if written is None or base is None or read is None or written <= base or written not in self._generated:
             return
         younger = sorted(t for t in self._generated if t > written)
         if younger:
+            assert self.checkpoint_duration is not None
             length, again = younger[-1].since(base), younger[-1].since(written)
             if length < self.checkpoint_duration * _FULL_LINEAGE or length < again * _LEAST_GAIN:
                 return
-            self._let_go += [(t, self._generated.pop(t)) for t in younger]
+            if not all(self.has_batch(t) for t in younger):
+                return
+        self._cut(written, read, younger)
+
+    def _cut(self, written: Time, read: Callable[[], RDD[Any]], younger: list[Time]) -> None:
+        """Puts what was written in the place of the RDD it was written from, and forgets what was made since."""
         try:
             state = self._persisted(read())
-        except StorageError as e:  # where the driver itself reads; the longer lineage serves as well
-            logger.warning("the state of %r that was just written cannot be read back: %s", self, e)
+        except StorageError as e:  # where the driver itself reads
+            logger.warning("the state of %r that was written cannot be read back: %s", self, e)
             return
-        self._let_go.append((written, self._generated[written]))
+        self._let_go += [(t, self._generated.pop(t)) for t in [*younger, written] if t in self._generated]
+        self._held.difference_update(younger)
         self._generated[written] = state
-        self._lineage_from, self._read = written, None
+        self._held.add(written)
+        self._marks = [t for t in self._marks if t < written]
+        self._lineage_from = written
 
     def _persisted(self, rdd: RDD[Any]) -> RDD[Any]:
         return rdd if self.storage_level is None or rdd.is_cached else rdd.persist(self.storage_level)
@@ -185,13 +219,19 @@ class StatefulDStream(DStream):
             limit = time - self.slide_duration * 2 - self.kept_back
             unread = [rdd for t, rdd in self._let_go if t <= limit]
             self._let_go = [(t, rdd) for t, rdd in self._let_go if t > limit]
-            since = self._released
             newest = max(self._generated, default=limit)
-            unread += [rdd for t, rdd in self._generated.items() if t <= limit and t != newest and (since is None or t > since)]
-            self._released = limit
+            freed = [t for t in self._held if t <= limit and t != newest and not self._anchors(t, limit)]
+            self._held.difference_update(freed)
+            unread += [self._generated[t] for t in freed if t in self._generated]
         self._unpersist(unread)
         super().clear_metadata(time)
 
     def _forgettable(self, time: Time) -> list[Time]:
         newest = max(self._generated, default=None)
-        return [t for t in super()._forgettable(time) if t != newest]
+        return [t for t in super()._forgettable(time) if t != newest and not self._anchors(t, time)]
+
+    def _anchors(self, time: Time, limit: Time) -> bool:
+        """Whether later states can be computed again only from the blocks of this one: Spark has cut the lineage there."""
+        if time not in self._marks or (self._lineage_from is not None and time < self._lineage_from):
+            return False
+        return not any(time < mark <= limit for mark in self._marks)

@@ -21,6 +21,9 @@ from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
 
+_LOST_BLOCK = "Checkpoint block"
+"""How Spark's error begins when blocks of a local checkpoint are gone."""
+
 
 class StateCheckpointer:
     """For one driver. `begin` or `restore` comes first, from the thread that starts; then `save` from job threads, `named` from whoever
@@ -182,6 +185,13 @@ class StateCheckpointer:
             stream = by_id.get(stream_id)
             if stream is not None and fresh and state.files:
                 stream.written(state.time, partial(self._port().read, state, stream.keyed))
+
+    def failed(self, error: BaseException) -> None:
+        """A job has failed. If that is for lost blocks, which only executors had, the states go back to what was written."""
+        if _LOST_BLOCK in str(error):
+            logger.warning("blocks of state were lost with an executor: going on from the state that was written last")
+            for stream in self._graph.active_states():
+                stream.go_back()
 
     def clean(self, up_to: Time, unfinished: Collection[Time]) -> Time | None:
         """Removes the files of states that no restart would go on from. Returns from when on plans are needed; None without state.

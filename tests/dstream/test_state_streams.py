@@ -26,6 +26,8 @@ from kstream.testing import ManualClock
 from tests.harness import INTERVAL, START
 from tests.streams import Stream, numbers
 
+pytestmark = pytest.mark.timeout(900)
+
 Batches = Sequence[Sequence[Any] | None]
 Build = Callable[[DStream], DStream]
 
@@ -49,7 +51,7 @@ class BatchesInput(InputDStream):
 
     def rdd(self, time: Time, data: Mapping[str, Any]) -> Any:
         records = self.batches[data["batch"]] if data else None
-        return None if records is None else self.ssc.sparkContext.parallelize(records, 2)
+        return None if records is None else self.ssc.sparkContext.parallelize(records, 1)
 
 
 def run(sc: SparkContext, ticks: int, streams: Mapping[str, tuple[Batches, Build]], checkpoint: str) -> dict[str, list[dict[Any, Any]]]:
@@ -106,29 +108,29 @@ TWICE = [*SIX, *SIX]
 STREAMS: dict[str, tuple[Batches, Build]] = {
     "counts": (SIX, lambda s: s.updateStateByKey(count)),
     "with initial": (SIX, lambda s: s.updateStateByKey(count, 3, [("a", 1), ("c", 2)])),
-    "with time": (SIX, lambda s: s.updateStateByKey(times, initialRDD=[("a", 0), ("b", 0), ("c", 0)])),
+    "with time": (SIX, lambda s: s.updateStateByKey(times, 1, initialRDD=[("a", 0), ("b", 0), ("c", 0)])),
     "dropped": (
         [pairs("ab"), None, pairs("aca"), pairs("c"), None, None],
-        lambda s: s.updateStateByKey(until_idle).mapValues(lambda state: state[0]),
+        lambda s: s.updateStateByKey(until_idle, 1).mapValues(lambda state: state[0]),
     ),
-    "inverse": ([pairs("a"), pairs("a")], lambda s: s.reduceByKeyAndWindow(operator.add, operator.sub, 2, 1)),
+    "inverse": ([pairs("a"), pairs("a")], lambda s: s.reduceByKeyAndWindow(operator.add, operator.sub, 2, 1, 1)),
     "filtered": (
         TWICE,
-        lambda s: s.reduceByKeyAndWindow(operator.add, operator.sub, 2, 1, filterFunc=lambda pair: pair[1] != 0),
+        lambda s: s.reduceByKeyAndWindow(operator.add, operator.sub, 2, 1, 1, filterFunc=lambda pair: pair[1] != 0),
     ),
-    "not inverse": (TWICE, lambda s: s.reduceByKeyAndWindow(operator.add, None, 2, 1)),
+    "not inverse": (TWICE, lambda s: s.reduceByKeyAndWindow(operator.add, None, 2, 1, 1)),
     "every two": (
         [[("a", n)] for n in range(1, 7)],
-        lambda s: s.reduceByKeyAndWindow(operator.add, operator.sub, 4, 2),
+        lambda s: s.reduceByKeyAndWindow(operator.add, operator.sub, 4, 2, 1),
     ),
-    "big": (TWICE, lambda s: s.reduceByKeyAndWindow(operator.add, operator.sub, 2, 1)),
-    "tumbling": ([pairs("a"), pairs("b"), pairs("b")], lambda s: s.reduceByKeyAndWindow(operator.add, operator.sub, 2, 2)),
+    "big": (TWICE, lambda s: s.reduceByKeyAndWindow(operator.add, operator.sub, 2, 1, 1)),
+    "tumbling": ([pairs("a"), pairs("b"), pairs("b")], lambda s: s.reduceByKeyAndWindow(operator.add, operator.sub, 2, 2, 1)),
 }
 
 
 @pytest.fixture(scope="module")
-def seen(sc: SparkContext) -> dict[str, list[dict[Any, Any]]]:
-    return run(sc, 12, STREAMS, f"memory://{uuid.uuid4().hex}")
+def seen(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[Any, Any]]]:
+    return run(sc, 12, STREAMS, str(tmp_path_factory.mktemp("checkpoint")))
 
 
 def by_letter(batches: Sequence[dict[str, int]], letters: str = "abc") -> list[list[int | None]]:
@@ -224,7 +226,6 @@ EXPECTED = {
 }
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("where", ["disk", "s3", "memory"])
 def test_windows_and_states_go_on_after_a_restart_as_if_the_driver_had_never_stopped(
     sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
@@ -270,6 +271,22 @@ def test_state_comes_back_in_its_partitions_and_is_not_shuffled_again(sc: SparkC
     assert grouped.getNumPartitions() == 3 and dict(grouped.collect())["7"] == ([7], [1])
     described = grouped.toDebugString()
     assert described is not None and described.count(b"+-") == 2, "one shuffle of nothing, and that of the values"
+
+
+def test_a_local_checkpoint_cuts_the_lineage_of_states_that_were_made_before_it_ran(sc: SparkContext) -> None:
+    """Hundreds of batches are made at once after a downtime; each that runs must find the lineage before it cut."""
+
+    def step(state: Any) -> Any:
+        return co_grouped([state, sc.parallelize([("a", 1)], 1)], 1).mapValues(lambda both: sum(map(sum, both))).persist()
+
+    first = step(sc.parallelize([("a", 1)], 1))
+    first.localCheckpoint()
+    second = step(first)
+    assert second.toDebugString().count(b"PartitionerAwareUnionRDD") == 2
+    assert first.collect() == [("a", 2)]
+    described = second.toDebugString()
+    assert described.count(b"PartitionerAwareUnionRDD") == 1 and b"LocalCheckpointRDD" in described
+    assert second.collect() == [("a", 3)]
 
 
 def test_state_hashed_otherwise_is_placed_anew(sc: SparkContext, files: StateFiles) -> None:

@@ -186,3 +186,35 @@ def test_numbers_are_given_in_the_order_in_which_streams_with_state_are_made() -
     host = FakeHost({})
     source = LogInput(host, [])
     assert [FakeStateDStream(source, STEP).state_id for _ in range(2)] == ["s0", "s1"]
+
+
+def test_every_thirtieth_of_many_batches_made_at_once_cuts_the_lineage_and_keeps_its_blocks_until_the_next_does() -> None:
+    """A downtime of hundreds of batches: with a lineage of hundreds Spark runs out of stack."""
+    made = Made(100)
+    made.records(100)
+    rdds: list[Any] = [made.state.getOrCompute(at(batch)) for batch in range(1, 101)]
+    assert [number for number, rdd in enumerate(rdds, start=1) if rdd.cut] == [30, 60, 90]
+    made.host.graph.clear_metadata(at(59))
+    assert not rdds[29].unpersisted and all(rdd.unpersisted for rdd in rdds[:29])
+    assert at(30) in made.state.generated_times
+    made.host.graph.clear_metadata(at(62))
+    assert rdds[29].unpersisted and not rdds[59].unpersisted
+
+
+def test_lost_blocks_are_made_anew_from_what_was_written() -> None:
+    made = Made(40)
+    made.records(35)
+    made.state.written(at(20), lambda: FakeRDD(range(20)))
+    made.state.go_back()
+    assert made.state.generated_times[-1] == at(20)
+    assert made.records(40) == list(range(40))
+    assert made.state.computed.count(21) == 2 and made.state.computed.count(20) == 1
+
+
+def test_what_was_written_is_no_help_without_the_plans_of_all_batches_after_it() -> None:
+    made = Made(40)
+    made.records(35)
+    made.state.written(at(3), lambda: pytest.fail("read"))
+    made.input.clear_metadata(at(40))
+    made.state.go_back()
+    assert made.state.generated_times[-1] == at(35)
