@@ -10,7 +10,7 @@ from pyspark.storagelevel import StorageLevel
 
 from kstream.batch_time import Duration, Time
 from kstream.dstream.dstream import DStream
-from kstream.errors import NoRDDError, StorageError
+from kstream.errors import NoRDDError, NotRecoverableError, StorageError
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -201,8 +201,14 @@ class StatefulDStream(DStream):
         return rdd if self.storage_level is None or rdd.is_cached else rdd.persist(self.storage_level)
 
     def placed_anew(self, state: RDD[Any]) -> RDD[Any]:
-        """State that was written under another hash of keys (another Python or PYTHONHASHSEED), for `begin`. Here as it is: what is made
-        of it is shuffled. A subclass whose elements hold keys of a partition packed together must unpack and place them anew."""
+        """State that was written under another hash of keys (another Python or PYTHONHASHSEED), for `begin`. `keyed`: as it is, what is
+        made of it is shuffled. A subclass that packs the keys of a partition together must unpack and place them anew."""
+        if not self.keyed:
+            raise NotRecoverableError(
+                f"the state of {self!r} was written by workers whose Python hashes keys otherwise: start them with the Python version and "
+                "the PYTHONHASHSEED of before",
+                path="",
+            )
         return state
 
     # -- clean-up

@@ -71,7 +71,7 @@ class StateCheckpointer:
         stored = read_states(self._store, contents, bool(streams))
         hashing: int | None = None
         for stream, state in self._chosen(stored, first).items():
-            if state.files and stream.keyed and hashing is None:
+            if state.files and hashing is None:
                 hashing = self._port().hashing()
             self._kept[stream.state_id] = list(stored.kept.get(stream.state_id, []))
             self._begin(stream, state, hashing)
@@ -113,7 +113,8 @@ class StateCheckpointer:
         rdd = None
         if state.files:
             rdd = self._port().read(state, stream.keyed and state.hashing == hashing)
-            if state.hashing != hashing and stream.keyed:
+            if state.hashing != hashing:
+                logger.warning("the workers hash keys otherwise than those that wrote the state of %r: it is placed anew", stream)
                 rdd = stream.placed_anew(rdd)
         stream.begin(state.time, rdd, empty_before=not state.files)
         if not any(kept.time == state.time for kept in self._kept.get(stream.state_id, [])):

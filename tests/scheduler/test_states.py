@@ -14,9 +14,9 @@ from kstream.batch import StateCheckpoint
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import PlanLog, read_log
 from kstream.checkpoint.state_log import stored_states
-from kstream.errors import ConfigurationError, CorruptRecordError, StorageError
+from kstream.errors import ConfigurationError, CorruptRecordError, NotRecoverableError, StorageError
 from kstream.storage import LocalFileStore
-from tests.harness import INTERVAL, START, Driver, FakeHost, FakeStateDStream, Killed, World
+from tests.harness import INTERVAL, START, Driver, FakeHost, FakeRDD, FakeStateDStream, FakeStateFiles, Killed, World
 from tests.stores import CountingStore, FaultyStore
 
 HISTORY = {"spark.streaming.kstream.history": "0"}
@@ -305,3 +305,15 @@ def test_batches_that_could_not_be_planned_leave_the_state_as_it_is() -> None:
         driver.tick(1)
     driver.stop()
     assert [len(a.records) for a in world.attempts] == [1, 3, 4, 5]
+
+
+def test_state_of_workers_that_hash_otherwise_is_placed_anew_by_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another Python version, or another PYTHONHASHSEED, puts keys into other partitions."""
+    world = World()
+    life(world, 4, 2)
+    monkeypatch.setattr(FakeStateFiles, "hashing", lambda _self: 8)
+    with pytest.raises(NotRecoverableError, match="PYTHONHASHSEED"):
+        life(world, 1, 2)
+    monkeypatch.setattr(FakeStateDStream, "placed_anew", lambda _self, rdd: FakeRDD([*rdd.records, "placed"]))
+    life(world, 1, 2)
+    assert world.attempts[-1].records == (0, 1, 2, 3, "placed", 4)
