@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,14 @@ pytestmark = pytest.mark.timeout(900)
 
 Batches = Sequence[Sequence[Any] | None]
 Build = Callable[[DStream], DStream]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patient() -> Iterator[None]:
+    """Batches of many streams: on a busy machine one can take a minute."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.streams.PATIENCE", 300.0)
+        yield
 
 
 class BatchesInput(InputDStream):
