@@ -204,18 +204,28 @@ def test_a_window_as_long_as_its_slide_keeps_the_keys_of_the_one_before(seen: Se
 # -- over a restart
 
 
-def life(sc: SparkContext, checkpoint: str, clock: ManualClock, ticks: int) -> tuple[dict[str, list[Any]], StreamingContext]:
-    """A window with inverse, a state, a state of that state and a window over it: their batches in one life of the driver."""
-    context = StreamingContext(sc, 1, clock=clock)
-    context.checkpoint(checkpoint)
-    ones = numbers(context, 1).map(lambda _: ("a", 1))
+def all_kinds(ones: DStream) -> dict[str, DStream]:
+    """A window with inverse, a state, a state of that state and a window over it."""
     state = ones.updateStateByKey(count)
-    streams = {
+    return {
         "window": ones.reduceByKeyAndWindow(operator.add, operator.sub, 4, 1).checkpoint(2),
         "state": state.checkpoint(2),
         "of state": state.updateStateByKey(count).checkpoint(2),
         "window of state": state.window(3, 1).reduceByKey(operator.add),
     }
+
+
+def one_kind(ones: DStream) -> dict[str, DStream]:
+    return {"state": ones.updateStateByKey(count).checkpoint(2)}
+
+
+def life(
+    sc: SparkContext, checkpoint: str, clock: ManualClock, ticks: int, build: Callable[[DStream], dict[str, DStream]]
+) -> tuple[dict[str, list[Any]], StreamingContext]:
+    """What each stream had in its batches, one "a" a batch, in one life of the driver."""
+    context = StreamingContext(sc, 1, clock=clock)
+    context.checkpoint(checkpoint)
+    streams = build(numbers(context, 1).map(lambda _: ("a", 1)))
     seen: dict[str, list[Any]] = {name: [] for name in streams}
     for name, made in streams.items():
         made.foreachRDD(lambda rdd, name=name: seen[name].append(as_dict(rdd.collect())["a"]))
@@ -234,30 +244,51 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("where", ["disk", "s3", "memory"])
+def batches_of_files(store: FileStore) -> set[int]:
+    return {(int(name.split("-")[0]) - START) // INTERVAL for name in store.list("state")}
+
+
 def test_windows_and_states_go_on_after_a_restart_as_if_the_driver_had_never_stopped(
-    sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CP2, CP5, CP12: restarted after seven of ten batches, mid-window and between two checkpoints. All states of a batch in one job."""
     jobs: list[set[str]] = []
     write = StateFiles.write
     monkeypatch.setattr(StateFiles, "write", lambda self, time, states: jobs.append(set(states)) or write(self, time, states))
-    server = S3Server() if where == "s3" else None
-    if server is not None:
-        for key, value in server.environment().items():
-            monkeypatch.setenv(key, value)
-            monkeypatch.setitem(sc.environment, key, value)
-    checkpoint = {"disk": str(tmp_path), "s3": f"s3://{BUCKET}/job", "memory": f"memory://{uuid.uuid4().hex}"}[where]
     clock = ManualClock(START)
-    before, context = life(sc, checkpoint, clock, 7)
-    after, _ = life(sc, checkpoint, clock, 3)
+    before, _ = life(sc, str(tmp_path), clock, 7, all_kinds)
+    after, _ = life(sc, str(tmp_path), clock, 3, all_kinds)
     assert {name: before[name] + after[name] for name in before} == EXPECTED
     assert jobs == [{"s0", "s1", "s2"}] * 5
-    store = context._engine._store
-    batches = {int(name.split("-")[0]) for name in store.list("state")}
-    assert batches <= {START + batch * INTERVAL for batch in (4, 6, 8, 10)} and START + 10 * INTERVAL in batches
-    if server is not None:
-        server.go_away()
+    batches = batches_of_files(LocalFileStore(tmp_path))
+    assert 10 in batches <= {4, 6, 8, 10}
+
+
+@pytest.fixture
+def s3(sc: SparkContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An S3 server that driver and workers know by their environment."""
+    server = S3Server()
+    for key, value in server.environment().items():
+        monkeypatch.setenv(key, value)
+        monkeypatch.setitem(sc.environment, key, value)
+    yield f"s3://{BUCKET}/job"
+    server.go_away()
+
+
+def goes_on(sc: SparkContext, checkpoint: str) -> None:
+    clock = ManualClock(START)
+    before, _ = life(sc, checkpoint, clock, 3, one_kind)
+    after, context = life(sc, checkpoint, clock, 2, one_kind)
+    assert before["state"] + after["state"] == [1, 2, 3, 4, 5]
+    assert 4 in batches_of_files(context._engine._store) <= {2, 4}
+
+
+def test_workers_write_state_to_an_object_store_and_read_it_there(sc: SparkContext, s3: str) -> None:
+    goes_on(sc, s3)
+
+
+def test_state_passes_through_the_driver_where_only_that_reaches_the_store(sc: SparkContext) -> None:
+    goes_on(sc, f"memory://{uuid.uuid4().hex}")
 
 
 # -- files and RDDs
