@@ -14,9 +14,12 @@ from collections.abc import Callable
 BEFORE_PLAN = "before-plan"
 PLAN_DURABLE = "plan-durable"
 RUNNING = "running"
+STATE_WRITTEN = "state-written"
 JOB_DONE = "job-done"
 CLEANING = "cleaning"
 CRASH_POINTS = (BEFORE_PLAN, PLAN_DURABLE, RUNNING, JOB_DONE, CLEANING)
+STATE_CRASH_POINTS = (STATE_WRITTEN,)
+"""Reached only by streams that carry state."""
 
 VARIABLE = "KSTREAM_CRASH_AT"
 
@@ -54,6 +57,7 @@ def install_from_environment() -> None:
     if spec:
         point, *rest = spec.split(":")
         nth, how = [*rest, *("1", "SIGKILL")[len(rest) :]]
-        if point not in CRASH_POINTS:
-            raise ValueError(f"{VARIABLE} names no crash point: {point!r}; there are {', '.join(CRASH_POINTS)}")
+        known = (*CRASH_POINTS, *STATE_CRASH_POINTS)
+        if point not in known:
+            raise ValueError(f"{VARIABLE} names no crash point: {point!r}; there are {', '.join(known)}")
         install(_killer(point, int(nth), signal.Signals[how]))

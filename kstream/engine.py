@@ -15,13 +15,17 @@ from kstream.checkpoint.reader import adopt, read_meta, tidy, write_meta
 from kstream.clock import Clock
 from kstream.conf import Settings
 from kstream.dstream import DStreamGraph
+from kstream.dstream.state_rdd import StateFiles
 from kstream.errors import AlreadyExistsError, FencedError, IntervalChangedError
 from kstream.loop import THREADS, Runtime
 from kstream.scheduler import InputInfoTracker, JobGenerator, JobScheduler, StreamingListenerBus
 from kstream.scheduler.no_log import NoLog
-from kstream.scheduler.ports import JobEnvironment, check_concurrent_jobs
+from kstream.scheduler.ports import JobEnvironment, StatePort, check_concurrent_jobs
+from kstream.scheduler.state_checkpointer import StateCheckpointer
 from kstream.scheduler.unfinished import UnfinishedBatches
 from kstream.storage import FileStore
+from kstream.storage.open import SINGLE_WRITER
+from kstream.storage.worker_store import place_for_workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,11 @@ class Engine:
         on_fenced: Callable[[FencedError], None],
         on_exhausted: Callable[[], None] = lambda: None,
         runtime: Runtime = THREADS,
+        state_port: Callable[[FileStore, int], StatePort] | None = None,
     ) -> None:
+        """`state_port(store, epoch)` makes what writes and reads state; None: Spark does."""
         self._settings = settings
+        self._state_port = state_port or self._spark_state_files
         self._runtime = runtime
         self._graph = graph
         self._clock = clock
@@ -64,6 +71,7 @@ class Engine:
 
     def start(self) -> None:
         """Returns when batches are being generated. On an error: call `stop`."""
+        self._graph.validate_at_start(checkpointing=self._store is not None)
         opened = self._open()
         self._wire(opened.log)
         assert self._scheduler is not None and self._generator is not None
@@ -88,17 +96,26 @@ class Engine:
     def _wire(self, log: PlanLog | NoLog) -> None:
         unfinished = UnfinishedBatches(self._runtime)
         interval = self._graph.batch_duration.milliseconds
+        states = StateCheckpointer(self._graph, self._store, log.epoch, log.probe, lambda: self._make_state_port(log.epoch))
         # The scheduler and the generator know each other; the scheduler only by this callback.
         self._scheduler = JobScheduler(
             self._clock, log, self._environment, self._bus, unfinished, self._concurrent_jobs,
             on_batch_end=self._batch_ended, on_error=self._on_error, max_wait_ms=interval, outcomes=self._graph.outcomes,
-            runtime=self._runtime,
+            runtime=self._runtime, states=states,
         )  # fmt: skip
         self._generator = JobGenerator(
             self._graph, self._clock, log, self._scheduler, self._environment, InputInfoTracker(), unfinished,
             self._on_fenced, self._settings.get("spark.streaming.kstream.maxBatchFailures"), self._on_exhausted,
-            self._runtime,
+            self._runtime, states=states,
         )  # fmt: skip
+
+    def _make_state_port(self, epoch: int) -> StatePort:
+        assert self._store is not None
+        return self._state_port(self._store, epoch)
+
+    def _spark_state_files(self, store: FileStore, epoch: int) -> StatePort:
+        place = place_for_workers(store, self._settings.get(SINGLE_WRITER))
+        return StateFiles(self._graph.input_streams[0].ssc.sparkContext, store, place, epoch)
 
     def _batch_ended(self, time: Time, succeeded: bool) -> None:
         assert self._generator is not None

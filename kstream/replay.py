@@ -86,6 +86,13 @@ class Replayer:
                 f"{store.url} was written with a batch interval of {contents.meta.interval}, the job has {graph.batch_duration}",
                 path=store.url, stored_ms=contents.meta.interval.milliseconds, given_ms=graph.batch_duration.milliseconds,
             )  # fmt: skip
+        states = graph.active_states()
+        if states:
+            raise ConfigurationError(
+                f"{states[0]!r} carries state from batch to batch, and the state of past batches is not kept: a replay would begin it with "
+                "nothing. Replay a job without that stream",
+                key="job", value=str(states[0].creation_site),
+            )  # fmt: skip
         graph.initialize(contents.meta.zero_time)
         for number, output in enumerate(graph.output_streams):
             if shadow is not None:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import threading
 import time as real_time
 import uuid
@@ -15,11 +16,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from kstream.batch import InputPlan, Job
+from kstream.batch import InputPlan, Job, StateCheckpoint
 from kstream.batch_time import Duration, Time
+from kstream.checkpoint import names
+from kstream.checkpoint.state_format import decode_state, encode_state
 from kstream.clock import Clock
 from kstream.conf import Settings
 from kstream.dstream import DStream, DStreamGraph, ForEachDStream, InputDStream
+from kstream.dstream.stateful_dstream import StatefulDStream
 from kstream.engine import Engine
 from kstream.listener import StreamingListener
 from kstream.scheduler import StreamingListenerBus
@@ -45,10 +49,14 @@ class FakeRDD:
         self.range = ranges
         self.is_cached = False
         self.unpersisted = False
+        self.cut = False
 
     def persist(self, _level: Any) -> FakeRDD:
         self.is_cached = True
         return self
+
+    def localCheckpoint(self) -> None:
+        self.cut = True
 
     def unpersist(self) -> FakeRDD:
         self.unpersisted = True
@@ -56,6 +64,50 @@ class FakeRDD:
 
     def map(self, f: Callable[[Any], Any], preservesPartitioning: bool = False) -> FakeRDD:
         return FakeRDD([f(record) for record in self.records])
+
+
+class StoredRDD(FakeRDD):
+    """Records that are read from the store when they are asked for."""
+
+    def __init__(self, store: FileStore, files: Sequence[str]) -> None:
+        self._store, self._files = store, files
+        self.is_cached = self.unpersisted = self.cut = False
+
+    @property
+    def records(self) -> list[Any]:  # pyright: ignore
+        return [r for f in self._files for r in decode_state(self._store.read(f), self._store.path(f), pickle.loads)]
+
+
+class FakeStateFiles:
+    """Fake RDDs of state into two files each, and back."""
+
+    def __init__(self, store: FileStore, epoch: int) -> None:
+        self._store, self._epoch = store, epoch
+
+    def write(self, time: Time, states: Mapping[str, FakeRDD]) -> dict[str, StateCheckpoint]:
+        return {stream: StateCheckpoint(time, self._files(time, stream, rdd.records), 7) for stream, rdd in states.items()}
+
+    def _files(self, time: Time, stream: str, records: list[Any]) -> tuple[str, ...]:
+        prefix, half = names.state_prefix(time, self._epoch, stream), len(records) // 2
+        files: list[str] = []
+        for index, part in enumerate((records[:half], records[half:])):
+            files.append(names.state(prefix, index, uuid.uuid4().hex[:16]))
+            self._store.create(files[-1], encode_state(part, pickle.dumps))
+        return tuple(files)
+
+    def read(self, checkpoint: StateCheckpoint, keyed: bool) -> FakeRDD:
+        return StoredRDD(self._store, checkpoint.files)
+
+    def hashing(self) -> int:
+        return 7
+
+
+class FakeStateDStream(StatefulDStream):
+    """At T: every record of every batch up to T, in order."""
+
+    def compute(self, time: Time) -> Any:
+        before, new = self.previous(time), self.dependencies[0].getOrCompute(time)
+        return FakeRDD([*(before.records if before else []), *(new.records if new else [])])
 
 
 class FakeSparkContext:
@@ -278,7 +330,7 @@ class Driver:
         self.store = MortalStore(world.store if store is None else store, self) if checkpoint else None
         self.engine = Engine(
             self.host.settings, self.environment, self.host.graph, self.clock, self.bus, self.store, self._on_error,
-            self._on_fenced, self._on_exhausted,
+            self._on_fenced, self._on_exhausted, state_port=FakeStateFiles,
         )  # fmt: skip
 
     def output(self, stream: DStream) -> None:

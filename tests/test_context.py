@@ -88,6 +88,16 @@ def test_a_graph_without_outputs_is_not_started(sc: SparkContext) -> None:
     assert StreamingContext.getActive() is None
 
 
+def test_a_stream_with_state_is_not_started_without_a_checkpoint_directory(sc: SparkContext) -> None:
+    """SC4"""
+    stream = Stream(sc)
+    stream.ssc.queueStream([[("a", 1)]]).updateStateByKey(lambda values, state: sum(values)).pprint()
+    with pytest.raises(ConfigurationError, match="checkpoint directory has not been set"):
+        stream.start()
+    assert stream.ssc.getState() is StreamingContextState.STOPPED
+    assert StreamingContext.getActive() is None
+
+
 def test_functions_that_cannot_be_stored_fail_the_start_early(sc: SparkContext, tmp_path: Path) -> None:
     stream = Stream(sc)
     lock = threading.Lock()

@@ -208,6 +208,8 @@ def every_operator(source: DStream, host: Any) -> None:
     windowed.count().print()
     windowed.reduce(lambda a, b: a).foreachRDD(lambda _time, rdd: None)
     parts.reduceByKeyAndWindow(operator.add, None, 2, 1, 2, lambda p: True).foreachRDD(lambda rdd: None)
+    parts.reduceByKeyAndWindow(operator.add, operator.sub, 2, 1, 2, lambda p: True).checkpoint(3).foreachRDD(lambda rdd: None)
+    pairs.updateStateByKey(lambda values, state: values or state, 2, [(1, [2])]).checkpoint(Duration(4000)).pprint()
     host.union(source, source.map(abs)).pprint()
     host.transform([grouped, parts], lambda rdds: rdds[0]).pprint()
     host.transform((parts,), lambda _time, rdds: rdds[0]).pprint()
@@ -220,6 +222,7 @@ def shape(stream: DStream) -> tuple[Any, ...]:
         stream.operator,
         stream.slide_duration,
         stream.storage_level,
+        stream.checkpoint_duration,
         getattr(stream, "window_duration", None),
         tuple(shape(parent) for parent in stream.dependencies),
     )

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kstream.batch import InputOutcome
-from kstream.batch_time import Time
+from kstream.batch_time import Duration, Time
 from kstream.dstream import ForEachDStream
 from kstream.errors import ConfigurationError, IntervalChangedError
 from kstream.replay import Change, ReplayedBatch, Replayer, changed
-from tests.harness import START, Driver, FakeEnvironment, FakeHost, FakeRDD, LogInput, World, started
+from tests.harness import START, Driver, FakeEnvironment, FakeHost, FakeRDD, FakeStateDStream, LogInput, World, started
 from tests.stores import CountingStore
 
 KEPT = {"spark.streaming.kstream.history": "1h"}
@@ -123,6 +123,14 @@ def test_a_batch_that_had_not_ended_is_replayed_and_said_to_be_so() -> None:
 def test_times_that_the_checkpoint_does_not_hold_are_an_error_that_names_the_setting() -> None:
     with pytest.raises(ConfigurationError, match=r"spark\.streaming\.kstream\.history"):
         Again(past()).run(50, 60)
+
+
+def test_a_job_that_carries_state_is_refused_for_the_state_of_then_is_not_kept() -> None:
+    host = FakeHost(KEPT)
+    state = FakeStateDStream(LogInput(host, []), Duration(1000))
+    host.graph.add_output_stream(ForEachDStream(state, lambda _time, _rdd: None))
+    with pytest.raises(ConfigurationError, match="carries state"):
+        Replayer(host.graph, FakeEnvironment(), past(1).store, None)
 
 
 def test_another_interval_is_refused() -> None:

@@ -7,6 +7,7 @@ One idea: these are values. Nothing here acts; every room above passes them on. 
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
 from kstream.batch.job import Job, JobSet
 from kstream.batch.plan import BatchPlan, InputOutcome, InputPlan, Json
+from kstream.batch.state import StateCheckpoint
 
 __all__ = [
     "BatchInfo",
@@ -18,5 +19,6 @@ __all__ = [
     "Json",
     "OutputOperationInfo",
     "ReceiverInfo",
+    "StateCheckpoint",
     "StreamInputInfo",
 ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, StreamInputInfo
 from kstream.batch.rdd_scope import RDDScope
+from kstream.batch.state import StateCheckpoint
 from kstream.batch_time import Time
 
 
@@ -48,11 +49,15 @@ class JobSet:
     submission_ms: int
     processing_start_ms: int | None = None
     processing_end_ms: int | None = None
+    states: Mapping[str, StateCheckpoint] = field(default_factory=dict[str, StateCheckpoint])
+    """What of the batch's state was written: set in a job's thread, before the last of the jobs is told as completed."""
     _incomplete: set[int] = field(default_factory=set[int])
+    _not_run: set[int] = field(default_factory=set[int])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._incomplete = {job.output_op_id for job in self.jobs}
+        self._not_run = set(self._incomplete)
 
     def handle_start(self, at_ms: int) -> bool:
         """Notes the start of a job; returns whether it is the first of the set."""
@@ -61,6 +66,12 @@ class JobSet:
                 return False
             self.processing_start_ms = at_ms
             return True
+
+    def has_run(self, job: Job) -> bool:
+        """Notes in a job's own thread that it has run well; returns whether all jobs of the set have now."""
+        with self._lock:
+            self._not_run.discard(job.output_op_id)
+            return not self._not_run
 
     def handle_completion(self, job: Job, at_ms: int) -> bool:
         """Notes the end of a job, good or bad; returns whether it was the last one."""

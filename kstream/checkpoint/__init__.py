@@ -6,12 +6,15 @@ re-runs a pending batch with the very same ranges. Under a checkpoint's path:
     meta                              format, zero time, batch interval
     epoch-N                           one a driver's start; the highest is the writer, older ones are fenced
     plans/<time>-<epoch>              what each input gives to the batch; created before it runs
-    done/<time>-<epoch of its plan>   the batch's jobs all succeeded; how many records each input gave
+    done/<time>-<epoch of its plan>   the batch's jobs all succeeded; how many records each input gave; which files hold its state
     failed/<time>-<plan's>-<run's>    the batch failed in that driver's life
     given-up/<time>-<epoch>           the ledger: failed too often, never run again
     lost/<time>-<plan's>-<run's>      the ledger: records that were gone before the batch could read them
     history/<first>-<last>-<epoch>    plans that no restart needs any more, many to a file (see history.py)
     adopted/<epoch>                   the plans that its driver found: older epochs' plans that are not among them never ran
+    state/<time>-<epoch>-<stream>-<partition>-<nonce>
+                                      a partition of a stream's state (see state_format.py); it counts only if a completion names it
+    gone-states/<epoch>               states whose streams that driver's program did not have
     graph                             disposable: the operators and the user's functions (see sidecar.py)
 """
 

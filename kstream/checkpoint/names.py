@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from urllib.parse import quote, unquote
+
 from kstream.batch_time import Time
 
 META = "meta"
@@ -14,6 +17,10 @@ LOST = "lost"
 HISTORY = "history"
 FORGOTTEN = "forgotten"
 ADOPTED = "adopted"
+STATE = "state"
+GONE_STATES = "gone-states"
+
+_STATE = re.compile(r"(\d{15})-(\d{6,})-(.+)-(\d{5,})-([0-9a-f]+)")
 
 
 def key(time: Time, *epochs: int) -> str:
@@ -59,6 +66,25 @@ def adopted(epoch: int) -> str:
 
 def parse_adopted(name: str) -> int | None:
     return int(name) if name.isdigit() else None
+
+
+def state_prefix(time: Time, epoch: int, stream: str) -> str:
+    """What the names of one stream's state of one batch, written by the driver of `epoch`, begin with."""
+    return f"{STATE}/{key(time, epoch)}-{quote(stream, safe='')}"
+
+
+def state(prefix: str, partition: int, nonce: str) -> str:
+    return f"{prefix}-{partition:05d}-{nonce}"
+
+
+def parse_state(name: str) -> tuple[Time, int, str] | None:
+    """Time, epoch and stream of a file in the folder of states; None for anything else that lies there."""
+    match = _STATE.fullmatch(name)
+    return None if match is None else (Time(int(match[1])), int(match[2]), unquote(match[3]))
+
+
+def gone_states(epoch: int) -> str:
+    return f"{GONE_STATES}/{epoch:06d}"
 
 
 def epoch(number: int) -> str:

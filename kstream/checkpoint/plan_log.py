@@ -22,6 +22,7 @@ from kstream.checkpoint import format, history, names
 from kstream.checkpoint.plan_record import decode_plan, encode_plan
 from kstream.checkpoint.reader import LogContents
 from kstream.checkpoint.retention import removable_up_to
+from kstream.checkpoint.state_log import States, states_fields, stored_states
 from kstream.errors import AlreadyExistsError, MissingFileError, PlanFailedError, StorageError
 from kstream.storage import FileStore
 
@@ -108,10 +109,14 @@ class PlanLog:
         """FencedError if another driver has taken over. Called after the plan is durable and before jobs are submitted."""
         epochs.probe(self._store, self.epoch)
 
-    def complete(self, time: Time, plan_epoch: int, at_ms: int, outcomes: Mapping[int, InputOutcome] | None = None) -> None:
+    def complete(
+        self, time: Time, plan_epoch: int, at_ms: int, outcomes: Mapping[int, InputOutcome] | None = None,
+        states: States | None = None,
+    ) -> States:  # fmt: skip
         """Notes that every job of the batch has succeeded, and with it what was found. Twice is fine.
 
-        What was lost goes to the ledger first: a batch that is noted as done is never looked at again.
+        What was lost goes to the ledger first: a batch that is noted as done is never looked at again. Returns the states that the
+        record names: not those given, if another driver (fenced, or our successor) has noted the end of the batch before.
         """
         fields: dict[str, object] = {"time": time.milliseconds, "at": at_ms, "epoch": self.epoch}
         found = outcomes or {}
@@ -119,7 +124,12 @@ class PlanLog:
         if lost:
             self._note(names.lost(time, plan_epoch, self.epoch), "lost", {**fields, "lost": lost})
         counts = {str(stream): list(outcome.counts) for stream, outcome in found.items() if outcome.counts}
-        self._note(names.done(time, plan_epoch), "done", {**fields, "counts": counts} if counts else fields)
+        if counts:
+            fields["counts"] = counts
+        if states:
+            fields["states"] = states_fields(states)
+        noted = self._note(names.done(time, plan_epoch), "done", fields)
+        return (states or {}) if noted or not states else stored_states(self._store, time, plan_epoch)
 
     def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str) -> None:
         """Notes that the batch failed in this driver's life; it stays pending."""
@@ -132,15 +142,15 @@ class PlanLog:
         fields = {"time": plan.time.milliseconds, "at": at_ms, "epoch": self.epoch, "failures": failures, "inputs": inputs}
         self._note(names.given_up(plan.time, plan.epoch), "given-up", fields)
 
-    def clean(self, done_up_to: Time, unfinished: Collection[Time], remember: Duration) -> None:
+    def clean(self, done_up_to: Time, unfinished: Collection[Time], remember: Duration, needed_from: Time | None = None) -> None:
         """Removes what no batch needs any more; see `retention`. Called in the background, at any pace.
 
         The plan goes before its completion: a completion alone means nothing, a plan alone would run again. Only plans older than
         the floor of the newest durable plan go: a stray plan for the same time is then known by that floor. The newest two always
         stay: a restart goes on from the newest, or from the other if that is damaged and given up. To be kept, plans are first put into
-        the history, `history.SEGMENT` at a time; fewer wait.
+        the history, `history.SEGMENT` at a time; fewer wait. Plans from `needed_from` on are needed to go on from the states that are kept.
         """
-        limit = removable_up_to(unfinished, done_up_to, remember)
+        limit = removable_up_to(unfinished, done_up_to, remember, needed_from)
         removable = self._removable(limit)
         if self._keep == _NOTHING:
             self._remove(removable)
@@ -183,8 +193,10 @@ class PlanLog:
             end = min(self._floor, self._newest[0])
             return list(takewhile(lambda kept: kept[0] <= limit and kept[0] < end, self._kept))
 
-    def _note(self, name: str, kind: str, fields: Mapping[str, object]) -> None:
+    def _note(self, name: str, kind: str, fields: Mapping[str, object]) -> bool:
+        """Whether the name was free."""
         try:
             self._store.create(name, format.encode(kind, dict(fields)))
         except AlreadyExistsError:
-            pass
+            return False
+        return True

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pyspark.storagelevel import StorageLevel
 
-from kstream.batch_time import Duration, Time, format_batch_time
+from kstream.batch_time import Duration, Seconds, Time, format_batch_time
 from kstream.dstream.call_site import user_call_site
 from kstream.dstream.ports import StreamHost
 from kstream.dstream.recipe import Recorder, recorded
 from kstream.dstream.reference import reduce_stream
-from kstream.errors import IllegalStateError
+from kstream.errors import ConfigurationError, IllegalStateError
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -42,6 +42,7 @@ class DStreamBase(ABC):
         self.base_scope = recorder.scope
         self.zero_time: Time | None = None
         self.remember_duration = slide_duration
+        self.checkpoint_duration: Duration | None = None
         self.storage_level: StorageLevel | None = None
         self._generated: dict[Time, RDD[Any]] = {}
         self._lock = threading.RLock()
@@ -148,11 +149,17 @@ class DStreamBase(ABC):
     # -- life in the graph
 
     def initialize(self, zero_time: Time) -> None:
-        """Sets the zero time of this stream and those it depends on."""
+        """Sets the zero time of this stream and those it depends on. One with a checkpoint interval remembers two of them."""
         if self.zero_time is None:
             self.zero_time = zero_time
+            if self.checkpoint_duration is not None:
+                self.remember_duration = max(self.remember_duration, self.checkpoint_duration * 2)
             for parent in self.dependencies:
                 parent.initialize(zero_time)
+
+    def reaches_back_to(self, time: Time) -> Time:
+        """The oldest batch of its parents that this stream's batch at `time` is made of."""
+        return time
 
     def parent_remember_duration(self) -> Duration:
         """How long this stream's parents must remember for it."""
@@ -172,14 +179,18 @@ class DStreamBase(ABC):
     def clear_metadata(self, time: Time) -> None:
         """Forgets RDDs made for times ≤ `time` − remember, unpersisting those this stream persisted."""
         with self._lock:
-            old = {t: rdd for t, rdd in self._generated.items() if t <= time - self.remember_duration}
-            for t in old:
-                del self._generated[t]
-        if self.storage_level is not None and self.ssc.settings.get("spark.streaming.unpersist"):
-            for rdd in old.values():
-                rdd.unpersist()
+            old = [self._generated.pop(t) for t in self._forgettable(time)]
+        self._unpersist(old)
         for parent in self.dependencies:
             parent.clear_metadata(time)
+
+    def _forgettable(self, time: Time) -> list[Time]:
+        return [t for t in self._generated if t <= time - self.remember_duration]
+
+    def _unpersist(self, rdds: Sequence[RDD[Any]]) -> None:
+        if self.storage_level is not None and self.ssc.settings.get("spark.streaming.unpersist"):
+            for rdd in rdds:
+                rdd.unpersist()
 
     @property
     def generated_times(self) -> list[Time]:
@@ -205,6 +216,24 @@ class DStreamBase(ABC):
     def is_cached(self) -> bool:
         """Whether this stream's RDDs are persisted."""
         return self.storage_level is not None
+
+    @recorded
+    def checkpoint(self, interval: float | Duration) -> DStream:
+        """How often the state of this stream is written under the checkpoint directory: seconds, or a Duration.
+
+        It must be a multiple of the stream's slide duration. Default, for streams that carry state: the slide duration times the least
+        number that makes 10 s of it. Of a stream that carries no state nothing is written – its RDDs are made again from the plans – but
+        it remembers them for two intervals, as every stream with an interval does.
+        """
+        given = interval if isinstance(interval, Duration) else Seconds(interval)
+        if given < self.slide_duration or not given.isMultipleOf(self.slide_duration):
+            raise ConfigurationError(
+                f"the checkpoint interval of {self!r} is {given}; it must be a multiple of the stream's slide duration, "
+                f"{self.slide_duration}",
+                key="interval", value=given,
+            )  # fmt: skip
+        self.checkpoint_duration = given
+        return self._stream
 
     # -- for the operators
 

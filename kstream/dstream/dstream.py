@@ -9,8 +9,9 @@ from __future__ import annotations
 from kstream.dstream.output_operations import OutputOperations
 from kstream.dstream.pair_dstream_functions import PairDStreamFunctions
 from kstream.dstream.record_operators import RecordOperators
+from kstream.dstream.state_operators import StateOperators
 from kstream.dstream.window_operators import WindowOperators
 
 
-class DStream(RecordOperators, PairDStreamFunctions, WindowOperators, OutputOperations):
+class DStream(RecordOperators, PairDStreamFunctions, StateOperators, WindowOperators, OutputOperations):
     """One stream of a graph. Subclasses say how a batch's RDD is made (`compute`); see DStreamBase for the life of a stream."""

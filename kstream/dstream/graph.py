@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 from kstream.batch import InputOutcome, Job
 from kstream.batch_time import Duration, Time
 from kstream.dstream.ports import NoPlacement, Placement
+from kstream.dstream.reach import asked_from, in_order
 from kstream.dstream.recipe import Recorder
+from kstream.dstream.stateful_dstream import StatefulDStream
+from kstream.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from kstream.dstream.base import DStreamBase
     from kstream.dstream.dstream import DStream
     from kstream.dstream.input_dstream import InputDStream
     from kstream.dstream.transformed import ForEachDStream
@@ -26,11 +30,17 @@ class DStreamGraph:
         self.placement: Placement = NoPlacement()
         self._inputs: list[InputDStream] = []
         self._outputs: list[ForEachDStream] = []
+        self._state_streams: list[StatefulDStream] = []
 
     def add_input_stream(self, stream: InputDStream) -> int:
         """Adds an input and returns its id: 0, 1, 2 … in order of creation over all kinds."""
         self._inputs.append(stream)
         return len(self._inputs) - 1
+
+    def add_state_stream(self, stream: StatefulDStream) -> int:
+        """Adds a stream that carries state; returns its number: 0, 1, 2 … in order of creation."""
+        self._state_streams.append(stream)
+        return len(self._state_streams) - 1
 
     def add_output_stream(self, stream: ForEachDStream) -> None:
         self._outputs.append(stream)
@@ -45,14 +55,29 @@ class DStreamGraph:
 
     def active_inputs(self) -> list[InputDStream]:
         """The inputs that some output depends on; the others are never planned."""
-        reached: set[int] = set()
-        todo: list[DStream] = [*self._outputs]
-        while todo:
-            stream = todo.pop()
-            if id(stream) not in reached:
-                reached.add(id(stream))
-                todo.extend(stream.dependencies)
+        return self._inputs_among(in_order(self._outputs))
+
+    def inputs_of(self, stream: DStream) -> list[InputDStream]:
+        """The inputs that a stream is made of."""
+        return self._inputs_among(in_order([stream]))
+
+    def _inputs_among(self, streams: list[DStreamBase]) -> list[InputDStream]:
+        reached = {id(stream) for stream in streams}
         return [stream for stream in self._inputs if id(stream) in reached]
+
+    def active_states(self) -> list[StatefulDStream]:
+        """The streams with state that some output depends on, each before those it is made of."""
+        return [stream for stream in in_order(self._outputs) if isinstance(stream, StatefulDStream)]
+
+    def validate_at_start(self, checkpointing: bool) -> None:
+        """ConfigurationError for what cannot start. `checkpointing`: there is a checkpoint directory."""
+        states = self.active_states()
+        if states and not checkpointing:
+            raise ConfigurationError(
+                f"The checkpoint directory has not been set: {states[0]!r} carries state from batch to batch. Please set it by "
+                "StreamingContext.checkpoint()",
+                key="spark.streaming.checkpoint.directory", value=None,
+            )  # fmt: skip
 
     def remember(self, duration: Duration) -> None:
         self.remember_duration = duration
@@ -66,6 +91,9 @@ class DStreamGraph:
             if self.remember_duration is not None:
                 output.remember(self.remember_duration)
             output.propagate_remember()
+        asked = asked_from(in_order(self._outputs), zero_time, lambda _stream, _time: None)
+        for stream in self.active_states():
+            stream.kept_back = zero_time.since(asked[stream])
 
     def generate_jobs(self, time: Time) -> list[Job]:
         """The jobs of a batch, numbered by output. The inputs' plans for `time` must be known to them."""
@@ -78,7 +106,8 @@ class DStreamGraph:
         return {number: outcome for number, outcome in found if outcome is not None}
 
     def clear_metadata(self, time: Time) -> None:
-        """Forgets what no batch after `time` (or `time` itself) needs."""
+        """Forgets what no batch after `time` (or `time` itself) needs, nor a stream whose state is not made up to there."""
+        time = min([time, *(stream.caught_up_to() for stream in self.active_states())])
         for output in self._outputs:
             output.clear_metadata(time)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.resultiterable import ResultIterable
@@ -63,6 +64,29 @@ def in_order_of_time(groups: list[tuple[int, list[Any]]]) -> ResultIterable[Any]
 def with_one(record: Any) -> tuple[Any, int]:
     """To be counted by key."""
     return record, 1
+
+
+def co_grouped(rdds: Sequence[RDD[Any]], partitions: int) -> RDD[Any]:
+    """(key, a list per RDD of the key's values in it, in a tuple), hashed by key into so many partitions. All values are in memory at once.
+
+    RDDs that are hashed so already are not shuffled: all of it is one step of the task that reads them.
+    """
+    placed = [rdd.partitionBy(partitions) for rdd in rdds]  # those that are there already as they are
+    tagged = [rdd.mapValues(_tagger(number)) for number, rdd in enumerate(placed)]
+    together: RDD[Any] = reduce(lambda one, other: one.union(other), tagged)
+    count = len(rdds)
+
+    def untag(values: Iterable[tuple[int, Any]]) -> tuple[list[Any], ...]:
+        lists: tuple[list[Any], ...] = tuple([] for _ in range(count))
+        for number, value in values:
+            lists[number].append(value)
+        return lists
+
+    return together.groupByKey(partitions).mapValues(untag)
+
+
+def _tagger(number: int) -> Callable[[Any], tuple[int, Any]]:
+    return lambda value: (number, value)
 
 
 def print_first(time: datetime, rdd: RDD[Any], num: int) -> None:

@@ -138,6 +138,9 @@ class Recorder:
             return {"level": parts}
         if isinstance(value, (list, tuple)) and value and all(isinstance(v, DStream) for v in value):
             return {"streams": [self.index_of(v) for v in value]}
+        if hasattr(value, "ctx"):  # an RDD; those of a driver die with it
+            self.why_not = self.why_not or f"{value} was made by the driver, outside the graph"
+            return None
         self.functions.append(value)
         return {"function": len(self.functions) - 1}
 

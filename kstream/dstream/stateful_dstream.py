@@ -2,29 +2,242 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pyspark.storagelevel import StorageLevel
 
 from kstream.batch_time import Duration, Time
 from kstream.dstream.dstream import DStream
+from kstream.errors import NoRDDError, NotRecoverableError, StorageError
 
 if TYPE_CHECKING:
     from pyspark import RDD
+
+    from kstream.dstream.input_dstream import InputDStream
+
+logger = logging.getLogger(__name__)
+_WRITTEN_EVERY = Duration(10_000)
+_FULL_LINEAGE = 2
+_LEAST_GAIN = 4
+_LONGEST_LINEAGE = 30
+"""Batches. Each adds three RDDs; with three hundred the serializer of Spark's scheduler runs out of stack."""
 
 
 class StatefulDStream(DStream):
     """Base of the streams that carry state. `compute` of a subclass asks `previous` for the state it goes on from.
 
-    Its RDDs are persisted, for the next batch reads them.
+    Its RDDs are persisted, for the next batch reads them; once a batch has ended the blocks of the state two batches before it are let go.
+    Every `checkpoint_duration` the state is written (`written` is called), and later batches go on from what was written: neither a restart
+    nor a task that is repeated goes further back. Batch times that were never planned leave the state as it is.
+
+    Where many batches are made before the first of them has run – after a downtime, or when a stream is behind – every thirtieth state is
+    checkpointed by Spark in the executors' own stores, which cuts the lineage when it has run. An executor that is lost takes such blocks
+    with it; `go_back` then makes the batches anew from what was written last.
+
+    `keyed`: its RDDs hold (key, …) records in the partitions that pyspark's hash of the key gives; they are read back as such.
+    `survives_absence`: state of a stream that was taken out of the program for a while means something when the stream is back.
     """
+
+    keyed = False
+    survives_absence = True
 
     def __init__(self, parent: DStream, slide_duration: Duration) -> None:
         super().__init__(parent.ssc, (parent,), slide_duration)
         self.storage_level = StorageLevel.MEMORY_ONLY
+        self._number = self.ssc.graph.add_state_stream(self)
+        self._begun: Time | None = None
+        self._empty_before = True
+        self._lineage_from: Time | None = None
+        self._written: Time | None = None
+        self._read: Callable[[], RDD[Any]] | None = None
+        self._marks: list[Time] = []
+        self._held: set[Time] = set()
+        self._inputs: list[InputDStream] | None = None
+        self._let_go: list[tuple[Time, RDD[Any]]] = []
+        self.kept_back = Duration(0)
+        """How far behind the newest batch the windows over this stream look. Set by the graph."""
+
+    @property
+    def state_id(self) -> str:
+        """What its state is stored under: `s0`, `s1` … in the order in which the streams with state were made. The one place that says."""
+        return f"s{self._number}"
+
+    # -- a batch's state
 
     def previous(self, time: Time) -> RDD[Any] | None:
-        """The state as the batch before `time` left it; None before the first batch."""
-        before = time - self.slide_duration
-        assert self.zero_time is not None
-        return self.getOrCompute(before) if before > self.zero_time else None
+        """The state as the batches before `time` left it; None before the first batch. For `compute`: never computes anything itself."""
+        before = self.previous_time(time)
+        return None if before is None else self._generated[before]
+
+    def previous_time(self, time: Time) -> Time | None:
+        """Which batch left the state that `previous` gives: one slide duration before `time`, if that was planned."""
+        return max((t for t in self._generated if t < time), default=None)
+
+    def getOrCompute(self, time: Time) -> RDD[Any] | None:
+        """The state after a batch. Missing ones before it are made first, one after the other: recursion would be as deep as the gap."""
+        with self._lock:
+            if time not in self._generated and self._is_time_valid(time):
+                assert self._begun is not None
+                if time <= self._begun:
+                    return self._before_the_beginning(time)
+                self._shorten_lineage()
+                newest = max((t for t in self._generated if t < time), default=self._begun)
+                for missing in (newest + self.slide_duration).to(time, self.slide_duration):
+                    if self.has_batch(missing):
+                        self._mark(missing, super().getOrCompute(missing))
+            return self._generated.get(time)
+
+    def _mark(self, time: Time, state: RDD[Any] | None) -> None:
+        """Cuts the lineage in the executors where nothing that was written has cut it for too long."""
+        self._held.add(time)
+        base = max([t for t in (*self._marks, self._lineage_from) if t is not None])
+        if state is not None and time.since(base) >= self.slide_duration * _LONGEST_LINEAGE:
+            state.localCheckpoint()
+            self._marks.append(time)
+
+    def has_batch(self, time: Time) -> bool:
+        """Whether any batch since this stream's last one was planned, in any input it is made of."""
+        if self._inputs is None:
+            self._inputs = self.ssc.graph.inputs_of(self)
+        step = self.ssc.graph.batch_duration
+        times = (time - self.slide_duration + step).to(time, step)
+        return any(stream.has_batch(t) for stream in self._inputs for t in times)
+
+    def _before_the_beginning(self, time: Time) -> None:
+        if not self._empty_before:
+            raise NoRDDError(
+                f"the state of {self!r} at batch {time} is not known any more: this driver went on from the one at {self._begun}",
+                time=time.milliseconds,
+            )
+
+    # -- life
+
+    def initialize(self, zero_time: Time) -> None:
+        if self.zero_time is None:
+            if self.checkpoint_duration is None:
+                times = -(-_WRITTEN_EVERY.milliseconds // self.slide_duration.milliseconds)
+                self.checkpoint_duration = self.slide_duration * times
+            self._begun = self._lineage_from = zero_time
+        super().initialize(zero_time)
+
+    def begin(self, time: Time, state: RDD[Any] | None, empty_before: bool) -> None:
+        """Before the first batch: the state at `time` is `state` (None: there is none yet), and nothing older is ever computed.
+
+        `empty_before`: there was no state then; else there was, and it is an error to ask for it.
+        """
+        with self._lock:
+            self._begun = self._lineage_from = self._written = time
+            self._empty_before = empty_before
+            if state is not None:
+                self._generated[time] = self._persisted(state)
+                self._held.add(time)
+                self._read = lambda: state
+
+    def is_due(self, time: Time) -> bool:
+        """Whether the state of a batch that has ended is to be written: at each multiple of the interval, or as soon as can be after it."""
+        with self._lock:
+            if time not in self._generated or self.checkpoint_duration is None or self.zero_time is None:
+                return False
+            since = self.zero_time if self._written is None else self._written
+            return time.floor(self.checkpoint_duration, self.zero_time) > since
+
+    def state_at(self, time: Time) -> RDD[Any]:
+        """The state of a batch that `is_due`."""
+        with self._lock:
+            return self._generated[time]
+
+    def written(self, time: Time, read: Callable[[], RDD[Any]]) -> None:
+        """The state of the batch is durable; `read` makes an RDD of it. From here on batches are made from that. Called by any thread."""
+        with self._lock:
+            if self._written is None or time > self._written:
+                self._written, self._read = time, read
+
+    def go_back(self) -> None:
+        """Blocks of the state are lost with an executor: the batches after the last state that was written are made anew, when they are
+        asked for. Where that cannot be done, only a restart helps. Called by any thread."""
+        with self._lock:
+            if self._written is None or self._read is None:
+                return
+            younger = [t for t in self._generated if t > self._written]
+            if all(self.has_batch(t) for t in younger):
+                self._cut(self._written, self._read, younger)
+
+    def _shorten_lineage(self) -> None:
+        """Goes on from the newest state that was written, where that costs nothing, or little against what it saves.
+
+        Batches made while the state was being written descend from the RDD it was written from. Were they kept, the lineage would grow
+        with each round; made anew, their data is read again.
+        """
+        written, base, read = self._written, self._lineage_from, self._read
+        if written is None or base is None or read is None or written <= base or written not in self._generated:
+            return
+        younger = sorted(t for t in self._generated if t > written)
+        if younger:
+            assert self.checkpoint_duration is not None
+            length, again = younger[-1].since(base), younger[-1].since(written)
+            if length < self.checkpoint_duration * _FULL_LINEAGE or length < again * _LEAST_GAIN:
+                return
+            if not all(self.has_batch(t) for t in younger):
+                return
+        self._cut(written, read, younger)
+
+    def _cut(self, written: Time, read: Callable[[], RDD[Any]], younger: list[Time]) -> None:
+        """Puts what was written in the place of the RDD it was written from, and forgets what was made since."""
+        try:
+            state = self._persisted(read())
+        except StorageError as e:  # where the driver itself reads
+            logger.warning("the state of %r that was written cannot be read back: %s", self, e)
+            return
+        self._let_go += [(t, self._generated.pop(t)) for t in [*younger, written] if t in self._generated]
+        self._held.difference_update(younger)
+        self._generated[written] = state
+        self._held.add(written)
+        self._marks = [t for t in self._marks if t < written]
+        self._lineage_from = written
+
+    def _persisted(self, rdd: RDD[Any]) -> RDD[Any]:
+        return rdd if self.storage_level is None or rdd.is_cached else rdd.persist(self.storage_level)
+
+    def placed_anew(self, state: RDD[Any]) -> RDD[Any]:
+        """State that was written under another hash of keys (another Python or PYTHONHASHSEED), for `begin`. `keyed`: as it is, what is
+        made of it is shuffled. A subclass that packs the keys of a partition together must unpack and place them anew."""
+        if not self.keyed:
+            raise NotRecoverableError(
+                f"the state of {self!r} was written by workers whose Python hashes keys otherwise: start them with the Python version and "
+                "the PYTHONHASHSEED of before",
+                path="",
+            )
+        return state
+
+    # -- clean-up
+
+    def caught_up_to(self) -> Time:
+        """The newest batch whose state is made: what is newer must not be forgotten upstream."""
+        with self._lock:
+            assert self._begun is not None
+            return max(self._generated, default=self._begun)
+
+    def clear_metadata(self, time: Time) -> None:
+        """Forgets as every stream does, but never the newest state; lets go of blocks sooner, as soon as no batch reads them."""
+        with self._lock:
+            limit = time - self.slide_duration * 2 - self.kept_back
+            unread = [rdd for t, rdd in self._let_go if t <= limit]
+            self._let_go = [(t, rdd) for t, rdd in self._let_go if t > limit]
+            newest = max(self._generated, default=limit)
+            freed = [t for t in self._held if t <= limit and t != newest and not self._anchors(t, limit)]
+            self._held.difference_update(freed)
+            unread += [self._generated[t] for t in freed if t in self._generated]
+        self._unpersist(unread)
+        super().clear_metadata(time)
+
+    def _forgettable(self, time: Time) -> list[Time]:
+        newest = max(self._generated, default=None)
+        return [t for t in super()._forgettable(time) if t != newest and not self._anchors(t, time)]
+
+    def _anchors(self, time: Time, limit: Time) -> bool:
+        """Whether later states can be computed again only from the blocks of this one: Spark has cut the lineage there."""
+        if time not in self._marks or (self._lineage_from is not None and time < self._lineage_from):
+            return False
+        return not any(time < mark <= limit for mark in self._marks)

@@ -11,7 +11,6 @@ from kstream.batch_time import Duration, Seconds, Time
 from kstream.dstream import rdd_functions as fn
 from kstream.dstream.base import DStreamBase
 from kstream.dstream.recipe import recorded
-from kstream.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -45,14 +44,17 @@ class WindowOperators(DStreamBase):
     ) -> DStream:
         """reduceByKey over a window; each batch is reduced first, then the window's reduced batches.
 
-        `invFunc` must be None: windows with an inverse function are not offered yet.
+        With `invFunc`, its inverse, a window is made of the one before: it costs what came in and what fell out, however long it is. That
+        needs a checkpoint directory, and keys that fell out of the window stay, with what `invFunc` leaves of them, unless
+        `filterFunc((key, value))` is false for them.
         """
         if invFunc is not None:
-            raise ConfigurationError(
-                "reduceByKeyAndWindow with an inverse function is not offered yet: pass invFunc=None (the same totals; keys that "
-                "fell out of the window are gone instead of staying with a zero)",
-                key="invFunc", value=invFunc,
-            )  # fmt: skip
+            from kstream.dstream.reduced_windowed import ReducedWindowedDStream
+
+            slide = self.slide_duration if slideDuration is None else as_duration(slideDuration)
+            reduced = self._stream.reduceByKey(func, numPartitions)
+            partitions = self._partitions(numPartitions)
+            return ReducedWindowedDStream(reduced, func, invFunc, as_duration(windowDuration), slide, partitions, filterFunc)
         windowed = self._stream.reduceByKey(func, numPartitions).window(windowDuration, slideDuration)
         reduced = windowed.reduceByKey(func, numPartitions)
         return reduced if filterFunc is None else reduced.filter(filterFunc)

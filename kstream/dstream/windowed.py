@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from pyspark import RDD
 
 
+def check_window(parent: DStream, window: Duration, slide: Duration) -> None:
+    """ValueError unless both are positive multiples of the parent's slide duration."""
+    for name, value in (("window", window), ("slide", slide)):
+        if value.milliseconds <= 0 or not value.isMultipleOf(parent.slide_duration):
+            raise ValueError(
+                f"the {name} duration of a windowed stream ({value}) must be a positive multiple of the slide duration of its "
+                f"parent ({parent.slide_duration})"
+            )
+
+
 class WindowedDStream(DStream):
     """At T the parent's RDDs of (T − window, T]; a first, partial window is emitted too. Slides by its own step.
 
@@ -21,12 +31,7 @@ class WindowedDStream(DStream):
     """
 
     def __init__(self, parent: DStream, window: Duration, slide: Duration) -> None:
-        for name, value in (("window", window), ("slide", slide)):
-            if value.milliseconds <= 0 or not value.isMultipleOf(parent.slide_duration):
-                raise ValueError(
-                    f"the {name} duration of a windowed stream ({value}) must be a positive multiple of the slide duration of its "
-                    f"parent ({parent.slide_duration})"
-                )
+        check_window(parent, window, slide)
         super().__init__(parent.ssc, (parent,), slide)
         self.window_duration = window
         parent.persist(StorageLevel.MEMORY_ONLY)
@@ -39,6 +44,9 @@ class WindowedDStream(DStream):
     def has_batch(self, time: Time) -> bool:
         """Always: a window stands also where its newest batch is missing."""
         return True
+
+    def reaches_back_to(self, time: Time) -> Time:
+        return time - self.window_duration + self.dependencies[0].slide_duration
 
     def parent_remember_duration(self) -> Duration:
         return self.remember_duration + self.window_duration

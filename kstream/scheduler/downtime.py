@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from kstream.batch_time import Duration, Time
+from kstream.errors import PlanFailedError, StorageError
 
 MOST = 1000
 """Downtimes of more batches than this are coalesced."""
@@ -32,3 +33,14 @@ def batches_during_downtime(
         for time in times or ():
             kept.update(time + interval * i for i in range(reach + 1))
     return [time for time in missed if time in kept]
+
+
+def unplanned(time: Time, error: StorageError | PlanFailedError) -> PlanFailedError:
+    """What is told of a batch whose plan could not be stored, or whose predecessor's fate is unknown."""
+    return PlanFailedError(f"batch {time} was not planned: {error}. Its records go to the next batch.", time=time.milliseconds)
+
+
+def listed(times: Sequence[Time], most: int = 20) -> str:
+    """For the log: the first of them, and the last."""
+    text = ", ".join(str(t) for t in times[:most])
+    return text if len(times) <= most else f"{text}, … {times[-1]}"

@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from kstream import crash_point
-from kstream.batch import BatchPlan, InputPlan, JobSet, StreamInputInfo
+from kstream.batch import BatchPlan, InputOutcome, InputPlan, JobSet, StreamInputInfo
 from kstream.batch_time import Time
 from kstream.checkpoint import LogContents
+from kstream.checkpoint.state_log import States
 from kstream.clock import Clock, RisingClock
 from kstream.dstream import DStreamGraph, InputDStream
-from kstream.errors import BatchGivenUpError, FencedError, KStreamError, PlanFailedError, StorageError
+from kstream.errors import BatchGivenUpError, FencedError, StorageError
 from kstream.loop import THREADS, Event, EventLoop, RecurringTimer, Runtime
-from kstream.scheduler.downtime import batches_during_downtime
+from kstream.scheduler.downtime import batches_during_downtime, listed, unplanned
 from kstream.scheduler.input_info_tracker import InputInfoTracker
 from kstream.scheduler.job_scheduler import JobScheduler
 from kstream.scheduler.ports import BatchLog, JobEnvironment
+from kstream.scheduler.state_checkpointer import StateCheckpointer
 from kstream.scheduler.unfinished import UnfinishedBatches
 
 logger = logging.getLogger(__name__)
@@ -77,8 +79,11 @@ class JobGenerator:
         max_batch_failures: int = 3,
         on_exhausted: Callable[[], None] = lambda: None,
         runtime: Runtime = THREADS,
+        *,
+        states: StateCheckpointer,
     ) -> None:
         self._graph = graph
+        self._states = states
         self._runtime = runtime
         self._clock = RisingClock(clock)
         self._wall = clock
@@ -143,12 +148,13 @@ class JobGenerator:
             self._restore(stream, contents)
             stream.start()
         interval = self._graph.batch_duration
+        self._states.restore(contents, min([*contents.pending, last_planned + interval]))
         restart = Time(self._timer.restart_time(zero_time.milliseconds))
         missed = self._missed((last_planned + interval).until(restart, interval))
         pending = contents.pending
         for what, times in (("during down time", missed), ("pending processing", pending)):
-            logger.info("batches %s (%d batches): %s", what, len(times), _listed(times))
-        logger.info("batches to reschedule (%d batches): %s", len(pending + missed), _listed(pending + missed))
+            logger.info("batches %s (%d batches): %s", what, len(times), listed(times))
+        logger.info("batches to reschedule (%d batches): %s", len(pending + missed), listed(pending + missed))
         resume = Resume(contents, missed, self._runtime.event())
         self._loop.post(resume)
         resume.ended.wait()
@@ -192,7 +198,10 @@ class JobGenerator:
         """
         plan = self._record(time, {stream.id: stream.starting_point() for stream in self._inputs})
         self._log.write_plan(plan)
-        self._log.complete(time, plan.epoch, self._wall.time_ms())
+        self._note_end(plan, {}, self._states.begin(time))
+
+    def _note_end(self, plan: BatchPlan, outcomes: Mapping[int, InputOutcome], states: States) -> None:
+        self._states.named(self._log.complete(plan.time, plan.epoch, self._wall.time_ms(), outcomes, states))
 
     def stop(self, graceful: bool, timeout: float, wait_for_tick: bool) -> bool:
         """Stops planning. Graceful: every batch planned so far ends first, within `timeout` seconds; False if that passed.
@@ -246,7 +255,7 @@ class JobGenerator:
             plan = self._record(time, plans)
             self._log.write_plan(plan)
         except StorageError as e:
-            self._scheduler.report_error(f"batch {time} was not planned", _unsettled(time, e))
+            self._scheduler.report_error(f"batch {time} was not planned", unplanned(time, e))
         except Exception as e:
             self._scheduler.report_error(f"Error generating jobs for time {time}", e)
         else:
@@ -338,7 +347,7 @@ class JobGenerator:
     def _end_without_jobs(self, plan: BatchPlan) -> None:
         succeeded = True
         try:
-            self._log.complete(plan.time, plan.epoch, self._wall.time_ms(), self._graph.outcomes(plan.time))
+            self._note_end(plan, self._graph.outcomes(plan.time), self._states.unnamed())
         except StorageError as e:
             succeeded = False
             self._scheduler.report_error(f"could not note the end of batch {plan.time}; a restart will run it again", e)
@@ -387,13 +396,5 @@ class JobGenerator:
 
     def _clean_log(self, up_to: Time) -> None:
         crash_point.reach(crash_point.CLEANING)
-        self._log.clean(up_to, self._unfinished.all(), self._graph.longest_remember())
-
-
-def _unsettled(time: Time, error: StorageError | PlanFailedError) -> KStreamError:
-    return PlanFailedError(f"batch {time} was not planned: {error}. Its records go to the next batch.", time=time.milliseconds)
-
-
-def _listed(times: list[Time], most: int = 20) -> str:
-    text = ", ".join(str(t) for t in times[:most])
-    return text if len(times) <= most else f"{text}, … {times[-1]}"
+        unfinished = self._unfinished.all()
+        self._log.clean(up_to, unfinished, self._graph.longest_remember(), self._states.clean(up_to, unfinished))

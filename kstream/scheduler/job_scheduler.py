@@ -17,6 +17,7 @@ from kstream.errors import FencedError
 from kstream.loop import THREADS, EventLoop, Runtime, WorkerPool
 from kstream.scheduler.listener_bus import StreamingListenerBus
 from kstream.scheduler.ports import BatchLog, JobEnvironment
+from kstream.scheduler.state_checkpointer import StateCheckpointer
 from kstream.scheduler.unfinished import UnfinishedBatches
 
 logger = logging.getLogger(__name__)
@@ -47,7 +48,8 @@ class JobScheduler:
     """Jobs of one batch start in order of their output; with `concurrent_jobs` 1 a batch ends before the next begins.
 
     `on_batch_end(time, succeeded)` is called on the event thread after the completion is stored and before listeners hear of it.
-    `outcomes(time)` tells, when all jobs of a batch have succeeded, what its inputs found; that is stored with the end of the batch.
+    `outcomes(time)` tells, when all jobs of a batch have succeeded, what its inputs found; that is stored with the end of the batch, and so
+    is what `states` has written of its state, in the thread of the job that ended last.
     `on_error` gets every failure, once. A job that waited longer than `max_wait_ms` after the last look is checked for a newer
     writer before it starts: a driver that was stopped and comes back runs nothing.
     """
@@ -65,9 +67,12 @@ class JobScheduler:
         max_wait_ms: int = 1000,
         outcomes: Callable[[Time], Mapping[int, InputOutcome]] = lambda _time: {},
         runtime: Runtime = THREADS,
+        *,
+        states: StateCheckpointer,
     ) -> None:
         self._clock = clock
         self._log = log
+        self._states = states
         self._environment = environment
         self._bus = listener_bus
         self._unfinished = unfinished
@@ -94,7 +99,7 @@ class JobScheduler:
         self._bus.post(events.StreamingListenerBatchSubmitted(job_set.to_batch_info()))
         submitted = self._clock.monotonic_ms()
         for job in job_set.jobs:
-            self._pool.submit(partial(self._run, job, submitted))
+            self._pool.submit(partial(self._run, job_set, job, submitted))
         logger.info("added jobs for time %s", job_set.time)
 
     def report_error(self, message: str, error: BaseException) -> None:
@@ -121,7 +126,7 @@ class JobScheduler:
 
     # -- in a job thread
 
-    def _run(self, job: Job, submitted_ms: int) -> None:
+    def _run(self, job_set: JobSet, job: Job, submitted_ms: int) -> None:
         if self._closed.is_set():
             return
         try:
@@ -134,14 +139,18 @@ class JobScheduler:
         except Exception as e:
             logger.warning("could not look for a newer writer before %s, starting it: %s", job.id, e)
         self._loop.post(JobStarted(job, self._clock.time_ms()))
+        at_ms: int | None = None
         try:
             with self._environment.for_job(job):
                 crash_point.reach(crash_point.RUNNING)
                 job.run()
+                at_ms = self._clock.time_ms()
+                if job_set.has_run(job):  # here, for the state is written by Spark jobs
+                    job_set.states = self._states.save(job.time)
         except BaseException as e:
             job.error = e
         crash_point.reach(crash_point.JOB_DONE)
-        self._loop.post(JobCompleted(job, self._clock.time_ms()))
+        self._loop.post(JobCompleted(job, self._clock.time_ms() if at_ms is None else at_ms))
 
     # -- on the event thread
 
@@ -169,6 +178,7 @@ class JobScheduler:
         if last:
             self._end_batch(job_set, plan_epoch, at_ms)
         if job.error is not None:
+            self._states.failed(job.error)
             self._on_error(f"Error running job {job.id}", job.error)
 
     def _end_batch(self, job_set: JobSet, plan_epoch: int, at_ms: int) -> None:
@@ -179,7 +189,7 @@ class JobScheduler:
         try:
             if succeeded:
                 outcomes = self._outcomes(job_set.time)
-                self._log.complete(job_set.time, plan_epoch, at_ms, outcomes)
+                self._states.named(self._log.complete(job_set.time, plan_epoch, at_ms, outcomes, job_set.states))
             elif not self._closed.is_set():  # a job that a stop cut short has not failed
                 self._log.fail(job_set.time, plan_epoch, at_ms, "; ".join(map(str, job_set.errors)))
         except Exception as e:  # the batch stays pending in the log: a restart runs it again

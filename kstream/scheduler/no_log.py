@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from kstream.batch import BatchPlan, InputOutcome
 from kstream.batch_time import Duration, Time
+from kstream.checkpoint.state_log import States
 
 
 class NoLog:
@@ -22,8 +23,11 @@ class NoLog:
     def probe(self) -> None:
         pass
 
-    def complete(self, time: Time, plan_epoch: int, at_ms: int, outcomes: Mapping[int, InputOutcome] | None = None) -> None:
-        pass
+    def complete(
+        self, time: Time, plan_epoch: int, at_ms: int, outcomes: Mapping[int, InputOutcome] | None = None,
+        states: States | None = None,
+    ) -> States:  # fmt: skip
+        return {}
 
     def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str) -> None:
         pass
@@ -31,5 +35,5 @@ class NoLog:
     def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> None:
         pass
 
-    def clean(self, done_up_to: Time, unfinished: set[Time], remember: Duration) -> None:
+    def clean(self, done_up_to: Time, unfinished: set[Time], remember: Duration, needed_from: Time | None = None) -> None:
         pass

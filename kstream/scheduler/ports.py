@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kstream.batch import BatchPlan, InputOutcome, Job
+from kstream.batch import BatchPlan, InputOutcome, Job, StateCheckpoint
 from kstream.batch_time import Duration, Time
+from kstream.checkpoint.state_log import States
 from kstream.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark import RDD
 
 
 class JobEnvironment(Protocol):
@@ -28,6 +32,18 @@ class JobEnvironment(Protocol):
         ...
 
 
+class StatePort(Protocol):
+    """Turns the RDDs of states into files and back (`kstream.dstream.state_rdd.StateFiles`)."""
+
+    def write(self, time: Time, states: Mapping[str, RDD[Any]]) -> States:
+        """Writes a batch's states, by stream, in one job; blocks until they are durable."""
+        ...
+
+    def read(self, checkpoint: StateCheckpoint, keyed: bool) -> RDD[Any]: ...
+
+    def hashing(self) -> int: ...
+
+
 class BatchLog(Protocol):
     """The durable side of a batch (`kstream.checkpoint.PlanLog`, or nothing without a checkpoint directory)."""
 
@@ -39,13 +55,15 @@ class BatchLog(Protocol):
 
     def probe(self) -> None: ...
 
-    def complete(self, time: Time, plan_epoch: int, at_ms: int, outcomes: Mapping[int, InputOutcome] = ...) -> None: ...
+    def complete(
+        self, time: Time, plan_epoch: int, at_ms: int, outcomes: Mapping[int, InputOutcome] = ..., states: States | None = ...
+    ) -> States: ...
 
     def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str) -> None: ...
 
     def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> None: ...
 
-    def clean(self, done_up_to: Time, unfinished: set[Time], remember: Duration) -> None: ...
+    def clean(self, done_up_to: Time, unfinished: set[Time], remember: Duration, needed_from: Time | None = ...) -> None: ...
 
 
 def check_concurrent_jobs(concurrent_jobs: int) -> int:

@@ -51,13 +51,16 @@ class ObjectFileStore:
     Endpoint and credentials come from the environment (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID …) and are kept by the client alone.
     """
 
-    def __init__(self, url: str, retry_for: timedelta = RETRY_FOR) -> None:
-        """Sends nothing. MissingDependencyError without obstore; ConfigurationError where the URL names no bucket or account."""
+    def __init__(self, url: str, retry_for: timedelta = RETRY_FOR, request_timeout: timedelta = REQUEST_TIMEOUT) -> None:
+        """Sends nothing. `request_timeout` is for one request, its body included.
+
+        MissingDependencyError without obstore; ConfigurationError where the URL names no bucket or account.
+        """
         self._url = url.rstrip("/")
         self._retry_for = retry_for
         self._conditional = True
-        self._retrying = _client(self._url, _MOST_TRIES, retry_for)
-        self._once = _client(self._url, 0, retry_for)
+        self._retrying = _client(self._url, _MOST_TRIES, retry_for, request_timeout)
+        self._once = _client(self._url, 0, retry_for, request_timeout)
 
     @property
     def url(self) -> str:
@@ -219,7 +222,7 @@ def _status(text: str) -> str | None:
     return match[1] if match else None
 
 
-def _client(url: str, most_tries: int, retry_for: timedelta) -> ObjectStore:
+def _client(url: str, most_tries: int, retry_for: timedelta, request_timeout: timedelta) -> ObjectStore:
     try:
         from obstore import exceptions
         from obstore.store import from_url
@@ -227,7 +230,7 @@ def _client(url: str, most_tries: int, retry_for: timedelta) -> ObjectStore:
         raise MissingDependencyError(
             f"checkpoints on {url} need obstore: pip install 'kstream-spark[s3]'", package="obstore", install="kstream-spark[s3]"
         ) from e
-    client: ClientConfig = {"connect_timeout": CONNECT_TIMEOUT, "timeout": REQUEST_TIMEOUT, "allow_http": _plain_http()}
+    client: ClientConfig = {"connect_timeout": CONNECT_TIMEOUT, "timeout": request_timeout, "allow_http": _plain_http()}
     retry: RetryConfig = {
         "max_retries": most_tries,
         "retry_timeout": retry_for,

@@ -9,7 +9,7 @@ import pytest
 from pyspark import SparkContext, StorageLevel
 
 from kstream import DStream, Seconds
-from kstream.errors import ConfigurationError, NoRDDError
+from kstream.errors import NoRDDError
 from tests.harness import FakeHost, LogInput
 from tests.streams import Build, Stream, run, run_all
 
@@ -246,11 +246,6 @@ def test_a_window_is_stored_in_its_parent() -> None:
     assert window.storage_level is None and parent.storage_level == StorageLevel.MEMORY_ONLY
     assert window.persist(StorageLevel.DISK_ONLY) is window
     assert window.storage_level is None and parent.storage_level == StorageLevel.DISK_ONLY
-
-
-def test_windows_with_an_inverse_function_are_refused_in_words() -> None:
-    with pytest.raises(ConfigurationError, match="invFunc=None"):
-        host_stream().reduceByKeyAndWindow(operator.add, operator.sub, 2, 1)
 
 
 # -- outputs and storage

@@ -1,0 +1,121 @@
+"""The stored form of one partition of a state: framed, each frame with a digest of its own, so that damage is told by name.
+
+    KSTATE\\0 version(1)                                    8 bytes
+    kind(1) elements(8) length(8) digest(16) payload        a frame; numbers big-endian
+    …
+    E elements in all(8) 0(8) digest(16)                    the end
+
+A frame of kind P holds a pickled list of elements, one of kind B a single element of type `bytes` as it is: what packs its state itself
+(mapWithState) is not packed again. The digest is blake2b over the digest before it, its own head and its payload, so that a frame that is
+missing, doubled or out of place does not fit. A file without its end was cut.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from kstream.errors import CorruptRecordError, FormatVersionError
+
+VERSION = 1
+_MAGIC = b"KSTATE\0"
+_START = _MAGIC + bytes([VERSION])
+_HEAD = struct.Struct(">cQQ")
+_DIGEST = 16
+_PICKLED, _RAW, _END = b"P", b"B", b"E"
+_SMALL, _LARGE = 1 << 18, 1 << 22
+"""Bytes of a frame below which the next one takes twice as many elements, and above which half as many."""
+_MOST = 1 << 16
+
+
+def encode_state(elements: Iterable[Any], dumps: Callable[[list[Any]], bytes]) -> bytes:
+    """A whole file of one partition's elements, in their order. `dumps` pickles a list of them."""
+    parts, digest, total = [_START], b"", 0
+    for kind, count, payload in _frames(elements, dumps):
+        head = _HEAD.pack(kind, count, len(payload))
+        digest = _digest(digest, head, payload)
+        parts += [head, digest, payload]
+        total += count
+    head = _HEAD.pack(_END, total, 0)
+    return b"".join([*parts, head, _digest(digest, head, b"")])
+
+
+def decode_state(data: bytes, place: str, loads: Callable[[bytes], list[Any]]) -> Iterator[Any]:
+    """The elements of a file, in their order, unpickled frame by frame as they are asked for.
+
+    The digests of all frames are looked at before the first element is given: CorruptRecordError or FormatVersionError naming `place`.
+    """
+    frames = _checked(memoryview(data), place)
+    return (element for kind, payload in frames for element in ([bytes(payload)] if kind == _RAW else _load(payload, place, loads)))
+
+
+def _load(payload: memoryview, place: str, loads: Callable[[bytes], list[Any]]) -> list[Any]:
+    try:
+        return loads(bytes(payload))
+    except Exception as e:
+        raise _corrupt(place, f"its elements cannot be unpickled, {type(e).__name__}: {e}") from e
+
+
+def _checked(data: memoryview, place: str) -> list[tuple[bytes, memoryview]]:
+    version = data[len(_MAGIC)] if bytes(data[: len(_MAGIC)]) == _MAGIC and len(data) > len(_MAGIC) else 0
+    if version > VERSION:
+        raise FormatVersionError(
+            f"{place} has format version {version}, this kstream reads up to {VERSION}: upgrade kstream to read it",
+            path=place, version=version, supported=VERSION,
+        )  # fmt: skip
+    if version != VERSION:
+        raise _corrupt(place, "it does not begin as a file of state does")
+    frames, digest, total, at = list[tuple[bytes, memoryview]](), b"", 0, len(_START)
+    while True:
+        body = at + _HEAD.size + _DIGEST
+        if len(data) < body:
+            raise _corrupt(place, f"it is cut after {len(data)} bytes")
+        head = bytes(data[at : at + _HEAD.size])
+        kind, count, length = _HEAD.unpack(head)
+        payload = data[body : body + length]
+        digest = _digest(digest, head, payload)
+        if digest != bytes(data[at + _HEAD.size : body]):
+            raise _corrupt(place, f"the frame at byte {at} is not what was written")
+        at = body + length
+        if kind == _END:
+            if count != total or at != len(data):
+                raise _corrupt(place, f"it holds {total} elements where {count} were written, or goes on after its end")
+            return frames
+        frames.append((kind, payload))
+        total += count
+
+
+def _frames(elements: Iterable[Any], dumps: Callable[[list[Any]], bytes]) -> Iterator[tuple[bytes, int, bytes]]:
+    size, chunk = 64, list[Any]()
+    for element in elements:
+        if type(element) is bytes:
+            if chunk:
+                yield _PICKLED, len(chunk), dumps(chunk)
+                chunk = []
+            yield _RAW, 1, element
+            continue
+        chunk.append(element)
+        if len(chunk) >= size:
+            payload = dumps(chunk)
+            yield _PICKLED, len(chunk), payload
+            size = min(size * 2, _MOST) if len(payload) < _SMALL else max(size // 2, 1) if len(payload) > _LARGE else size
+            chunk = []
+    if chunk:
+        yield _PICKLED, len(chunk), dumps(chunk)
+
+
+def _digest(*parts: bytes | memoryview) -> bytes:
+    digest = hashlib.blake2b(digest_size=_DIGEST)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
+
+
+def _corrupt(place: str, reason: str) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"{place} is damaged ({reason}): the state it holds cannot be restored. Restore the file from a copy, or start with a new "
+        "checkpoint directory.",
+        path=place, reason=reason,
+    )  # fmt: skip

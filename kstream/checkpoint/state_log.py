@@ -1,0 +1,120 @@
+"""What completion records say of states: which files hold which stream's state as which batch left it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from kstream.batch import StateCheckpoint
+from kstream.batch_time import Time
+from kstream.checkpoint import format, names
+from kstream.checkpoint.reader import LogContents
+from kstream.errors import AlreadyExistsError, CorruptRecordError, MissingFileError
+from kstream.storage import FileStore
+
+logger = logging.getLogger(__name__)
+
+States: TypeAlias = Mapping[str, StateCheckpoint]
+"""By the id of the state stream."""
+
+
+def states_fields(states: States) -> dict[str, Any]:
+    """As JSON values."""
+    return {
+        stream: {
+            "time": found.time.milliseconds, "partitions": len(found.files), "files": list(found.files), "hashing": found.hashing,
+        }
+        for stream, found in states.items()
+    }  # fmt: skip
+
+
+def states_of(fields: Mapping[str, Any]) -> dict[str, StateCheckpoint]:
+    """The inverse of `states_fields`."""
+    return {stream: StateCheckpoint(Time(s["time"]), tuple(s["files"]), s["hashing"]) for stream, s in fields.items()}
+
+
+def stored_states(store: FileStore, time: Time, plan_epoch: int) -> dict[str, StateCheckpoint]:
+    """The states that a batch's completion record names. One read."""
+    name = names.done(time, plan_epoch)
+    try:
+        return states_of(format.decode("done", store.read(name), store.path(name)).get("states", {}))
+    except MissingFileError:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStates:
+    """What a driver that starts finds. `kept`: per stream its whole checkpoints, oldest first, as completion records name them.
+
+    `gone`: what the driver before could not place, and set aside (`gone_by`: the epochs of the records that say so). `unnamed`: files that
+    belong to none of them, with the batch and the epoch of who wrote them.
+    """
+
+    kept: Mapping[str, list[StateCheckpoint]]
+    gone: States
+    gone_by: tuple[int, ...]
+    unnamed: tuple[tuple[str, Time, int], ...]
+
+
+def read_states(store: FileStore, contents: LogContents, wanted: bool) -> StoredStates:
+    """One listing, and where state is (or `wanted`, by a graph with state streams) another and a read a completion record that is kept.
+
+    CorruptRecordError if a stream has checkpoints and none of them is whole.
+    """
+    files = {name: parsed for name, parsed in ((n, names.parse_state(n)) for n in store.list(names.STATE)) if parsed is not None}
+    if not files and not wanted:
+        return StoredStates({}, {}, (), ())
+    found: dict[str, list[StateCheckpoint]] = {}
+    for time in sorted(contents.done):
+        for stream, state in stored_states(store, time, contents.plans[time].epoch).items():
+            found.setdefault(stream, []).append(state)
+    there = {f"{names.STATE}/{name}": (time, epoch) for name, (time, epoch, _) in files.items()}
+    kept = {stream: _whole(store, stream, states, set(there)) for stream, states in found.items()}
+    gone, gone_by = _read_gone(store)
+    named = {file for states in [*found.values(), gone.values()] for state in states for file in state.files}
+    return StoredStates(kept, gone, gone_by, tuple((file, *there[file]) for file in sorted(there.keys() - named)))
+
+
+def _whole(store: FileStore, stream: str, states: Iterable[StateCheckpoint], there: set[str]) -> list[StateCheckpoint]:
+    by_time = sorted(states, key=lambda state: state.time)
+    whole = [state for state in by_time if there.issuperset(state.files)]
+    if by_time and not whole:
+        missing = sorted(set(by_time[-1].files) - there)[0]
+        raise CorruptRecordError(
+            f"{store.path(missing)} is missing: it holds a part of the state of stream {stream} at batch {by_time[-1].time}, and no older "
+            "checkpoint of that state is left. Restore the file from a copy, or start with a new checkpoint directory.",
+            path=store.path(missing), reason="missing",
+        )  # fmt: skip
+    if by_time and whole[-1] is not by_time[-1]:
+        logger.warning(
+            "the state of stream %s at batch %s is not whole, going on from the one at %s", stream, by_time[-1].time, whole[-1].time
+        )
+    return whole
+
+
+def _read_gone(store: FileStore) -> tuple[dict[str, StateCheckpoint], tuple[int, ...]]:
+    epochs = sorted(number for number in map(names.parse_adopted, store.list(names.GONE_STATES)) if number is not None)
+    gone: dict[str, StateCheckpoint] = {}
+    for epoch in epochs:
+        name = names.gone_states(epoch)
+        gone.update(states_of(format.decode("gone-states", store.read(name), store.path(name))["states"]))
+    return gone, tuple(epochs)
+
+
+def set_aside(store: FileStore, epoch: int, gone: States) -> None:
+    """Notes the states whose streams the driver of `epoch` does not have: the next one may have them again."""
+    try:
+        store.create(names.gone_states(epoch), format.encode("gone-states", {"epoch": epoch, "states": states_fields(gone)}))
+    except AlreadyExistsError:  # the store's client tried twice
+        pass
+
+
+def forget_gone(store: FileStore, epochs: Iterable[int], states: Iterable[StateCheckpoint]) -> None:
+    """Ends the generation for which states without a stream are kept: first the files, then what names them."""
+    for state in states:
+        for file in state.files:
+            store.delete(file)
+    for epoch in epochs:
+        store.delete(names.gone_states(epoch))

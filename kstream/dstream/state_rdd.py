@@ -1,0 +1,162 @@
+"""State between RDDs and files: written by one job for all streams of a batch, read back as RDDs of the same partitions.
+
+The workers write and read the store themselves where they can open it. Where only the driver can (memory://, HDFS), the partitions pass
+through it: one at a time on the way out, and as an RDD of the driver's own on the way back.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyspark import SparkContext
+
+from kstream.batch import StateCheckpoint
+from kstream.batch_time import Time
+from kstream.checkpoint import names
+from kstream.checkpoint.state_format import decode_state, encode_state
+from kstream.errors import StorageError
+from kstream.storage import FileStore, LocalFileStore
+from kstream.storage.worker_store import StorePlace
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+_WORD = "kstream"
+_BASES = "_kstream_state_bases"
+_lock = threading.Lock()
+
+
+class StateFiles:
+    """Writes and reads state for one driver, whose `epoch` is in the names. `place`: where workers find the store, if they can."""
+
+    def __init__(self, sc: SparkContext, store: FileStore, place: StorePlace | None, epoch: int) -> None:
+        self._sc = sc
+        self._store = store
+        self._place = place
+        self._epoch = epoch
+
+    def write(self, time: Time, states: Mapping[str, RDD[Any]]) -> dict[str, StateCheckpoint]:
+        """Writes the states of a batch, by stream: one Spark job, one request a partition. Blocks. What it raises leaves files behind.
+
+        A task may run twice; only the files that the job tells of are the state.
+        """
+        place = self._place
+        parts: list[RDD[Any]] = []
+        for stream, rdd in states.items():
+            prefix = names.state_prefix(time, self._epoch, stream)
+            parts.append(rdd.mapPartitionsWithIndex(partial(_encoded if place is None else _written(place), stream, prefix)))
+        job = parts[0] if len(parts) == 1 else self._sc.union(parts)
+        told: dict[str, dict[int, tuple[str, int]]] = {stream: {} for stream in states}
+        if place is None:
+            for stream, index, name, hashing, data in job.toLocalIterator():
+                self._store.create(name, data)
+                told[stream][index] = (name, hashing)
+        else:
+            for stream, index, name, hashing in job.collect():
+                told[stream][index] = (name, hashing)
+        found = {stream: _checkpoint(time, files) for stream, files in told.items()}
+        self._check_shared(file for state in found.values() for file in state.files)
+        return found
+
+    def _check_shared(self, files: Iterable[str]) -> None:
+        """StorageError if workers have written to disks of their own: state that only they can find is lost with them."""
+        if not isinstance(self._store, LocalFileStore) or str(self._sc.master).startswith("local"):
+            return
+        for file in files:
+            if not self._store.exists(file):
+                raise StorageError(
+                    f"{self._store.path(file)} was written by a worker and is not there for the driver: the checkpoint directory must be "
+                    "shared by all machines (or be on s3://, gs://, az:// or hdfs://)",
+                    path=self._store.path(file),
+                )
+
+    def read(self, checkpoint: StateCheckpoint, keyed: bool) -> RDD[Any]:
+        """An RDD of the state, with the partitions it was written in; `keyed`: and known to be placed by the hash of the keys.
+
+        The workers read a file when its partition is computed; CorruptRecordError and MissingFileError fail the task and name it.
+        """
+        files = tuple(checkpoint.files)
+        if self._place is not None:
+            return _base(self._sc, len(files), keyed).mapPartitionsWithIndex(
+                partial(_read, self._place, files), preservesPartitioning=keyed
+            )
+        blobs = [self._sc.parallelize([(self._store.path(file), self._store.read(file))], 1) for file in files]
+        return self._sc.union(blobs).flatMap(_decoded)
+
+    def hashing(self) -> int:
+        """What the workers' hash of a fixed word is now. One task."""
+        return self._sc.parallelize([_WORD], 1).map(_hash).first()
+
+
+def _checkpoint(time: Time, files: Mapping[int, tuple[str, int]]) -> StateCheckpoint:
+    in_order = [files[index] for index in range(len(files))]
+    return StateCheckpoint(time, tuple(name for name, _ in in_order), in_order[0][1] if in_order else None)
+
+
+def _base(sc: SparkContext, partitions: int, keyed: bool) -> RDD[Any]:
+    """An RDD of so many empty partitions; `keyed`: which the JVM, too, takes for hashed by key, so that nothing made of it is shuffled.
+
+    That costs a shuffle of nothing, once a SparkContext and number of partitions.
+    """
+    with _lock:
+        bases: dict[Any, RDD[Any]] = sc.__dict__.setdefault(_BASES, {})
+        if (partitions, keyed) not in bases:
+            empty: RDD[Any] = sc.parallelize([], 1 if keyed else partitions)
+            bases[partitions, keyed] = empty.map(_pair).partitionBy(partitions) if keyed else empty
+        return bases[partitions, keyed]
+
+
+# -- in the workers
+
+
+def _pair(record: Any) -> Any:
+    return record, record
+
+
+def _hash(word: str) -> int:
+    from pyspark import rdd
+
+    return rdd.portable_hash(word)
+
+
+def _name_of(prefix: str, index: int) -> str:
+    return names.state(prefix, index, uuid.uuid4().hex[:16])
+
+
+def _encoded(stream: str, prefix: str, index: int, elements: Iterable[Any]) -> Iterator[tuple[str, int, str, int, bytes]]:
+    yield stream, index, _name_of(prefix, index), _hash(_WORD), encode_state(elements, _dumps)
+
+
+def _written(place: StorePlace) -> Callable[[str, str, int, Iterable[Any]], Iterator[tuple[str, int, str, int]]]:
+    def write(stream: str, prefix: str, index: int, elements: Iterable[Any]) -> Iterator[tuple[str, int, str, int]]:
+        name = _name_of(prefix, index)
+        place.write(name, encode_state(elements, _dumps))
+        yield stream, index, name, _hash(_WORD)
+
+    return write
+
+
+def _read(place: StorePlace, files: tuple[str, ...], index: int, nothing: Iterable[Any]) -> Iterator[Any]:
+    for _ in nothing:  # to its end, or Spark throws the worker away
+        pass
+    store = place.open()
+    return decode_state(store.read(files[index]), store.path(files[index]), pickle.loads)
+
+
+def _decoded(stored: tuple[str, bytes]) -> Iterator[Any]:
+    return decode_state(stored[1], stored[0], pickle.loads)
+
+
+def _dumps(elements: list[Any]) -> bytes:
+    """Pickled; by cloudpickle, as pyspark does, where that is needed: for classes of `__main__`, functions and the like."""
+    try:
+        return pickle.dumps(elements, 5)
+    except Exception:
+        from pyspark import cloudpickle
+
+        return cloudpickle.dumps(elements, 5)

@@ -1,0 +1,220 @@
+"""A stream that carries state: what it goes on from, what it keeps, and how its lineage stays short. No JVM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kstream import Duration
+from kstream.batch_time import Time
+from kstream.dstream import ForEachDStream
+from kstream.errors import ConfigurationError, NoRDDError
+from tests.harness import INTERVAL, FakeHost, FakeRDD, FakeStateDStream, LogInput
+
+STEP = Duration(INTERVAL)
+ZERO = Time(1_000_000)
+
+
+def at(batch: int) -> Time:
+    return ZERO + STEP * batch
+
+
+class Sums(FakeStateDStream):
+    """Counts how often each batch was computed."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.computed: list[int] = []
+
+    def compute(self, time: Time) -> Any:
+        self.computed.append(time.since(ZERO).milliseconds // INTERVAL)
+        return super().compute(time)
+
+
+class Made:
+    """A graph of one input of one record a batch, and a state over it, initialized and planned up to some batch."""
+
+    def __init__(self, planned: int, every: int | None = None, window: int | None = None, without: set[int] | None = None) -> None:
+        self.host = FakeHost({})
+        self.input = LogInput(self.host, list(range(planned)))
+        self.state = Sums(self.input, STEP)
+        if every is not None:
+            self.state.checkpoint(STEP * every)
+        last: Any = self.state if window is None else self.state.window(window)
+        self.host.graph.add_output_stream(ForEachDStream(last, lambda _time, _rdd: None))
+        self.host.graph.initialize(ZERO)
+        for batch in range(1, planned + 1):
+            if batch not in (without or ()):
+                self.input.remember_plan(at(batch), {"from": batch - 1, "until": batch})
+
+    def records(self, batch: int) -> list[int]:
+        rdd: Any = self.state.getOrCompute(at(batch))
+        return rdd.records
+
+
+def test_the_interval_is_the_least_number_of_slides_that_makes_ten_seconds() -> None:
+    """CP15"""
+    for interval, expected in ((100, 10_000), (1000, 10_000), (3000, 12_000), (10_000, 10_000), (60_000, 60_000)):
+        host = FakeHost({}, interval)
+        stream = FakeStateDStream(LogInput(host, []), Duration(interval))
+        stream.initialize(ZERO)
+        assert stream.checkpoint_duration == Duration(expected)
+
+
+@pytest.mark.parametrize("interval", [0, 0.5, 1.5, -1])
+def test_the_interval_must_be_a_multiple_of_the_slide_duration(interval: float) -> None:
+    """CP15"""
+    with pytest.raises(ConfigurationError, match="multiple of the stream's slide duration, 1000 ms"):
+        LogInput(FakeHost({}), []).checkpoint(interval)
+
+
+def test_a_stream_with_an_interval_remembers_two_of_them() -> None:
+    """BO21: with 3 s the state of 10 s is there after ten batches, and that of 4 s is not."""
+    made = Made(10, every=3)
+    for batch in range(1, 11):
+        made.records(batch)
+    made.host.graph.clear_metadata(at(10))
+    assert made.state.remember_duration == Duration(6000)
+    assert made.state.generated_times == [at(batch) for batch in range(5, 11)]
+
+
+def test_an_interval_given_to_a_stream_without_state_makes_it_remember_and_returns_the_stream() -> None:
+    stream = LogInput(FakeHost({}), [])
+    assert stream.checkpoint(Duration(3000)) is stream
+    stream.initialize(ZERO)
+    assert stream.remember_duration == Duration(6000)
+
+
+def test_the_interval_is_part_of_the_graphs_record() -> None:
+    host = FakeHost({})
+    LogInput(host, []).checkpoint(3)
+    assert [call.get("call") for call in host.graph.recorder.calls] == [None, "checkpoint"]
+
+
+def test_thousands_of_batches_behind_are_caught_up_one_after_the_other() -> None:
+    made = Made(3000)
+    assert len(made.records(3000)) == 3000
+    assert made.state.computed == list(range(1, 3001))
+
+
+def test_batch_times_that_were_never_planned_leave_the_state_as_it_is() -> None:
+    made = Made(6, without={3, 4})
+    assert made.records(6) == [0, 1, 4, 5]
+    assert made.state.computed == [1, 2, 5, 6]
+    assert made.state.getOrCompute(at(3)) is None
+
+
+def test_the_newest_state_is_never_forgotten_nor_the_plans_after_it() -> None:
+    made = Made(40, every=1)
+    made.records(2)
+    made.host.graph.clear_metadata(at(40))
+    assert made.state._forgettable(at(60)) == [at(1)]
+    assert made.records(40) == list(range(40))
+
+
+def test_the_blocks_of_a_state_are_let_go_when_the_second_batch_after_it_has_ended() -> None:
+    made = Made(5)
+    rdds: list[Any] = [made.state.getOrCompute(at(batch)) for batch in range(1, 6)]
+    made.host.graph.clear_metadata(at(4))
+    assert [rdd.unpersisted for rdd in rdds] == [True, True, False, False, False]
+    assert len(made.state.generated_times) == 5
+
+
+def test_windows_over_a_state_keep_its_blocks_longer() -> None:
+    made = Made(8, window=3)
+    rdds: list[Any] = [made.state.getOrCompute(at(batch)) for batch in range(1, 9)]
+    made.host.graph.clear_metadata(at(7))
+    assert [rdd.unpersisted for rdd in rdds] == [True, True, True, False, False, False, False, False]
+
+
+def test_after_a_restart_nothing_before_the_stored_state_is_computed() -> None:
+    made = Made(6)
+    made.state.begin(at(3), FakeRDD(["stored"]), empty_before=False)
+    assert made.records(5) == ["stored", 3, 4]
+    assert made.state.computed == [4, 5]
+    with pytest.raises(NoRDDError, match="not known any more"):
+        made.state.getOrCompute(at(2))
+
+
+def test_a_stream_that_begins_without_state_has_none_before_its_first_batch() -> None:
+    made = Made(6)
+    made.state.begin(at(3), None, empty_before=True)
+    assert made.state.getOrCompute(at(2)) is None
+    assert made.records(4) == [3]
+
+
+def test_a_state_is_due_at_multiples_of_the_interval_and_at_the_next_batch_where_one_was_missed() -> None:
+    made = Made(12, every=4)
+    made.records(12)
+    assert [batch for batch in range(1, 13) if made.state.is_due(at(batch))] == list(range(4, 13))
+    made.state.written(at(5), lambda: FakeRDD([]))
+    assert [batch for batch in range(1, 13) if made.state.is_due(at(batch))] == list(range(8, 13))
+
+
+def test_batches_go_on_from_what_was_written() -> None:
+    made = Made(6)
+    made.records(3)
+    made.state.written(at(3), lambda: FakeRDD(["written"]))
+    assert made.records(5) == ["written", 3, 4]
+    assert made.state.computed == [1, 2, 3, 4, 5]
+
+
+def test_what_was_written_is_not_read_before_a_batch_needs_it() -> None:
+    made = Made(6)
+    made.records(3)
+    made.state.written(at(3), lambda: pytest.fail("read"))
+    made.host.graph.clear_metadata(at(3))
+    assert made.records(3) == [0, 1, 2]
+
+
+def test_batches_made_while_the_state_was_written_are_kept_until_the_lineage_is_long() -> None:
+    """Made anew they would be computed twice; kept for ever, the lineage would grow with every round."""
+    made = Made(60, every=5)
+    read: list[int] = []
+    for batch in range(1, 51):
+        made.records(batch)
+        if batch % 5 == 2 and batch > 2:  # the state of two batches ago is told as written now
+            made.state.written(at(batch - 2), lambda batch=batch: read.append(batch - 2) or FakeRDD(range(batch - 2)))
+    assert read[0] >= 10 and 4 <= len(read) <= 9
+    twice = [batch for batch in range(1, 51) if made.state.computed.count(batch) > 1]
+    assert len(twice) <= 2 * len(read)
+    assert made.records(50) == list(range(50))
+
+
+def test_numbers_are_given_in_the_order_in_which_streams_with_state_are_made() -> None:
+    host = FakeHost({})
+    source = LogInput(host, [])
+    assert [FakeStateDStream(source, STEP).state_id for _ in range(2)] == ["s0", "s1"]
+
+
+def test_every_thirtieth_of_many_batches_made_at_once_cuts_the_lineage_and_keeps_its_blocks_until_the_next_does() -> None:
+    """A downtime of hundreds of batches: with a lineage of hundreds Spark runs out of stack."""
+    made = Made(100)
+    made.records(100)
+    rdds: list[Any] = [made.state.getOrCompute(at(batch)) for batch in range(1, 101)]
+    assert [number for number, rdd in enumerate(rdds, start=1) if rdd.cut] == [30, 60, 90]
+    made.host.graph.clear_metadata(at(59))
+    assert not rdds[29].unpersisted and all(rdd.unpersisted for rdd in rdds[:29])
+    assert at(30) in made.state.generated_times
+    made.host.graph.clear_metadata(at(62))
+    assert rdds[29].unpersisted and not rdds[59].unpersisted
+
+
+def test_lost_blocks_are_made_anew_from_what_was_written() -> None:
+    made = Made(40)
+    made.records(35)
+    made.state.written(at(20), lambda: FakeRDD(range(20)))
+    made.state.go_back()
+    assert made.state.generated_times[-1] == at(20)
+    assert made.records(40) == list(range(40))
+    assert made.state.computed.count(21) == 2 and made.state.computed.count(20) == 1
+
+
+def test_what_was_written_is_no_help_without_the_plans_of_all_batches_after_it() -> None:
+    made = Made(40)
+    made.records(35)
+    made.state.written(at(3), lambda: pytest.fail("read"))
+    made.input.clear_metadata(at(40))
+    made.state.go_back()
+    assert made.state.generated_times[-1] == at(35)

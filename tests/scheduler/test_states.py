@@ -1,0 +1,319 @@
+"""State in the life of a driver: when it is written, what names it, what is removed, and what a restart goes on from. No JVM."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstream import crash_point
+from kstream.batch import StateCheckpoint
+from kstream.batch_time import Duration, Time
+from kstream.checkpoint import PlanLog, read_log
+from kstream.checkpoint.state_log import stored_states
+from kstream.errors import ConfigurationError, CorruptRecordError, NotRecoverableError, StorageError
+from kstream.storage import LocalFileStore
+from tests.harness import INTERVAL, START, Driver, FakeHost, FakeRDD, FakeStateDStream, FakeStateFiles, Killed, World
+from tests.stores import CountingStore, FaultyStore
+
+HISTORY = {"spark.streaming.kstream.history": "0"}
+
+
+def with_state(*every: int) -> Callable[[FakeHost, Driver], None]:
+    """A graph of one state a number, each written so often."""
+
+    def build(_host: FakeHost, driver: Driver) -> None:
+        for batches in every:
+            state = FakeStateDStream(driver.input, Duration(INTERVAL))
+            driver.output(state.checkpoint(Duration(INTERVAL * batches)))
+        if not every:
+            driver.output(driver.input)
+
+    return build
+
+
+def life(world: World, ticks: int, *every: int, **options: Any) -> Driver:
+    """A driver that lives for so many batches of one record, and stops."""
+    driver = Driver(world, HISTORY, build=with_state(*every), **options).start()
+    for _ in range(ticks):
+        driver.tick(1)
+    driver.stop()
+    return driver
+
+
+def named(world: World) -> dict[int, dict[str, int]]:
+    """Which states the completion records name: batch → stream → batch of the state."""
+    contents = read_log(world.store)
+    found = {t: stored_states(world.store, t, contents.plans[t].epoch) for t in sorted(contents.done)}
+    return {t.milliseconds: {s: c.time.milliseconds for s, c in states.items()} for t, states in found.items() if states}
+
+
+def times_of_files(world: World) -> set[int]:
+    return {int(name.split("-")[0]) for name in world.store.list("state")}
+
+
+def shape(calls: list[tuple[str, str, int]]) -> list[tuple[str, str]]:
+    return [(verb, name.split("/")[0].split("-")[0]) for verb, name, _ in calls]
+
+
+BATCH = [("create", "plans"), ("exists", "epoch"), ("create", "done")]
+
+
+def test_a_batch_that_writes_state_costs_one_create_a_partition_and_every_other_batch_nothing() -> None:
+    store = CountingStore(World().store)
+    world = World(store)
+    driver = Driver(world, HISTORY, build=with_state(3)).start()
+    for _ in range(4):
+        driver.tick(1)
+    driver.engine._generator._cleaner.stop(drain=True)
+    store.take()
+    driver.tick(1)
+    assert shape(store.take()) == BATCH
+    driver.tick(1)
+    assert shape(store.take()) == [*BATCH[:2], ("create", "state"), ("create", "state"), BATCH[2]]
+    driver.tick(1)
+    assert [call for call in shape(store.take()) if call[0] != "read"] == BATCH
+    driver.stop()
+
+
+def test_state_is_written_at_multiples_of_the_interval_since_zero_time_before_the_end_of_the_batch_is_noted() -> None:
+    """CP2"""
+    world = World()
+    life(world, 6, 2)
+    assert list(named(world))[-1] == START + 6 * INTERVAL
+    assert all((time - START) % (2 * INTERVAL) == 0 for time in named(world))
+
+
+def test_states_with_different_intervals_are_named_where_they_are_due() -> None:
+    world = World()
+    life(world, 6, 2, 3)
+    assert named(world)[START + 4 * INTERVAL] == {"s0": START + 4 * INTERVAL}
+    assert set(named(world)[START + 6 * INTERVAL]) == {"s0", "s1"}
+
+
+def test_older_files_go_only_after_a_record_that_names_newer_ones() -> None:
+    """CP2: after four batches the files of the first checkpoint are gone."""
+    store = CountingStore(World().store)
+    world = World(store)
+    life(world, 8, 2)
+    calls = [(verb, name) for verb, name, _ in store.take()]
+    removed = [name for verb, name in calls if verb == "delete" and name.startswith("state/")]
+    assert {int(name.split("/")[1].split("-")[0]) for name in removed} >= {START + 2 * INTERVAL, START + 4 * INTERVAL}
+    for name in removed:
+        newer = f"done/{int(name.split('/')[1].split('-')[0]) + 2 * INTERVAL:015d}-000001"
+        assert calls.index(("create", newer)) < calls.index(("delete", name))
+    assert times_of_files(world) <= {START + 6 * INTERVAL, START + 8 * INTERVAL}
+
+
+def test_state_that_cannot_be_written_fails_nothing_is_told_once_and_is_tried_with_the_next_batch(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(FaultyStore(World().store))
+    world.store.fault = lambda verb, name: "before" if verb == "create" and name.startswith("state/") else None
+    driver = Driver(world, HISTORY, build=with_state(2)).start()
+    for _ in range(4):
+        driver.tick(1)
+    assert driver.errors == [] and list(named(world)) == [START]
+    assert [r.levelname for r in caplog.records if "could not be written" in r.message].count("ERROR") == 1
+    world.store.fault = lambda _verb, _name: None
+    driver.tick(1)
+    driver.stop()
+    assert list(named(world))[-1] == START + 5 * INTERVAL
+    assert life(world, 1, 2).errors == []
+    assert world.records_by_time()[START + 6 * INTERVAL] == tuple(range(6))
+
+
+def test_a_batch_that_failed_runs_again_on_the_state_of_its_own_time_not_on_a_newer_one() -> None:
+    world = World()
+    driver = Driver(world, HISTORY, build=with_state(2)).start()
+    failing = START + 3 * INTERVAL
+
+    def fail(time: int) -> None:
+        if time == failing:
+            raise ValueError("the sink is down")
+
+    driver.before_job = fail
+    for _ in range(9):
+        driver.tick(1)
+    driver.stop()
+    assert START + 8 * INTERVAL in named(world)
+    life(world, 1, 2)
+    assert [a.records for a in world.attempts if a.time == failing] == [(0, 1, 2), (0, 1, 2)]
+    assert world.records_by_time()[START + 10 * INTERVAL] == tuple(range(10))
+
+
+def test_files_of_a_driver_that_died_before_it_named_them_are_removed_once_their_batch_has_ended() -> None:
+    world = World()
+    driver = Driver(world, HISTORY, build=with_state(2)).start()
+
+    def die(point: str) -> None:
+        if point == crash_point.STATE_WRITTEN:
+            driver.die()
+            raise Killed(point)
+
+    driver.tick(1)
+    crash_point.install(die)
+    driver.tick_only(1)
+    world.wait(lambda: not driver.alive)
+    driver.kill()
+    crash_point.install(None)
+    strays = set(world.store.list("state"))
+    assert len(strays) == 2
+    second = Driver(world, HISTORY, build=with_state(2)).start()
+    assert strays <= set(world.store.list("state")), "a frozen driver could still name them"
+    second.tick(1)
+    second.stop()
+    life(world, 0, 2)
+    assert not strays & set(world.store.list("state"))
+    assert len(world.store.list("state")) == 2
+
+
+def test_a_frozen_driver_that_notes_the_end_first_decides_which_files_are_the_state() -> None:
+    world = World()
+    driver = Driver(world, HISTORY, build=with_state(2)).start()
+    for _ in range(3):
+        driver.tick(1)
+    at = START + 4 * INTERVAL
+
+    def die(point: str) -> None:
+        if point == crash_point.STATE_WRITTEN:
+            driver.die()
+            raise Killed(point)
+
+    crash_point.install(die)
+    driver.tick_only(1)
+    world.wait(lambda: not driver.alive)
+    driver.kill()
+    crash_point.install(None)
+    files = [f"state/{name}" for name in world.store.list("state") if int(name.split("-")[0]) == at]
+    second = Driver(world, HISTORY, build=with_state(2))
+
+    def late(time: int) -> None:
+        if time == at:
+            PlanLog(world.store, 1).complete(Time(at), 1, 0, {}, {"s0": StateCheckpoint(Time(at), files, 7)})
+
+    second.before_job = late
+    second.start()
+    for _ in range(5):
+        second.tick(1)
+    second.stop()
+    assert life(world, 1, 2).errors == []
+    assert world.records_by_time()[START + 10 * INTERVAL] == tuple(range(10))
+
+
+# -- code that has changed
+
+
+def test_state_of_a_stream_that_is_gone_is_told_and_there_again_when_the_stream_is(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    life(world, 4, 2, 2)
+    life(world, 15, 2)
+    assert "s1 at 1004000 ms" in caplog.text
+    life(world, 1, 2, 2)
+    back = [a.records for a in world.attempts if a.time == START + 20 * INTERVAL]
+    assert sorted(map(len, back)) == [5, 20], "what came while it was away is not in it"
+    life(world, 1, 2, 2)
+    assert sorted(len(a.records) for a in world.attempts if a.time == START + 21 * INTERVAL) == [6, 21]
+    assert world.store.list("gone-states") == []
+
+
+def test_a_stream_that_was_away_for_as_long_as_plans_are_kept_has_missed_nothing() -> None:
+    world = World()
+    life(world, 4, 2, 2)
+    life(world, 2, 2)
+    life(world, 1, 2, 2)
+    assert [len(a.records) for a in world.attempts if a.time == START + 7 * INTERVAL] == [7, 7]
+
+
+def test_state_of_a_stream_that_stays_away_is_removed_at_the_second_start_without_it() -> None:
+    world = World()
+    life(world, 4, 2, 2)
+    life(world, 6, 2)
+    assert any("-s1-" in name for name in world.store.list("state"))
+    life(world, 1, 2)
+    life(world, 1, 2)
+    assert not any("-s1-" in name for name in world.store.list("state"))
+    assert world.store.list("gone-states") == []
+
+
+def test_a_program_without_any_state_keeps_what_was_there_for_one_generation(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    life(world, 4, 2)
+    life(world, 9)
+    assert "no longer has" in caplog.text
+    life(world, 1, 2)
+    assert max(len(a.records) for a in world.attempts if a.time == START + 14 * INTERVAL) == 5
+    world = World()
+    life(world, 4, 2)
+    for _ in range(4):
+        life(world, 9)
+    assert world.store.list("state") == [] and world.store.list("gone-states") == []
+
+
+def test_a_stream_with_state_added_to_a_running_log_begins_empty_and_keeps_what_it_then_saw(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    life(world, 6)
+    for _ in range(3):
+        life(world, 1, 10)
+    assert "begins without any" in caplog.text
+    states = [a.records for a in world.attempts if a.driver > 1]
+    assert states == [(6,), (6, 7), (6, 7, 8)]
+
+
+# -- what cannot be gone on from
+
+
+def test_without_a_checkpoint_directory_a_stream_with_state_does_not_start() -> None:
+    """SC4: nothing is started."""
+    driver = Driver(World(), HISTORY, build=with_state(2), checkpoint=False)
+    with pytest.raises(ConfigurationError, match="checkpoint directory has not been set"):
+        driver.start()
+    assert driver.engine._scheduler is None and driver.input.calls == []
+
+
+def test_a_missing_file_of_state_stops_the_start_and_is_named() -> None:
+    world = World()
+    life(world, 4, 2)
+    lost = [f"state/{name}" for name in world.store.list("state")]
+    for name in lost:
+        world.store.delete(name)
+    with pytest.raises(CorruptRecordError, match="state/000000001004000"):
+        life(world, 1, 2)
+    assert len(world.attempts) == 4
+
+
+def test_a_store_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
+    world = World(FaultyStore(LocalFileStore(tmp_path)))
+    life(world, 4, 2)
+    world.store.fault = lambda verb, name: "before" if (verb, name) == ("list", "state") else None
+    with pytest.raises(StorageError):
+        life(world, 1, 2)
+
+
+def test_batches_that_could_not_be_planned_leave_the_state_as_it_is() -> None:
+    world = World(FaultyStore(World().store))
+    driver = Driver(world, HISTORY, build=with_state(2)).start()
+    fails = itertools.count()
+    driver.tick(1)
+    world.store.fault = lambda verb, name: "before" if verb == "create" and name.startswith("plans/") and next(fails) < 2 else None
+    driver.tick_only(1)
+    world.wait(lambda: driver.errors)
+    for _ in range(3):
+        driver.tick(1)
+    driver.stop()
+    assert [len(a.records) for a in world.attempts] == [1, 3, 4, 5]
+
+
+def test_state_of_workers_that_hash_otherwise_is_placed_anew_by_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another Python version, or another PYTHONHASHSEED, puts keys into other partitions."""
+    world = World()
+    life(world, 4, 2)
+    monkeypatch.setattr(FakeStateFiles, "hashing", lambda _self: 8)
+    with pytest.raises(NotRecoverableError, match="PYTHONHASHSEED"):
+        life(world, 1, 2)
+    monkeypatch.setattr(FakeStateDStream, "placed_anew", lambda _self, rdd: FakeRDD([*rdd.records, "placed"]))
+    life(world, 1, 2)
+    assert world.attempts[-1].records == (0, 1, 2, 3, "placed", 4)
