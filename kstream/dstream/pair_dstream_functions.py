@@ -10,6 +10,8 @@ from kstream.dstream.recipe import recorded
 
 if TYPE_CHECKING:
     from kstream.dstream.dstream import DStream
+    from kstream.dstream.map_with_state_dstream import MapWithStateDStream
+    from kstream.dstream.state_spec import StateSpec
 
 
 class PairDStreamFunctions(DStreamBase):
@@ -48,3 +50,15 @@ class PairDStreamFunctions(DStreamBase):
             "combineByKey",
             lambda rdd: rdd.combineByKey(createCombiner, mergeValue, mergeCombiners, self._partitions(numPartitions)),
         )
+
+    @recorded
+    def mapWithState(self, spec: StateSpec) -> MapWithStateDStream:
+        """For each (key, value) what the function of `spec` returns, given the key's state, which it may change. `StateSpec` says how.
+
+        A batch costs what its keys cost, not what all keys do.
+        """
+        from kstream.dstream.map_with_state_dstream import MapWithStateDStream
+
+        if spec.needs_setup:
+            self.recorder.why_not = self.recorder.why_not or "mapWithState begins with an RDD that setup has made"
+        return MapWithStateDStream(self._stream, spec)
