@@ -17,6 +17,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from kstream.errors import CorruptRecordError, FormatVersionError
 
@@ -25,6 +26,8 @@ NEVER = 2**63 - 1
 _MAGIC = b"KSM"
 _HEAD = struct.Struct("<3sBIQ")
 _COUNT = struct.Struct("<I")
+_TIME = struct.Struct("<q")
+_LENGTHS = [struct.Struct(f"<{n}I") for n in range(65)]
 _MOST = 16
 """More entries a bucket on average, and the buckets become more, of 4 to 8 entries each; less than one, and they become fewer."""
 
@@ -32,8 +35,17 @@ _MOST = 16
 Pickle = bytes | memoryview
 Row = tuple[int, int, Pickle]
 """An entry on its way into a bucket: mark, update time, pickle."""
-Change = tuple[int, int, int, bytes | None]
-"""A change of an entry: slot (-1 for a new one), mark, update time, and its new pickle. b"" leaves the old one, None takes it away."""
+Change = tuple["Place | None", int, int, bytes | None]
+"""A change of an entry: its place (None for a new one), mark, update time, and its new pickle. b"" keeps the old one, None drops it."""
+
+
+class Place(NamedTuple):
+    """Where a stored entry is: its slot in its bucket, its update time, and where its pickle begins and ends."""
+
+    slot: int
+    updated: int
+    begin: int
+    end: int
 
 
 class Bucket:
@@ -58,9 +70,10 @@ class Bucket:
         pieces: list[Pickle] = [b""]
         copied = bounds[0]
         gone: list[int] = []
-        for slot, _, time_ms, new in sorted(changes, key=_slot):
-            if slot < 0:
+        for place, _, time_ms, new in sorted(changes, key=_slot):
+            if place is None:
                 continue
+            slot = place.slot
             updated[slot] = time_ms
             if new == b"":
                 continue
@@ -74,8 +87,8 @@ class Bucket:
         pieces.append(self.data[copied : bounds[-1]])
         for slot in reversed(gone):
             del marks[slot], updated[slot], lengths[slot]
-        for slot, mark, time_ms, new in changes:
-            if slot < 0 and new:
+        for place, mark, time_ms, new in changes:
+            if place is None and new:
                 marks.append(mark)
                 updated.append(time_ms)
                 lengths.append(len(new))
@@ -105,11 +118,32 @@ class StateForm:
         body = index + 8 * self.buckets
         self.lengths = _little_endian("I", data[_HEAD.size : index])
         self.oldest = _little_endian("q", data[index:body])
-        self.bounds = list(accumulate(self.lengths, initial=body))
+        self.bounds = array("Q", accumulate(self.lengths, initial=body))
         if self.bounds[-1] != len(data):
             raise CorruptRecordError(
                 f"the states of a partition should take {self.bounds[-1]} bytes, there are {len(data)}", path=None, reason="length"
             )
+
+    def place(self, number: int, mark: int, after: int = -1) -> Place | None:
+        """The next entry of a bucket with this mark, behind slot `after`; None if there is none. Nothing else of the bucket is unpacked."""
+        if not self.lengths[number]:
+            return None
+        at = self.bounds[number] + 4
+        (n,) = _COUNT.unpack_from(self.data, at - 4)
+        found = self.data.find(_COUNT.pack(mark), at + 4 * (after + 1), at + 4 * n)
+        while (found - at) & 3 and found >= 0:  # a mark is four bytes from four bytes on: not the end of one and the beginning of the next
+            found = self.data.find(_COUNT.pack(mark), found + 1, at + 4 * n)
+        if found < 0:
+            return None
+        slot = (found - at) >> 2
+        column = _LENGTHS[slot + 1] if slot < 64 else struct.Struct(f"<{slot + 1}I")
+        lengths = column.unpack_from(self.data, at + 12 * n)
+        end = at + 16 * n + sum(lengths)
+        (updated,) = _TIME.unpack_from(self.data, at + 4 * n + 8 * slot)
+        return Place(slot, updated, end - lengths[slot], end)
+
+    def pickle(self, place: Place) -> memoryview:
+        return self._view[place.begin : place.end]
 
     def bucket(self, number: int) -> Bucket:
         if not self.lengths[number]:
@@ -122,21 +156,53 @@ class StateForm:
 
     def older_than(self, time_ms: int) -> list[int]:
         """The numbers of the buckets with an entry updated before `time_ms`."""
+        if min(self.oldest) >= time_ms:
+            return []
         return [number for number, oldest in enumerate(self.oldest) if oldest < time_ms]
 
-    def replaced(self, changes: Mapping[int, list[Change]], opened: Mapping[int, Bucket], entries: int) -> bytes:
-        """These bytes with some buckets, already `opened`, changed; `entries` is their number then. What is between is copied as it is."""
+    def replaced(self, changes: Mapping[int, list[Change]], entries: int) -> bytes:
+        """These bytes with some buckets changed; `entries` is their number then. What is between the buckets is copied as it is."""
         lengths, oldest = self.lengths[:], self.oldest[:]
         pieces: list[Pickle] = []
         copied = self.bounds[0]
         for number in sorted(changes):
-            new, oldest[number] = opened[number].changed(changes[number])
-            lengths[number] = sum(map(len, new))
             pieces.append(self._view[copied : self.bounds[number]])
-            pieces += new
             copied = self.bounds[number + 1]
+            of_bucket = changes[number]
+            place, _, updated, pickle = of_bucket[0]
+            if len(of_bucket) == 1 and place is not None and pickle is not None:
+                pieces += self._patched(number, place, updated, pickle)
+                lengths[number] += len(pickle) - (place.end - place.begin if pickle else 0)
+                if place.updated == oldest[number]:
+                    oldest[number] = min(updated, *self._others(number, place.slot))
+                continue
+            new, oldest[number] = self.bucket(number).changed(of_bucket)
+            lengths[number] = sum(map(len, new))
+            pieces += new
         pieces.append(self._view[copied:])
         return _join(lengths, oldest, entries, pieces)
+
+    def _patched(self, number: int, place: Place, updated: int, pickle: bytes) -> Iterable[Pickle]:
+        """A bucket with one entry changed: what most buckets of a batch have. Its columns are not taken apart."""
+        view, at = self._view, self.bounds[number]
+        (n,) = _COUNT.unpack_from(self.data, at)
+        time = at + 4 + 4 * n + 8 * place.slot
+        length = at + 4 + 12 * n + 4 * place.slot
+        new_time = _TIME.pack(updated)
+        if not pickle:
+            return view[at:time], new_time, view[time + 8 : self.bounds[number + 1]]
+        return (
+            view[at:time], new_time, view[time + 8 : length], _COUNT.pack(len(pickle)), view[length + 4 : place.begin], pickle,
+            view[place.end : self.bounds[number + 1]],
+        )  # fmt: skip
+
+    def _others(self, number: int, slot: int) -> list[int]:
+        """The update times of a bucket less that of one slot."""
+        at = self.bounds[number]
+        (n,) = _COUNT.unpack_from(self.data, at)
+        times = list(struct.unpack_from(f"<{n}q", self.data, at + 4 + 4 * n))
+        del times[slot]
+        return times or [NEVER]
 
 
 def form_of(rows: Iterable[Row], buckets: int) -> bytes:
@@ -176,7 +242,7 @@ def _columns(marks: Sequence[int], updated: Sequence[int], lengths: Sequence[int
 
 
 def _slot(change: Change) -> int:
-    return change[0]
+    return -1 if change[0] is None else change[0].slot
 
 
 def _join(lengths: array[int], oldest: array[int], entries: int, pieces: Iterable[Pickle]) -> bytes:

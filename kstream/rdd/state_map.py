@@ -9,7 +9,7 @@ from typing import Any
 from kstream.errors import StateNotStorableError
 from kstream.rdd.stable_hash import stable_hash
 from kstream.rdd.state import NOTHING
-from kstream.rdd.state_form import Bucket, Change, Row, StateForm, fitting, form_of
+from kstream.rdd.state_form import Change, Place, Row, StateForm, fitting, form_of
 
 PICKLE_PROTOCOL = 5
 EMPTY = form_of((), 1)
@@ -18,16 +18,16 @@ _READ, _TOUCHED, _PUT, _REMOVED = range(4)
 
 
 class _Entry:
-    """What is known of a key that was asked for. `slot` is its place in its stored bucket, -1 if it is not stored."""
+    """What is known of a key that was asked for. `place`: where it is stored, None if it is not."""
 
-    __slots__ = ("change", "key", "mark", "slot", "updated", "value")
+    __slots__ = ("change", "key", "mark", "place", "updated", "value")
 
-    def __init__(self, key: Any, mark: int, slot: int, value: Any, updated: int) -> None:
-        self.key, self.mark, self.slot, self.value, self.updated = key, mark, slot, value, updated
+    def __init__(self, key: Any, mark: int, place: Place | None, value: Any, updated: int) -> None:
+        self.key, self.mark, self.place, self.value, self.updated = key, mark, place, value, updated
         self.change = _READ
 
     def copy(self) -> _Entry:
-        other = _Entry(self.key, self.mark, self.slot, self.value, self.updated)
+        other = _Entry(self.key, self.mark, self.place, self.value, self.updated)
         other.change = self.change
         return other
 
@@ -48,16 +48,14 @@ class StateMap:
     def __init__(self, data: bytes = EMPTY) -> None:
         self._form = StateForm(data)
         self._count = self._form.entries
-        self._opened: dict[int, Bucket] = {}
         self._known: dict[Any, _Entry] = {}
 
     @staticmethod
     def of(entries: Iterable[tuple[Any, Any, int]]) -> StateMap:
-        """A map of these (key, state, update time)."""
-        made = StateMap()
-        for key, value, updated_ms in entries:
-            made.put(key, value, updated_ms)
-        return made
+        """A map of these (key, state, update time); of two with one key the later counts."""
+        last = {key: (value, updated_ms) for key, value, updated_ms in entries}
+        rows = ((stable_hash(key) >> 32, updated_ms, _dump(key, value)) for key, (value, updated_ms) in last.items())
+        return StateMap(form_of(rows, fitting(len(last), 1)) if last else EMPTY)
 
     def __len__(self) -> int:
         return self._count
@@ -88,7 +86,7 @@ class StateMap:
         """The (key, state, update time) last updated before `time_ms`: strictly. Opens only the buckets that have one."""
         found: list[tuple[Any, Any, int]] = []
         for number in self._form.older_than(time_ms):
-            bucket = self._bucket(number)
+            bucket = self._form.bucket(number)
             for slot, updated in enumerate(bucket.updated):
                 if updated < time_ms:
                     key, value = _load(bucket.pickle(slot))
@@ -111,7 +109,7 @@ class StateMap:
     def copy(self) -> StateMap:
         """A map of its own with the same entries; neither sees what is put into the other. The states themselves are the same objects."""
         other = StateMap.__new__(StateMap)
-        other._form, other._count, other._opened = self._form, self._count, self._opened
+        other._form, other._count = self._form, self._count
         other._known = {key: entry.copy() for key, entry in self._known.items()}
         return other
 
@@ -121,27 +119,27 @@ class StateMap:
         changes: dict[int, list[Change]] = {}
         mask = self._form.buckets - 1
         for entry in self._known.values():
-            if entry.change == _PUT or (entry.slot >= 0 and entry.change):
-                change = (entry.slot, entry.mark, entry.updated, entry.new_pickle())
+            if entry.change == _PUT or (entry.place is not None and entry.change):
+                change = (entry.place, entry.mark, entry.updated, entry.new_pickle())
                 changes.setdefault(entry.mark & mask, []).append(change)
         if not changes:
             return self._form.data
         buckets = fitting(self._count, self._form.buckets)
         if buckets == self._form.buckets:
-            return self._form.replaced(changes, self._opened, self._count)
+            return self._form.replaced(changes, self._count)
         return form_of(self._rows(changes), buckets)
 
     def _rows(self, changes: dict[int, list[Change]]) -> Iterator[Row]:
         """Every entry as it is to be written; those that were not changed are not decoded."""
         for number in range(self._form.buckets):
             of_bucket = changes.get(number, ())
-            kept = {slot: (new, updated) for slot, _, updated, new in of_bucket if slot >= 0}
+            kept = {place.slot: (new, updated) for place, _, updated, new in of_bucket if place is not None}
             for slot, row in enumerate(self._form.bucket(number).rows()):
                 new, updated = kept.get(slot, (b"", row[1]))
                 if new is not None:
                     yield row[0], updated, new or row[2]
-            for slot, mark, updated, new in of_bucket:
-                if slot < 0 and new:
+            for place, mark, updated, new in of_bucket:
+                if place is None and new:
                     yield mark, updated, new
 
     def _entry(self, key: Any) -> _Entry:
@@ -151,20 +149,14 @@ class StateMap:
         return known
 
     def _find(self, key: Any, mark: int) -> _Entry:
-        bucket = self._bucket(mark & (self._form.buckets - 1))
-        slot = -1
-        for _ in range(bucket.marks.count(mark)):
-            slot = bucket.marks.index(mark, slot + 1)
-            found, value = _load(bucket.pickle(slot))
+        number = mark & (self._form.buckets - 1)
+        place = self._form.place(number, mark)
+        while place is not None:
+            found, value = _load(self._form.pickle(place))
             if found == key:
-                return _Entry(key, mark, slot, value, bucket.updated[slot])
-        return _Entry(key, mark, -1, NOTHING, 0)
-
-    def _bucket(self, number: int) -> Bucket:
-        bucket = self._opened.get(number)
-        if bucket is None:
-            bucket = self._opened[number] = self._form.bucket(number)
-        return bucket
+                return _Entry(key, mark, place, value, place.updated)
+            place = self._form.place(number, mark, place.slot)
+        return _Entry(key, mark, None, NOTHING, 0)
 
 
 def _dump(key: Any, value: Any) -> bytes:

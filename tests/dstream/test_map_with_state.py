@@ -5,20 +5,24 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
 from pyspark import RDD, SparkContext, StorageLevel
 
-from kstream import DStream, Milliseconds, Minutes, Seconds, State, StateSpec, StreamingContext
+import kstream
+from kstream import DStream, Milliseconds, Minutes, Seconds, State, StateSpec
 from kstream.dstream import MapWithStateDStream
-from kstream.rdd.state_map import StateMap
-from kstream.spark.state_rdds import aligned, states_from
-from tests.harness import FakeHost, LogInput
+from kstream.dstream.recipe import Replay
+from kstream.rdd.map_with_state import MapWithState, snapshot
+from kstream.rdd.state_map import EMPTY, StateMap
+from kstream.spark.map_with_state_rdd import MapWithStateRDD
+from kstream.spark.state_rdds import SparkStateRDDs, aligned, states_from
+from tests.harness import INTERVAL, FakeHost, LogInput
 from tests.streams import Stream
 
 LETTERS = ["", "a", "ab", "abc", "ab", "a", ""]
-Spec = Callable[[], StateSpec]
 
 
 def running_count(key: str, value: int | None, state: State) -> int:
@@ -30,22 +34,14 @@ def running_count(key: str, value: int | None, state: State) -> int:
 class Outcome:
     """What a mapWithState gave: `mapped[i]` and `snapshots[i]` of batch i, and how its stream was made."""
 
-    def __init__(self, sc: SparkContext, batches: list[Any], spec: StateSpec, *, before: list[bytes] | None = None) -> None:
+    def __init__(self, sc: SparkContext, batches: list[Any], spec: StateSpec) -> None:
         self.stream = Stream(sc)
         self.batches = [batch if isinstance(batch, RDD) else sc.parallelize(batch, 3) for batch in batches]
         self.mapped: list[list[Any]] = []
         self.snapshots: list[dict[Any, Any]] = []
-        self.states: list[RDD[bytes]] = []
         self.made = self.stream.ssc.queueStream(self.batches).mapWithState(spec)
-        if before is not None:
-            self._go_on_from(sc.parallelize(before, len(before)))
         self.made.foreachRDD(lambda rdd: self.mapped.append(sorted(rdd.collect(), key=repr)))
         self.made.stateSnapshots().foreachRDD(lambda rdd: self.snapshots.append(dict(rdd.collect())))
-
-    def _go_on_from(self, states: RDD[bytes]) -> None:
-        """As after a restart: what the first batch finds was left by another driver."""
-        previous = self.made.states.previous
-        self.made.states.previous = lambda time: previous(time) or states
 
     def run(self, count: int) -> Outcome:
         self.stream.start()
@@ -61,8 +57,8 @@ class Outcome:
         return internal._generated[max(internal.generated_times)]
 
 
-def outcome(sc: SparkContext, batches: list[Any], spec: StateSpec, **options: Any) -> Outcome:
-    return Outcome(sc, batches, spec, **options).run(len(batches))
+def outcome(sc: SparkContext, batches: list[Any], spec: StateSpec) -> Outcome:
+    return Outcome(sc, batches, spec).run(len(batches))
 
 
 def ones(texts: list[str]) -> list[list[tuple[str, int]]]:
@@ -102,8 +98,6 @@ def test_the_states_are_one_record_of_bytes_a_partition(counted: Outcome) -> Non
 def test_states_keep_their_partitioner_so_that_no_batch_moves_them(counted: Outcome) -> None:
     """MR2: partitioner kept"""
     states = counted.last_states()
-    snapshot = counted.made.stateSnapshots
-    assert snapshot is not None and states.partitioner is not None
     assert aligned(states, 2) is states
     assert states._jrdd.rdd().partitioner().isDefined()
     plan = states._jrdd.rdd().toDebugString()
@@ -111,8 +105,6 @@ def test_states_keep_their_partitioner_so_that_no_batch_moves_them(counted: Outc
 
 
 def test_a_snapshot_is_joined_with_what_is_partitioned_like_it_in_place(sc: SparkContext, counted: Outcome) -> None:
-    from kstream.rdd.map_with_state import snapshot
-
     states = counted.last_states().flatMap(snapshot, preservesPartitioning=True)
     other = sc.parallelize([("a", "x"), ("z", "y")]).partitionBy(2, states.partitioner.partitionFunc)
     assert states.join(other).collect() == [("a", (5, "x"))]
@@ -199,18 +191,6 @@ def test_the_function_runs_once_a_record_whatever_reads_its_results(sc: SparkCon
     assert calls.value == 5
 
 
-def test_many_results_and_states_of_any_size_come_through(sc: SparkContext) -> None:
-    def sized(key: int, value: int, state: State) -> tuple[int, str]:
-        state.update("s" * value)
-        return key, "m" * value
-
-    records = [(n, 300_000 if n == 500 else n % 50) for n in range(3000)]
-    seen = outcome(sc, [records], StateSpec.function(sized).numPartitions(3))
-    assert dict(seen.mapped[0]) == {n: "m" * size for n, size in records} and len(seen.mapped[0]) == 3000
-    assert seen.snapshots[0] == {n: "s" * size for n, size in records}
-    assert seen.last_states().getNumPartitions() == 3
-
-
 # -- recovery, as far as lineage and stored bytes go
 
 
@@ -227,51 +207,74 @@ def test_states_that_were_lost_are_made_again_from_what_is_left(sc: SparkContext
     assert seen.snapshots == [states_of(text) for text in COUNTED]
 
 
-@pytest.mark.parametrize("partitions", [2, 5], ids=["as many partitions", "other partitions"])
-def test_another_driver_goes_on_from_the_stored_bytes_to_the_same_snapshots(sc: SparkContext, partitions: int) -> None:
+@pytest.fixture(scope="module")
+def whole(sc: SparkContext) -> tuple[Outcome, list[list[bytes]]]:
+    """A stream that never stopped, and the bytes of its states after each batch."""
+    seen, stored = Outcome(sc, ones(LETTERS), StateSpec.function(with_timeout).timeout(2)), []
+    seen.made.states.foreachRDD(lambda rdd: stored.append(rdd.collect()))
+    return seen.run(len(LETTERS)), stored
+
+
+RESTORED: dict[str, tuple[int, Callable[[SparkContext, list[bytes]], RDD[bytes]]]] = {
+    "by any RDD": (2, lambda sc, stored: sc.parallelize(stored, len(stored))),
+    "with other partitions": (5, lambda sc, stored: sc.parallelize(stored, len(stored))),
+    "by workers": (2, lambda sc, stored: states_from(sc, len(stored), lambda index: stored[index])),
+}
+
+
+@pytest.mark.parametrize("how", list(RESTORED))
+def test_another_driver_goes_on_from_the_stored_bytes_to_the_same_snapshots(sc: SparkContext, whole: Any, how: str) -> None:
     """MS7"""
-    first = outcome(sc, ones(LETTERS[:4]), StateSpec.function(with_timeout).timeout(2))
-    whole = outcome(sc, ones(LETTERS), StateSpec.function(with_timeout).timeout(2))
-    stored = [pickle.loads(pickle.dumps(data)) for data in first.last_states().collect()]
-    spec = StateSpec.function(with_timeout).timeout(2).numPartitions(partitions)
-    second = Outcome(sc, ones(LETTERS[4:]), spec, before=stored)
-    second.stream.clock.advance(first.stream.clock.time_ms() - second.stream.clock.time_ms())
+    first, stored = whole
+    partitions, restored = RESTORED[how]
+    second = Outcome(sc, ones(LETTERS[4:]), StateSpec.function(with_timeout).timeout(2).numPartitions(partitions))
+    states, previous = restored(sc, stored[3]), second.made.states.previous
+    second.made.states.previous = lambda time: previous(time) or states
+    second.stream.clock.advance(4 * INTERVAL)
     second.run(3)
-    assert second.snapshots == whole.snapshots[4:] and second.mapped == whole.mapped[4:]
+    assert second.snapshots == first.snapshots[4:] and second.mapped == first.mapped[4:]
     assert second.last_states().getNumPartitions() == partitions
 
 
 def test_states_that_workers_read_lie_where_the_data_goes(sc: SparkContext) -> None:
-    first = outcome(sc, ones(LETTERS[:4]), StateSpec.function(running_count))
-    stored = first.last_states().collect()
-    read = states_from(sc, 2, lambda index: stored[index])
-    assert aligned(read, 2) is read
-    again = Outcome(sc, ones(LETTERS[4:]), StateSpec.function(running_count))
-    again.made.states.previous = lambda time, known=again.made.states.previous: known(time) or read
-    assert again.run(3).snapshots == [states_of(text) for text in COUNTED[4:]]
+    read = states_from(sc, 2)
+    assert aligned(read, 2) is read and read.collect() == [EMPTY, EMPTY]
 
 
 # -- errors in words
 
 
-def failed(sc: SparkContext, function: Callable[..., Any]) -> str:
-    with pytest.raises(Exception) as error:
-        outcome(sc, [[(("shop", 5), 1)]], StateSpec.function(function))
-    return str(error.value)
+def one_batch(sc: SparkContext, function: Callable[..., Any], records: list[Any]) -> MapWithStateRDD:
+    rdds = SparkStateRDDs(sc)
+    update = MapWithState(function, 1000, datetime.fromtimestamp(1))
+    return rdds.updated(sc.parallelize(records, 2), rdds.initial([], 2, 0), 2, update)
 
 
 def test_a_state_that_cannot_be_pickled_fails_the_batch_and_names_its_key(sc: SparkContext) -> None:
-    assert "the state of key ('shop', 5) cannot be stored" in failed(sc, lambda _k, _v, state: state.update(threading.Lock()))
+    with pytest.raises(Exception, match=r"the state of key \('shop', 5\) cannot be stored"):
+        one_batch(sc, lambda _k, _v, state: state.update(threading.Lock()), [(("shop", 5), 1)]).mapped.count()
 
 
-def test_an_error_of_the_function_is_the_users_own(sc: SparkContext) -> None:
-    assert "ZeroDivisionError" in failed(sc, lambda _k, _v, state: 1 / 0)
-    assert "ask exists() before get()" in failed(sc, lambda _k, _v, state: state.get())
+@pytest.mark.parametrize(("function", "says"), [(lambda _k, _v, _s: 1 / 0, "ZeroDivisionError"), (lambda _k, _v, s: s.get(), "exists")])
+def test_an_error_of_the_function_is_the_users_own(sc: SparkContext, function: Any, says: str) -> None:
+    with pytest.raises(Exception, match=says):
+        one_batch(sc, function, [("a", 1)]).mapped.count()
 
 
 def test_a_key_that_could_not_be_found_again_is_named(sc: SparkContext) -> None:
     with pytest.raises(Exception, match=r"\['a'\] cannot be the key of a state, unhashable"):
-        outcome(sc, [[(["a"], 1)]], StateSpec.function(running_count))
+        one_batch(sc, running_count, [(["a"], 1)]).mapped.count()
+
+
+def test_many_results_and_states_of_any_size_come_through(sc: SparkContext) -> None:
+    def sized(key: int, value: int, state: State) -> tuple[int, str]:
+        state.update("s" * value)
+        return key, "m" * value
+
+    records = [(n, 300_000 if n == 500 else n % 50) for n in range(3000)]
+    made = one_batch(sc, sized, records)
+    assert sorted(made.mapped.collect()) == [(n, "m" * size) for n, size in records]
+    assert sorted(made.flatMap(snapshot).collect()) == [(n, "s" * size) for n, size in records]
 
 
 # -- the spec and the stream, without Spark
@@ -329,8 +332,6 @@ def test_a_function_of_another_number_of_arguments_is_refused() -> None:
 
 
 def test_the_graph_with_its_spec_is_made_again_from_its_record() -> None:
-    from kstream.dstream.recipe import Replay
-
     source = host_stream()
     source.recorder.add_input(source, None, "test")
     source.mapWithState(StateSpec.function(running_count).timeout(5).initialState([("a", 1)])).checkpoint(20).count()
@@ -365,6 +366,4 @@ def test_a_stream_may_go_through_two_states_in_a_row(sc: SparkContext) -> None:
 
 
 def test_the_names_of_the_api_are_public() -> None:
-    import kstream
-
-    assert kstream.State is State and kstream.StateSpec is StateSpec and "State" in kstream.__all__ and isinstance(StreamingContext, type)
+    assert {"State", "StateSpec"} <= set(kstream.__all__) and kstream.State is State and kstream.StateSpec is StateSpec
