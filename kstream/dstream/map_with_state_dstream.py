@@ -12,7 +12,7 @@ from kstream.dstream.recipe import recorded
 from kstream.dstream.state_spec import StateSpec
 from kstream.dstream.stateful_dstream import StatefulDStream
 from kstream.dstream.transformed import TransformedDStream
-from kstream.errors import NoRDDError
+from kstream.errors import ConfigurationError, NoRDDError
 from kstream.rdd.map_with_state import MapWithState, snapshot
 
 if TYPE_CHECKING:
@@ -89,6 +89,10 @@ class MapWithStateDStream(DStream):
         """How often the states are stored: a multiple of the slide duration, in seconds or a Duration. Default: ten times that."""
         given = interval if isinstance(interval, Duration) else Seconds(interval)
         if given < self.slide_duration or not given.isMultipleOf(self.slide_duration):
-            raise ValueError(f"the checkpoint interval ({given}) must be a multiple of the slide duration ({self.slide_duration})")
+            raise ConfigurationError(
+                f"the checkpoint interval of {self!r} is {given}; it must be a multiple of the stream's slide duration, "
+                f"{self.slide_duration}",
+                key="interval", value=given,
+            )  # fmt: skip
         self.states.checkpoint_duration = given
         return self
