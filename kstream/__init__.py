@@ -17,7 +17,8 @@ from kstream.listener import StreamingListener
 
 if TYPE_CHECKING:
     from kstream.context import StreamingContext, StreamingContextState
-    from kstream.dstream import DStream
+    from kstream.dstream import DStream, StateSpec
+    from kstream.rdd import State
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,8 @@ __all__ = [
     "Milliseconds",
     "Minutes",
     "Seconds",
+    "State",
+    "StateSpec",
     "StreamingContext",
     "StreamingContextState",
     "StreamingListener",
@@ -39,6 +42,8 @@ _LAZY = {
     "StreamingContext": "kstream.context",
     "StreamingContextState": "kstream.context",
     "DStream": "kstream.dstream",
+    "State": "kstream.rdd",
+    "StateSpec": "kstream.dstream",
 }
 
 

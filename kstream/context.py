@@ -29,6 +29,7 @@ from kstream.spark.checkpoint_store import open_checkpoint, open_checkpoint_to_w
 from kstream.spark.job_environment import SparkJobEnvironment
 from kstream.spark.shutdown import ShutdownHook
 from kstream.spark.spark_context import make_spark_context
+from kstream.spark.state_rdds import SparkStateRDDs
 from kstream.waiter import ContextWaiter
 
 if TYPE_CHECKING:
@@ -84,6 +85,10 @@ class StreamingContext:
     @property
     def settings(self) -> Settings:
         return self._settings
+
+    @property
+    def state_rdds(self) -> SparkStateRDDs:
+        return SparkStateRDDs(self._sc)
 
     @property
     def graph(self) -> DStreamGraph:

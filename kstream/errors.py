@@ -19,6 +19,8 @@
     │   ├── NotSerializableError      the graph's functions cannot be stored
     │   └── NotRecoverableError       an input cannot be restored at all (queueStream)
     ├── FencedError                   another driver has taken this checkpoint
+    ├── StateError                    a key's State was asked for, or told, what it cannot be
+    ├── StateNotStorableError         a key or its state cannot be kept as bytes
     ├── MissingDependencyError        an optional part is not installed
     └── JavaNotFoundError             no Java that Spark can run on
 
@@ -136,6 +138,14 @@ class NotRecoverableError(CheckpointError):
 
 class FencedError(KStreamError):
     """Another driver has taken this checkpoint; this one submits nothing more. Facts: path, epoch, newer_epoch."""
+
+
+class StateError(KStreamError):
+    """A key's State was asked for, or told, what it cannot be: it has none, was removed, or is timing out. Facts: call."""
+
+
+class StateNotStorableError(KStreamError):
+    """A key or its state cannot be kept as bytes, or the states of a partition are too many for one. Facts: key (repr), reason."""
 
 
 class MissingDependencyError(KStreamError):

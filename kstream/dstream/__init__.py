@@ -8,8 +8,10 @@ JobGenerator; computing never looks outside, so that any remembered or pending b
 from kstream.dstream.dstream import DStream
 from kstream.dstream.graph import DStreamGraph
 from kstream.dstream.input_dstream import InputDStream
+from kstream.dstream.map_with_state_dstream import MapWithStateDStream
 from kstream.dstream.queue_input_dstream import QueueInputDStream
 from kstream.dstream.recipe import Recipe
+from kstream.dstream.state_spec import StateSpec
 from kstream.dstream.transformed import ForEachDStream, TransformedDStream, UnionDStream
 from kstream.dstream.windowed import WindowedDStream
 
@@ -18,8 +20,10 @@ __all__ = [
     "DStreamGraph",
     "ForEachDStream",
     "InputDStream",
+    "MapWithStateDStream",
     "QueueInputDStream",
     "Recipe",
+    "StateSpec",
     "TransformedDStream",
     "UnionDStream",
     "WindowedDStream",

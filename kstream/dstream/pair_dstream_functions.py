@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pyspark import RDD
 
     from kstream.dstream.dstream import DStream
+    from kstream.dstream.map_with_state_dstream import MapWithStateDStream
+    from kstream.dstream.state_spec import StateSpec
 
 
 class PairDStreamFunctions(DStreamBase):
@@ -89,3 +91,17 @@ class PairDStreamFunctions(DStreamBase):
         from kstream.dstream.transformed import Makes, TransformedDStream
 
         return TransformedDStream([self._stream, other], lambda _time, a, b: func(a, b), name, Makes.RDDS)
+
+    # -- with state
+
+    @recorded
+    def mapWithState(self, spec: StateSpec) -> MapWithStateDStream:
+        """For each (key, value) what the function of `spec` returns, given the key's state, which it may change. `StateSpec` says how.
+
+        A batch costs what its keys cost, not what all keys do.
+        """
+        from kstream.dstream.map_with_state_dstream import MapWithStateDStream
+
+        if spec.needs_setup:
+            self.recorder.why_not = self.recorder.why_not or "mapWithState begins with an RDD that setup has made"
+        return MapWithStateDStream(self._stream, spec)

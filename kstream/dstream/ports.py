@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kstream.batch.rdd_scope import RDDScope
 from kstream.conf import Settings
+from kstream.rdd.map_with_state import MapWithState
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -25,6 +26,9 @@ class StreamHost(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+
+    @property
+    def state_rdds(self) -> StateRDDs: ...
 
     @property
     def graph(self) -> DStreamGraph: ...
@@ -64,3 +68,18 @@ class NoPlacement:
 
     def name(self, rdd: RDD[Any], name: str) -> None:
         """There is no page to read it on."""
+
+
+class StateRDDs(Protocol):
+    """Makes RDDs of states: one record a partition, the bytes of its StateMap. On the driver; nothing runs. Called at generation."""
+
+    def initial(self, pairs: RDD[Any] | list[tuple[Any, Any]], partitions: int, time_ms: int) -> RDD[bytes]:
+        """The states of (key, state) pairs, all updated at `time_ms`."""
+        ...
+
+    def updated(self, data: RDD[Any] | None, states: RDD[bytes], partitions: int, update: MapWithState) -> RDD[bytes]:
+        """The states after a batch of (key, value) pairs (None: no data). Its attribute `mapped` is the RDD of what the function returned.
+
+        `states` may come from anywhere, with any number of partitions; what this made itself costs no shuffle.
+        """
+        ...

@@ -28,6 +28,10 @@ class SimulatedHost:
     def sparkContext(self) -> Any:
         raise RuntimeError("a simulated stream has no SparkContext")
 
+    @property
+    def state_rdds(self) -> Any:
+        raise RuntimeError("a simulated stream has no SparkContext")
+
     def check_can_add(self, what: str) -> None:
         """Anything may be added."""
 

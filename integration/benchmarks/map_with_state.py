@@ -1,0 +1,218 @@
+"""The bars on mapWithState: 10,000 keys of a million against a full scan of the million, and against 10,000 keys of 100,000.
+
+    python -m integration.benchmarks.map_with_state [--batches N] [--keys N] [--touched N]
+
+One context on local[2] runs two streams of states, one with ten times the keys of the other. A manual clock asks for one batch at a
+time; in each both streams have records of as many random keys, and every fourth batch also does the same by a full scan. What is timed is
+the Spark job of each, from the output operation's call of `count` to its answer; generating the batch is the same for both streams.
+
+The full scan is what one would write with PySpark alone: the states are a cached RDD of (key, (state, time)), partitioned as the data
+is and united with it without a shuffle; one pass looks at the time of every key, calls the function for those with data and gives all
+of them out. It is given the same function, and no call for keys without data; `updateStateByKey`, which has both, is slower still.
+
+The last bar compares the last batches with the first: what a batch costs must not grow. With `--batches 100` it is the promise itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from pyspark import RDD, SparkConf
+from pyspark.serializers import BatchedSerializer, CPickleSerializer
+
+from integration.benchmarks import stopwatch
+from integration.benchmarks.bookkeeping import Ticker
+from kstream import State, StateSpec, StreamingContext
+from kstream.batch import InputPlan
+from kstream.batch_time import Time
+from kstream.dstream import InputDStream, MapWithStateDStream
+from kstream.rdd.stable_hash import partition_of
+from kstream.spark.worker_rdd import WorkerRDD
+from kstream.testing import ManualClock
+
+CORES = 2
+INTERVAL_MS = 1000
+WARM_UP = 5
+SCAN_EVERY = 4
+CUT_EVERY = 10
+
+
+def key_of(number: int) -> str:
+    return f"user-{number:08d}"
+
+
+def records(keys: int, touched: int, batch: int, index: int) -> Iterator[tuple[str, float]]:
+    """One of CORES partitions of a batch: random keys, the same whenever it is computed."""
+    chance = random.Random(batch * CORES + index)
+    return ((key_of(chance.randrange(keys)), 1.0) for _ in range(touched // CORES))
+
+
+def count_and_sum(key: str, value: float | None, state: State) -> tuple[str, int]:
+    """Every record updates its key's state."""
+    count, total = state.getOption() or (0, 0.0)
+    state.update((count + 1, total + (value or 0.0)))
+    return key, count + 1
+
+
+class RandomKeys(InputDStream):
+    """Records of so many random keys a batch, made by the workers."""
+
+    no_recipe_reason = "a benchmark is not restored"
+
+    def __init__(self, ssc: StreamingContext, keys: int, touched: int) -> None:
+        super().__init__(ssc)
+        self._keys, self._touched, self._batches = keys, touched, 0
+
+    def plan(self, time: Time) -> InputPlan:
+        return InputPlan({"batch": self._batches + 1}, self._touched)
+
+    def planned(self, time: Time, data: Mapping[str, Any]) -> None:
+        self._batches = data["batch"]
+
+    def restored(self, time: Time, data: Mapping[str, Any]) -> None:
+        self._batches = data["batch"]
+
+    def rdd(self, time: Time, data: Mapping[str, Any]) -> RDD[Any]:
+        return WorkerRDD(self.ssc.sparkContext, CORES, partial(records, self._keys, self._touched, data["batch"]))
+
+
+class FullScan:
+    """The same batches on states that are an ordinary RDD of pairs."""
+
+    def __init__(self, pairs: RDD[Any]) -> None:
+        self._batches = 0
+        self._states: Any = pairs.mapValues(lambda state: (state, 0)).partitionBy(CORES, partition_of).persist()
+        self._states.localCheckpoint()
+        self._states.count()
+
+    def batch(self, data: RDD[Any]) -> None:
+        """Every SCAN_EVERY-th call does the batch: data and states go through one worker, the data first."""
+        self._batches += 1
+        if self._batches % SCAN_EVERY:
+            return
+        keyed: Any = data.partitionBy(CORES, partition_of)
+        both: RDD[Any] = RDD(keyed._jrdd.union(self._states._jrdd), data.ctx, BatchedSerializer(CPickleSerializer()))
+        assert both.getNumPartitions() == CORES
+        old, self._states = self._states, both.mapPartitions(partial(scan, self._batches), preservesPartitioning=True).persist()
+        self._states.localCheckpoint()
+        self._states.count()
+        old.unpersist()
+
+
+def scan(now: int, records: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    values: dict[Any, list[float]] = {}
+    idle_before = now - 1_000_000_000
+    for key, value in records:
+        if type(value) is float:
+            values.setdefault(key, []).append(value)
+        elif key in values:
+            state = State(value[0])
+            for new in values[key]:
+                count_and_sum(key, new, state)
+            yield key, (state.get(), now)
+        elif value[1] >= idle_before:
+            yield key, value
+
+
+class Bench:
+    """The two streams: `few` keys, and `many`, whose batches are also done by a full scan."""
+
+    def __init__(self, directory: str, keys: int, touched: int) -> None:
+        conf = SparkConf().setMaster(f"local[{CORES}]").setAppName("map_with_state").set("spark.ui.enabled", "false")
+        conf = conf.set("spark.driver.host", "127.0.0.1").set("spark.ui.showConsoleProgress", "false").set("spark.driver.memory", "3g")
+        self.clock = ManualClock(10 * INTERVAL_MS)
+        self.ssc = StreamingContext(conf, INTERVAL_MS / 1000, clock=self.clock)
+        self.ssc.sparkContext.setLogLevel("ERROR")
+        self.ssc.checkpoint(directory)
+        self.ticker = Ticker()
+        self.ssc.addStreamingListener(self.ticker)
+        self._touched = touched
+        self._stream("few", keys // 10)
+        many = self._stream("many", keys)
+        stopwatch.jobs["scan"] = FullScan(self._initial(keys)).batch
+        many.foreachRDD(partial(stopwatch.run, "scan"))
+
+    def _initial(self, keys: int) -> RDD[Any]:
+        return self.ssc.sparkContext.range(keys, numSlices=8).map(lambda number: (key_of(number), (0, 0.0)))
+
+    def _stream(self, side: str, keys: int) -> InputDStream:
+        source = RandomKeys(self.ssc, keys, self._touched)
+        spec = StateSpec.function(count_and_sum).initialState(self._initial(keys)).timeout(1_000_000).numPartitions(CORES)
+        mapped = source.mapWithState(spec)
+        cut_lineage(mapped)
+        stopwatch.jobs[side] = partial(counted, self._touched)
+        mapped.foreachRDD(partial(stopwatch.run, side))
+        return source
+
+    def run(self, batches: int) -> None:
+        """The first batch makes the states of all keys; then WARM_UP more; none of them counts."""
+        self.ssc.start()
+        for _ in range(1 + WARM_UP + batches):
+            self.clock.wait_for_waiters()
+            self.clock.advance(INTERVAL_MS)
+            if not self.ticker.ended.acquire(timeout=900):
+                raise SystemExit("a batch did not end within 900 s")
+        self.ssc.stop()
+        self.ssc.awaitTermination(1)
+
+
+def counted(expected: int, rdd: RDD[Any]) -> None:
+    found = rdd.count()
+    assert found == expected, f"{found} records instead of {expected}"
+
+
+def cut_lineage(stream: MapWithStateDStream) -> None:
+    """Lets Spark forget every tenth time what the states were made of, as after a checkpoint: the speed of a store is not measured here."""
+    compute, calls = stream.states.compute, iter(range(1 << 30))
+    lock = threading.Lock()
+
+    def cutting(time: Time) -> RDD[bytes]:
+        rdd = compute(time)
+        with lock:
+            if next(calls) % CUT_EVERY == 0:
+                rdd.localCheckpoint()
+        return rdd
+
+    stream.states.compute = cutting  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def report() -> bool:
+    """Prints the ratios of the medians; whether all bars are met."""
+    all_many, all_few = stopwatch.seconds["many"][1 + WARM_UP :], stopwatch.seconds["few"][1 + WARM_UP :]
+    many, few = statistics.median(all_many), statistics.median(all_few)
+    scan_ = statistics.median(stopwatch.seconds["scan"][SCAN_EVERY - 1 :: SCAN_EVERY])
+    part = max(1, len(all_many) // 4)
+    first, last = statistics.median(all_many[:part]), statistics.median(all_many[-part:])
+    bars = (
+        ("touched keys of many / a full scan of many", many, scan_, 0.2),
+        ("touched keys of many / as many of a tenth", many, few, 2.0),
+        ("last quarter of the batches / first quarter", last, first, 1.3),
+    )
+    for name, ours, other, limit in bars:
+        verdict = "ok  " if ours / other <= limit else "MISS"
+        print(f"{verdict} {name:46} {ours / other:5.2f} (bar ≤ {limit})   {ours * 1000:.0f} ms against {other * 1000:.0f}")
+    return all(ours / other <= limit for _, ours, other, limit in bars)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--batches", type=int, default=40)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--touched", type=int, default=10_000)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        bench = Bench(directory, options.keys, options.touched)
+        bench.run(options.batches)
+    return 0 if report() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

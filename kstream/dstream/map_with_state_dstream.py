@@ -1,0 +1,98 @@
+"""MapWithStateDStream: what the function of mapWithState returns; and the stream of states behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.storagelevel import StorageLevel
+
+from kstream.batch_time import Duration, Seconds, Time
+from kstream.dstream.dstream import DStream
+from kstream.dstream.recipe import recorded
+from kstream.dstream.state_spec import StateSpec
+from kstream.dstream.stateful_dstream import StatefulDStream
+from kstream.dstream.transformed import TransformedDStream
+from kstream.errors import ConfigurationError, NoRDDError
+from kstream.rdd.map_with_state import MapWithState, snapshot
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+_CHECKPOINT_EVERY = 10
+_STORED = StorageLevel(True, True, False, True)
+"""In memory and on disk, and in memory as it is: a state is one array of bytes, which there is no need to serialize."""
+
+
+class InternalMapWithStateDStream(StatefulDStream):
+    """The states after each batch, one `bytes` a partition. Not for users: what they see is the MapWithStateDStream and its snapshots.
+
+    `checkpoint_duration` is ten times the slide duration unless set.
+    """
+
+    operator = "mapWithState"
+
+    def __init__(self, parent: DStream, spec: StateSpec) -> None:
+        super().__init__(parent, parent.slide_duration)
+        self.storage_level = _STORED
+        self.checkpoint_duration: Duration | None = parent.slide_duration * _CHECKPOINT_EVERY
+        self._spec = spec
+
+    def compute(self, time: Time) -> RDD[bytes]:
+        """A batch without data (or without an RDD of it) goes on with the states, too: some may time out."""
+        spec, rdds = self._spec, self.ssc.state_rdds
+        partitions = self._partitions(spec.partitions)
+        states = self.previous(time)
+        if states is None:
+            states = rdds.initial(spec.initial, partitions, time.milliseconds)
+        idle_before = None if spec.timeout_duration is None else (time - spec.timeout_duration).milliseconds
+        update = MapWithState(spec.mapping_function, time.milliseconds, time.to_datetime(), idle_before, spec.pass_time)
+        return rdds.updated(self.dependencies[0].getOrCompute(time), states, partitions, update)
+
+
+class MapWithStateDStream(DStream):
+    """The records that the mapping function returned, batch by batch; `stateSnapshots` gives the states themselves.
+
+    The function runs once a record and batch: its results are kept with the states until the next batch has them. What is asked of this
+    stream's storage and checkpoints is done to the stream of states behind it.
+    """
+
+    operator = "mapWithState"
+
+    def __init__(self, parent: DStream, spec: StateSpec) -> None:
+        self.states = InternalMapWithStateDStream(parent, spec)
+        super().__init__(parent.ssc, (self.states,), parent.slide_duration)
+
+    def compute(self, time: Time) -> RDD[Any] | None:
+        states: Any = self.states.getOrCompute(time)
+        if states is None:
+            return None
+        if not hasattr(states, "mapped"):
+            raise NoRDDError(
+                f"{self!r}: the states after batch {time} are known, what the function returned in it is not any more",
+                time=time.milliseconds,
+            )
+        return states.mapped
+
+    @recorded
+    def stateSnapshots(self) -> DStream:
+        """Every (key, state) after each batch, not only those of the batch's keys: all states are decoded."""
+        return TransformedDStream([self.states], lambda _time, rdd: rdd.flatMap(snapshot, preservesPartitioning=True), "stateSnapshots")
+
+    @recorded
+    def persist(self, storageLevel: StorageLevel = StorageLevel.MEMORY_ONLY) -> DStream:
+        """Persists the states, and with them this stream, at the level."""
+        self.states.storage_level = storageLevel
+        return self
+
+    @recorded
+    def checkpoint(self, interval: float | Duration) -> DStream:
+        """How often the states are stored: a multiple of the slide duration, in seconds or a Duration. Default: ten times that."""
+        given = interval if isinstance(interval, Duration) else Seconds(interval)
+        if given < self.slide_duration or not given.isMultipleOf(self.slide_duration):
+            raise ConfigurationError(
+                f"the checkpoint interval of {self!r} is {given}; it must be a multiple of the stream's slide duration, "
+                f"{self.slide_duration}",
+                key="interval", value=given,
+            )  # fmt: skip
+        self.states.checkpoint_duration = given
+        return self

@@ -1,0 +1,54 @@
+"""Records that go between Python workers and the JVM as they are, bytes; and pairs of a number and such bytes, as in partitionBy."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from pyspark import RDD, SparkContext
+from pyspark.serializers import NoOpSerializer
+
+from kstream.rdd.stable_hash import partition_of
+
+if TYPE_CHECKING:
+    from pyspark.core.rdd import Partitioner
+else:
+    try:
+        from pyspark.core.rdd import Partitioner
+    except ModuleNotFoundError:  # pyspark 3.5
+        from pyspark.rdd import Partitioner
+
+NUMBER = struct.Struct("!q")
+"""A number, as the JVM's PairwiseRDD reads it."""
+
+
+def jvm(sc: SparkContext) -> Any:
+    return sc._jvm  # pyright: ignore[reportPrivateUsage]
+
+
+def jrdd(rdd: RDD[Any]) -> Any:
+    """The JVM's side of an RDD."""
+    return rdd._jrdd  # pyright: ignore[reportPrivateUsage]
+
+
+def raw(made: RDD[bytes]) -> RDD[bytes]:
+    """An RDD that was just made by `mapPartitions…`, and whose records are bytes: they go to the JVM as they are."""
+    rdd: Any = made
+    rdd._bypass_serializer = True
+    rdd._jrdd_deserializer = NoOpSerializer()
+    return made
+
+
+def is_raw(rdd: RDD[Any]) -> bool:
+    """Whether its records are bytes on the JVM's side, too; else they are pickled lists of records."""
+    return isinstance(rdd._jrdd_deserializer, NoOpSerializer)  # pyright: ignore[reportPrivateUsage]
+
+
+def pairs(numbered: RDD[bytes]) -> Any:
+    """The JVM's pair RDD of an RDD that gives a NUMBER and a record by turns. It keeps the partitioner."""
+    return jvm(numbered.ctx).PairwiseRDD(jrdd(raw(numbered)).rdd()).asJavaPairRDD()
+
+
+def by_key(partitions: int) -> Partitioner:
+    """How states are partitioned; PySpark finds two of them equal if their numbers are."""
+    return Partitioner(partitions, partition_of)
