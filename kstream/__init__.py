@@ -17,16 +17,19 @@ from kstream.listener import StreamingListener
 
 if TYPE_CHECKING:
     from kstream.context import StreamingContext, StreamingContextState
-    from kstream.dstream import DStream
+    from kstream.dstream import DStream, InputDStream
+    from kstream.receiver import Receiver
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DStream",
     "Duration",
+    "InputDStream",
     "KStreamError",
     "Milliseconds",
     "Minutes",
+    "Receiver",
     "Seconds",
     "StreamingContext",
     "StreamingContextState",
@@ -39,6 +42,8 @@ _LAZY = {
     "StreamingContext": "kstream.context",
     "StreamingContextState": "kstream.context",
     "DStream": "kstream.dstream",
+    "InputDStream": "kstream.dstream",
+    "Receiver": "kstream.receiver",
 }
 
 
