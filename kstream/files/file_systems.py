@@ -10,7 +10,7 @@ import io
 import os
 import re
 from collections.abc import Mapping
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any, BinaryIO, Protocol, cast
 from urllib.parse import urlsplit
 
@@ -195,5 +195,5 @@ def milliseconds(moment: Any) -> int:
         moment = datetime.fromisoformat(moment.replace("Z", "+00:00"))
     if isinstance(moment, datetime):
         aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
-        return int(aware.timestamp() * 1000)
+        return (aware - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(milliseconds=1)
     return int(moment if moment > 1e11 else moment * 1000)  # 1e11 s is the year 5138, 1e11 ms is 1973
