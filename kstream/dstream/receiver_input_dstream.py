@@ -117,7 +117,7 @@ class ReceiverInputDStream(InputDStream):
                 f"{ON_DATA_LOSS}=skip to go on with what there is (the loss goes to the ledger).",
                 time=time.milliseconds, stream=self.id, blocks=lost,
             )  # fmt: skip
-        self._gone.update(dict(lost))
+        self._gone.update((name, count) for name, count in lost)
         blocks = [block for block in map(self._blocks.get, _ids(data)) if block is not None]
         sc = self.ssc.sparkContext
         return sc.parallelize(blocks, len(blocks)).flatMap(_records) if blocks else sc.emptyRDD()

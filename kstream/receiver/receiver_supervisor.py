@@ -34,16 +34,9 @@ class ReceiverNews:
     error: BaseException | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Restart:
-    message: str
-    error: BaseException | None
-    delay_ms: int
-
-
 class ReceiverSupervisor:
-    """One for each receiver and driver. `onStart` is called on a thread of the supervisor's own, so one that blocks holds up nothing else
-    (except its own restart); `onStop` by whoever stops it. `tell` hears of starts, stops and errors, on any thread.
+    """One for each receiver and driver. Each start and each restart is a thread of its own, which ends when `onStart` has returned: one
+    that blocks holds up nothing else. `tell` hears of starts, stops and errors, on any thread.
     """
 
     def __init__(
@@ -61,15 +54,13 @@ class ReceiverSupervisor:
         self._restarting = False
         self._over = runtime.event()
         self._lock = threading.Lock()
-        self._work = runtime.queue()
-        self._thread = runtime.thread(self._run, f"Receiver-{stream_id}")
         receiver.attach(self)
 
     # -- for the stream
 
     def start(self) -> None:
-        """Returns at once; the receiver is started by the supervisor's thread."""
-        self._thread.start()
+        """Returns at once."""
+        self._spawn(self._start_receiver, "start")
 
     def stop(self, timeout: float) -> bool:
         """Stops the receiver for good: its `onStop` may take `timeout` seconds. Whether it has returned by then. May be called again.
@@ -83,13 +74,15 @@ class ReceiverSupervisor:
             self._stop_receiver("Stopped by driver", None)
             done.set()
 
-        self._runtime.thread(stop, f"Receiver-{self._stream_id}-stop").start()
+        self._spawn(stop, "stop")
         in_time = done.wait(timeout)
         if not in_time:
             logger.warning("onStop of the receiver of stream %d did not return within %s s", self._stream_id, timeout)
         self._blocks.close()
-        self._work.put(None)
         return in_time
+
+    def _spawn(self, work: Callable[[], None], what: str) -> None:
+        self._runtime.thread(work, f"Receiver-{self._stream_id}-{what}").start()
 
     # -- for the receiver
 
@@ -112,7 +105,8 @@ class ReceiverSupervisor:
             if self._restarting or self._over.is_set():
                 return
             self._restarting = True
-        self._work.put(_Restart(message, error, self._delay if delay_ms is None else delay_ms))
+        delay = self._delay if delay_ms is None else delay_ms
+        self._spawn(lambda: self._start_again(message, error, delay), "restart")
 
     def stop_self(self, message: str, error: BaseException | None) -> None:
         self._over.set()
@@ -124,34 +118,23 @@ class ReceiverSupervisor:
     def is_stopped(self) -> bool:
         return self._state is ReceiverState.STOPPED
 
-    # -- the supervisor's thread
+    # -- threads of its own
 
-    def _run(self) -> None:
-        self._start_receiver()
-        while True:
-            restart = self._work.get()
-            if restart is None:
-                return
-            self._start_again(restart)
-
-    def _start_again(self, restart: _Restart) -> None:
-        message = f"Restarting receiver with delay {restart.delay_ms} ms: {restart.message}"
-        logger.warning("%s", _said(message, restart.error))
-        self._stop_receiver(message, restart.error)
-        until = self._clock.monotonic_ms() + restart.delay_ms
+    def _start_again(self, reason: str, error: BaseException | None, delay_ms: int) -> None:
+        message = f"Restarting receiver with delay {delay_ms} ms: {reason}"
+        logger.warning("%s", _said(message, error))
+        self._stop_receiver(message, error)
+        until = self._clock.monotonic_ms() + delay_ms
         while (left := until - self._clock.monotonic_ms()) > 0:
             if self._clock.wait(left, self._over):
                 return
-        with self._lock:
-            self._restarting = False
-        logger.info("Starting receiver %d again", self._stream_id)
         self._start_receiver()
 
     def _start_receiver(self) -> None:
         with self._lock:
             if self._over.is_set():
                 return
-            self._state = ReceiverState.STARTED
+            self._state, self._restarting = ReceiverState.STARTED, False
         logger.info("Starting receiver %d", self._stream_id)
         self._tell(ReceiverNews("started"))
         try:
