@@ -98,9 +98,9 @@ class InputDStreamContract(ABC):
 
     def test_what_a_plan_held_that_was_never_stored_goes_to_the_next_batch(self) -> None:
         stream, _ = self.started()
-        came = self.produce(stream, batch_time(1), 2)
+        first = self.produce(stream, batch_time(1), 2)
         stream.plan(batch_time(1))
-        came += self.produce(stream, batch_time(2), 3)
+        came = [*first, *self.produce(stream, batch_time(2), 3)]
         batches = [self.batch(stream, number)[1] for number in (2, 3, 4)]  # some inputs hand out one piece a batch
         assert sorted(record for batch in batches for record in batch) == sorted(came)
 
