@@ -17,17 +17,20 @@ from kstream.listener import StreamingListener
 
 if TYPE_CHECKING:
     from kstream.context import StreamingContext, StreamingContextState
-    from kstream.dstream import DStream, StateSpec
+    from kstream.dstream import DStream, InputDStream, StateSpec
     from kstream.rdd import State
+    from kstream.receiver import Receiver
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DStream",
     "Duration",
+    "InputDStream",
     "KStreamError",
     "Milliseconds",
     "Minutes",
+    "Receiver",
     "Seconds",
     "State",
     "StateSpec",
@@ -44,6 +47,8 @@ _LAZY = {
     "DStream": "kstream.dstream",
     "State": "kstream.rdd",
     "StateSpec": "kstream.dstream",
+    "InputDStream": "kstream.dstream",
+    "Receiver": "kstream.receiver",
 }
 
 

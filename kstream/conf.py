@@ -47,6 +47,12 @@ ENTRIES: tuple[Entry, ...] = (
         "spark.streaming.kafka.allowNonConsecutiveOffsets", "bool", False,
         "Count real records (compacted or transactional topics) instead of trusting the ranges.",
     ),
+    Entry(
+        "spark.streaming.fileStream.minRememberDuration", "ms", 60_000,
+        "How far back a file stream looks for files that show up late; rounded up to whole batches.",
+    ),
+    Entry("spark.streaming.blockInterval", "ms", 200, "What a receiver stores within so long is one block, and one partition."),
+    Entry("spark.streaming.receiverRestartDelay", "ms", 2000, "How long after a failure a receiver is started again."),
     Entry("spark.streaming.backpressure.enabled", "bool", False, "Fit the rate to the processing speed (not active yet)."),
     Entry("spark.streaming.backpressure.initialRate", "int", 0, "Rate before anything is measured; 0 is not used."),
     Entry(
@@ -65,6 +71,14 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "spark.streaming.kstream.kafka.onDataLoss", "str", "fail",
         "Records gone before they were read: fail (the batch does), skip (read on, into the ledger) or report (and tell listeners).",
+    ),
+    Entry(
+        "spark.streaming.kstream.fileStream.splitBytes", "int", 33_554_432,
+        "A file is read by a task for each so many bytes (Spark's on a local disk); compressed ones by one.",
+    ),
+    Entry(
+        "spark.streaming.kstream.receiver.onDataLoss", "str", "fail",
+        "Received blocks that died with a driver: fail (the batch does), skip (go on, into the ledger) or report (and tell listeners).",
     ),
     Entry("spark.streaming.kstream.history", "ms", 86_400_000, "How long plans that no restart needs are kept for replays; 0 is not."),
     Entry(

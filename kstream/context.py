@@ -17,7 +17,7 @@ from kstream.checkpoint.reader import has_checkpoint
 from kstream.checkpoint.sidecar import code_digest
 from kstream.clock import Clock, SystemClock
 from kstream.conf import Settings
-from kstream.dstream import DStream, DStreamGraph, QueueInputDStream, TransformedDStream, UnionDStream
+from kstream.dstream import DStream, DStreamGraph, TransformedDStream, UnionDStream
 from kstream.dstream.recipe import Recipe, Recorder, Replay, recorded
 from kstream.dstream.record_operators import takes_one_argument
 from kstream.engine import Engine
@@ -30,6 +30,7 @@ from kstream.spark.job_environment import SparkJobEnvironment
 from kstream.spark.shutdown import ShutdownHook
 from kstream.spark.spark_context import make_spark_context
 from kstream.spark.state_rdds import SparkStateRDDs
+from kstream.stream_factories import StreamFactories
 from kstream.waiter import ContextWaiter
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class StreamingContextState(enum.Enum):
     STOPPED = "stopped"
 
 
-class StreamingContext:
+class StreamingContext(StreamFactories):
     """Main entry point: makes streams from sources, starts and stops their processing. The API is pyspark.streaming's.
 
     `sparkContext` is a SparkContext, or a SparkConf to make one of (found Java, workers over Unix sockets). `batchDuration` is
@@ -314,16 +315,6 @@ class StreamingContext:
         return self._progress.recent()
 
     # -- streams
-
-    def queueStream(self, rdds: Sequence[Any], oneAtATime: bool = True, default: Any = None) -> DStream:
-        """A stream of queued RDDs or lists, one a batch or all that wait. For tests; cannot be recovered from a checkpoint."""
-        queue = rdds if isinstance(rdds, list) and all(hasattr(r, "ctx") for r in rdds) else [self._as_rdd(r) for r in rdds]
-        stream = QueueInputDStream(self, queue, oneAtATime, None if default is None else self._as_rdd(default))
-        stream.register_recipe()
-        return stream
-
-    def _as_rdd(self, records: Any) -> RDD[Any]:
-        return records if hasattr(records, "ctx") else self._sc.parallelize(records)
 
     @recorded
     def union(self, *dstreams: DStream) -> DStream:

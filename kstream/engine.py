@@ -74,6 +74,8 @@ class Engine:
         self._graph.validate_at_start(checkpointing=self._store is not None)
         opened = self._open()
         self._wire(opened.log)
+        for stream in self._graph.active_inputs():
+            stream.tell = self._bus.post
         assert self._scheduler is not None and self._generator is not None
         self._scheduler.start()
         self._bus.start()
@@ -85,11 +87,15 @@ class Engine:
             self._generator.start_first_time(self._zero_time())
 
     def stop(self, graceful: bool, timeout: float) -> None:
-        """Generator first, so that nothing new comes; then the jobs; listeners last, so that they hear the end."""
+        """Receivers first, then the generator, so that nothing new comes; then the jobs; listeners last, so that they hear the end.
+
+        Graceful: what has been received gets into a batch, so the timer ticks on until it has.
+        """
         if self._generator is not None and self._scheduler is not None:
             if not graceful:
                 self._scheduler.refuse_jobs()
-            in_time = self._generator.stop(graceful, timeout, wait_for_tick=False)
+            waiting = [stream.stop_receiving(timeout) for stream in self._graph.active_inputs()] if graceful else []
+            in_time = self._generator.stop(graceful, timeout, wait_for_tick=any(waiting))
             self._scheduler.stop(graceful and in_time, min(timeout, 2.0))
         self._bus.stop()
 

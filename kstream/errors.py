@@ -8,6 +8,11 @@
     │   ├── PlanFailedError           an input could not be planned; nothing moved
     │   ├── BatchGivenUpError         a batch failed too often and went to the ledger
     │   └── NoRDDError                an operator needed an RDD and its parent had none
+    ├── DataLossError                 data that a batch was to read is gone for good
+    │   ├── FileLostError             a planned file has been removed, or cut
+    │   └── BlocksLostError           received blocks died with the driver that held them
+    ├── UnreadableFileError           a file does not hold what its stream reads
+    │   └── RecordLengthError         its size is no multiple of the record length
     ├── StorageError                  the store under a checkpoint failed
     │   ├── AlreadyExistsError        create-if-absent found the name taken
     │   ├── MissingFileError          a name that must be there is not
@@ -86,6 +91,26 @@ class BatchGivenUpError(BatchError):
 
 class NoRDDError(BatchError):
     """A parent stream had no RDD for a batch time where one is needed. Facts: time."""
+
+
+class DataLossError(KStreamError):
+    """Data that a batch was to read is gone for good."""
+
+
+class FileLostError(DataLossError):
+    """A file of a batch's plan has been removed or cut since. Facts: path, size (as planned), found (its size now, None if gone)."""
+
+
+class BlocksLostError(DataLossError):
+    """Blocks of a batch's plan were held by a driver that is dead. Facts: time (ms), stream, blocks ([id, number of records], …)."""
+
+
+class UnreadableFileError(KStreamError):
+    """A file does not hold what its stream reads. Facts: path."""
+
+
+class RecordLengthError(UnreadableFileError):
+    """A file does not hold a whole number of records. Facts: path, size, record_length."""
 
 
 class StorageError(KStreamError):

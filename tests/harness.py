@@ -65,6 +65,12 @@ class FakeRDD:
     def map(self, f: Callable[[Any], Any], preservesPartitioning: bool = False) -> FakeRDD:
         return FakeRDD([f(record) for record in self.records])
 
+    def flatMap(self, f: Callable[[Any], Any], preservesPartitioning: bool = False) -> FakeRDD:
+        return FakeRDD([made for record in self.records for made in f(record)])
+
+    def collect(self) -> list[Any]:
+        return list(self.records)
+
 
 class StoredRDD(FakeRDD):
     """Records that are read from the store when they are asked for."""
@@ -120,6 +126,9 @@ class FakeSparkContext:
 
     def emptyRDD(self) -> FakeRDD:
         return FakeRDD([])
+
+    def parallelize(self, records: Sequence[Any], numSlices: int | None = None) -> FakeRDD:
+        return FakeRDD(records)
 
 
 class FakeConf(dict[str, str]):

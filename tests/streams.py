@@ -64,14 +64,18 @@ class Stream:
         self.ssc.stop(stopSparkContext=False, stopGraceFully=graceful)
 
 
-def run(sc: SparkContext, batches: Sequence[Any], build: Build, *, partitions: int = 2) -> list[list[Any]]:
+def run(sc: SparkContext, batches: Sequence[Any], build: Build, *, partitions: int = 2, checkpoint: object = None) -> list[list[Any]]:
     """What `build`'s stream had in each of its batches. The first error of the stream is raised."""
-    return run_all(sc, batches, {"": build}, partitions=partitions)[""]
+    return run_all(sc, batches, {"": build}, partitions=partitions, checkpoint=checkpoint)[""]
 
 
-def run_all(sc: SparkContext, batches: Sequence[Any], builds: Mapping[str, Build], *, partitions: int = 2) -> dict[str, list[list[Any]]]:
-    """The same for several streams over one input, in one context: name → its batches."""
+def run_all(
+    sc: SparkContext, batches: Sequence[Any], builds: Mapping[str, Build], *, partitions: int = 2, checkpoint: object = None
+) -> dict[str, list[list[Any]]]:
+    """The same for several streams over one input, in one context: name → its batches. Streams with state need a `checkpoint` directory."""
     stream = Stream(sc)
+    if checkpoint is not None:
+        stream.ssc.checkpoint(str(checkpoint))
     rdds = [batch if isinstance(batch, RDD) else sc.parallelize(batch, partitions) for batch in batches]
     source = stream.ssc.queueStream(rdds)
     collected: dict[str, list[list[Any]]] = {name: [] for name in builds}

@@ -6,10 +6,12 @@ JobGenerator; computing never looks outside, so that any remembered or pending b
 """
 
 from kstream.dstream.dstream import DStream
+from kstream.dstream.file_input_dstream import FileInputDStream
 from kstream.dstream.graph import DStreamGraph
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.map_with_state_dstream import MapWithStateDStream
 from kstream.dstream.queue_input_dstream import QueueInputDStream
+from kstream.dstream.receiver_input_dstream import ReceiverInputDStream
 from kstream.dstream.recipe import Recipe
 from kstream.dstream.state_spec import StateSpec
 from kstream.dstream.transformed import ForEachDStream, TransformedDStream, UnionDStream
@@ -18,10 +20,12 @@ from kstream.dstream.windowed import WindowedDStream
 __all__ = [
     "DStream",
     "DStreamGraph",
+    "FileInputDStream",
     "ForEachDStream",
     "InputDStream",
     "MapWithStateDStream",
     "QueueInputDStream",
+    "ReceiverInputDStream",
     "Recipe",
     "StateSpec",
     "TransformedDStream",

@@ -217,6 +217,11 @@ class DStreamBase(ABC):
         """Whether this stream's RDDs are persisted."""
         return self.storage_level is not None
 
+    @property
+    def is_checkpointed(self) -> bool:
+        """Whether `checkpoint` has been called; from the start on also for the streams that carry state."""
+        return self.checkpoint_duration is not None
+
     @recorded
     def checkpoint(self, interval: float | Duration) -> DStream:
         """How often the state of this stream is written under the checkpoint directory: seconds, or a Duration.

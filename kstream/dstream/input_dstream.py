@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kstream.batch import InputOutcome, InputPlan, Json
+from kstream.batch.events import StreamingListenerEvent
 from kstream.batch_time import Time
 from kstream.dstream.dstream import DStream
 from kstream.dstream.ports import StreamHost
@@ -34,6 +35,8 @@ class InputDStream(DStream):
         """Another driver has taken over: `stop` must tell the outside nothing of what this one did."""
         self.lenient = False
         """A replay looks at what is left of the past: losses are told with the outcome, and not raised."""
+        self.tell: Callable[[StreamingListenerEvent], None] = lambda _event: None
+        """Posts an event to the listeners; any thread. Set before `start`."""
         self.id = ssc.graph.add_input_stream(self)
         self.base_scope = ssc.graph.recorder.new_scope(f"{_in_words(type(self).__name__)} [{self.id}]")
 
@@ -45,7 +48,14 @@ class InputDStream(DStream):
         """Gets ready to plan; may block on the outside. What it raises fails `ssc.start()`."""
 
     def stop(self) -> None:
-        """Lets go of what `start` took."""
+        """Lets go of what `start` took. Also called where `start` was not, or has failed."""
+
+    def stop_receiving(self, timeout: float) -> bool:
+        """Graceful stop, while batches still run: takes nothing more in; returns whether what is in still waits for a batch.
+
+        Called by the thread that stops the context, before anything else is stopped; may block for `timeout` seconds.
+        """
+        return False
 
     def starting_point(self) -> InputPlan:
         """Where a stream that starts for the first time stands, as the plan of a batch of nothing. After `start`."""

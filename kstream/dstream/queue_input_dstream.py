@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import InputPlan, Json
@@ -16,32 +16,35 @@ if TYPE_CHECKING:
 
 
 class QueueInputDStream(InputDStream):
-    """Takes one queued RDD a batch (`one_at_a_time`) or all that are queued; `default` when the queue is empty.
+    """Takes one element of the queue a batch (`one_at_a_time`) or all that it has not taken; `default`, or nothing, when there is none.
 
-    The queue is the caller's list, read when a batch is planned. It cannot be restored: its RDDs die with the driver.
+    The queue is the caller's list, looked at when a batch is planned and never changed: what the caller appends is seen, and two streams
+    may share it. `as_rdd` makes an RDD of an element that is none; those there are now are made RDDs now. Listeners are told 0 records,
+    as Spark does. It cannot be restored: its RDDs die with the driver.
     """
 
     no_recipe_reason = "queueStream doesn't support checkpointing"
 
-    def __init__(self, ssc: StreamHost, queue: list[RDD[Any]], one_at_a_time: bool, default: RDD[Any] | None) -> None:
+    def __init__(
+        self, ssc: StreamHost, queue: Sequence[Any], one_at_a_time: bool, default: RDD[Any] | None, as_rdd: Callable[[Any], RDD[Any]]
+    ) -> None:
         super().__init__(ssc)
         self._queue = queue
         self._one_at_a_time = one_at_a_time
         self._default = default
-        self._batches: dict[Time, RDD[Any]] = {}
+        self._as_rdd = as_rdd
+        self._made = {index: as_rdd(element) for index, element in enumerate(queue)}
+        self._next = 0
+        self._batches: dict[Time, list[Any]] = {}
 
     def plan(self, time: Time) -> InputPlan:
-        return InputPlan({"rdds": min(1, len(self._queue)) if self._one_at_a_time else len(self._queue)})
+        waiting = max(0, len(self._queue) - self._next)
+        return InputPlan({"rdds": min(1, waiting) if self._one_at_a_time else waiting})
 
     def planned(self, time: Time, data: Mapping[str, Json]) -> None:
-        taken = [self._queue.pop(0) for _ in range(data["rdds"])]
-        sc = self.ssc.sparkContext
-        if len(taken) > 1:
-            self._batches[time] = sc.union(taken)
-        elif taken:
-            self._batches[time] = taken[0]
-        else:
-            self._batches[time] = sc.emptyRDD() if self._default is None else self._default
+        taken = range(self._next, self._next + data["rdds"])
+        self._next = taken.stop
+        self._batches[time] = [self._made.pop(index, self._queue[index]) for index in taken]
 
     def restored(self, time: Time, data: Mapping[str, Json]) -> None:
         raise NotRecoverableError(
@@ -50,7 +53,14 @@ class QueueInputDStream(InputDStream):
         )
 
     def rdd(self, time: Time, data: Mapping[str, Json]) -> RDD[Any] | None:
-        return self._batches.get(time)
+        taken = self._batches.get(time)
+        if taken is None:
+            return None
+        rdds = [self._as_rdd(element) for element in taken]
+        sc = self.ssc.sparkContext
+        if len(rdds) > 1:
+            return sc.union(rdds)
+        return rdds[0] if rdds else sc.emptyRDD() if self._default is None else self._default
 
     def clear_metadata(self, time: Time) -> None:
         super().clear_metadata(time)

@@ -222,13 +222,18 @@ def _status(text: str) -> str | None:
     return match[1] if match else None
 
 
+def object_client(url: str) -> ObjectStore:
+    """obstore's client of a bucket, configured as checkpoints have it. MissingDependencyError without obstore. Sends nothing."""
+    return _client(url, _MOST_TRIES, RETRY_FOR, REQUEST_TIMEOUT)
+
+
 def _client(url: str, most_tries: int, retry_for: timedelta, request_timeout: timedelta) -> ObjectStore:
     try:
         from obstore import exceptions
         from obstore.store import from_url
     except ImportError as e:
         raise MissingDependencyError(
-            f"checkpoints on {url} need obstore: pip install 'kstream-spark[s3]'", package="obstore", install="kstream-spark[s3]"
+            f"{url} needs obstore: pip install 'kstream-spark[s3]'", package="obstore", install="kstream-spark[s3]"
         ) from e
     client: ClientConfig = {"connect_timeout": CONNECT_TIMEOUT, "timeout": request_timeout, "allow_http": _plain_http()}
     retry: RetryConfig = {
@@ -242,7 +247,7 @@ def _client(url: str, most_tries: int, retry_for: timedelta, request_timeout: ti
         return from_url(url, **options)
     except (exceptions.BaseError, ValueError) as e:
         told = _said(str(e))
-    raise ConfigurationError(f"{url} cannot be used for a checkpoint: {told}", key="checkpoint", value=url)
+    raise ConfigurationError(f"{url} cannot be used: {told}", key="url", value=url)
 
 
 def _plain_http() -> bool:

@@ -24,16 +24,6 @@ from tests.harness import FakeHost, LogInput
 HERE = {"DStream": DStream, "StreamingContext": StreamingContext, "StreamingListener": StreamingListener}
 MODULES = {"DStream": "dstream", "StreamingContext": "context", "StreamingListener": "listener"}
 
-STILL_TO_COME = {
-    "DStream.checkpoint",
-    "DStream.is_checkpointed",
-    "DStream.updateStateByKey",
-    "StreamingContext.binaryRecordsStream",
-    "StreamingContext.socketTextStream",
-    "StreamingContext.textFileStream",
-}
-"""What pyspark has and kstream has not. A name that exists must go from here."""
-
 OTHER_DEFAULTS = {
     "StreamingContext.stop(stopSparkContext)": "None: spark.streaming.stopSparkContextByDefault decides, which is true unless set",
 }
@@ -92,7 +82,6 @@ def offered(owner: str) -> Iterator[Method]:
 
 
 OFFERED = [method for owner in HERE for method in offered(owner)]
-EXPECTED = [method for method in OFFERED if method.label not in STILL_TO_COME]
 
 
 def exists(method: Method) -> bool:
@@ -111,7 +100,7 @@ def test_the_source_of_pyspark_was_read() -> None:
     assert {"DStream.transformWith", "DStream.is_cached", "StreamingContext.sparkContext", "StreamingListener.onBatchStarted"} <= labels
 
 
-@pytest.mark.parametrize("method", EXPECTED, ids=lambda m: m.label)
+@pytest.mark.parametrize("method", OFFERED, ids=lambda m: m.label)
 def test_what_pyspark_offers_is_offered_here_with_the_same_parameters(method: Method) -> None:
     assert exists(method)
     if method.parameters is None:
@@ -124,12 +113,6 @@ def test_what_pyspark_offers_is_offered_here_with_the_same_parameters(method: Me
     for parameter, (name, _, default) in zip(here, method.parameters, strict=False):
         differs = f"{method.label}({name})" in OTHER_DEFAULTS
         assert (parameter.default == default) is not differs, f"{name} is {parameter.default!r} here and {default!r} in pyspark"
-
-
-@pytest.mark.parametrize("label", sorted(STILL_TO_COME))
-def test_what_is_said_to_be_still_to_come_is_really_missing(label: str) -> None:
-    (method,) = [method for method in OFFERED if method.label == label]
-    assert not exists(method), f"{label} exists: take it out of STILL_TO_COME"
 
 
 def test_a_context_is_made_of_a_spark_context_and_a_batch_duration() -> None:

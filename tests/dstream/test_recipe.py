@@ -11,7 +11,7 @@ from pyspark import SparkContext
 
 from kstream import DStream, Duration, StreamingContext, restore
 from kstream.dstream.recipe import Replay
-from tests.dstream.test_api import EXPECTED
+from tests.dstream.test_api import OFFERED
 from tests.streams import numbers, numbers_connector
 from tests.test_recovery import shape
 
@@ -42,13 +42,6 @@ CALLS: dict[str, Callable[[DStream, DStream, Any], DStream | None]] = {
 }
 
 
-@pytest.fixture
-def without_inverse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every window is computed anew; what is recorded is the call above it."""
-    monkeypatch.setattr(DStream, "reduceByKeyAndWindow", lambda s, func, _inverse, *args: PLAIN(s, func, None, *args))
-
-
-@pytest.mark.usefixtures("without_inverse")
 @pytest.mark.parametrize("name", list(CALLS))
 def test_an_operator_comes_back_from_its_record(sc: SparkContext, name: str) -> None:
     built = StreamingContext(sc, 1)
@@ -65,7 +58,7 @@ def test_an_operator_comes_back_from_its_record(sc: SparkContext, name: str) -> 
     assert made.recorder.calls == recorder.calls and recorder.why_not is None
 
 
-@pytest.mark.parametrize("method", [m for m in EXPECTED if m.owner == "DStream" and m.parameters is not None], ids=lambda m: m.label)
+@pytest.mark.parametrize("method", [m for m in OFFERED if m.owner == "DStream" and m.parameters is not None], ids=lambda m: m.label)
 def test_every_operator_of_pyspark_is_written_down(method: Any) -> None:
     recorded = hasattr(getattr(DStream, method.name), "__wrapped__")
     assert recorded is (method.name not in {"context", "slice"})

@@ -1,0 +1,185 @@
+"""FileInputDStream: each batch is the files that have arrived in a directory since the last one.
+
+Its plan data, all JSON:
+
+    {"files": [[path, mtime_ms, size], …],   what the batch reads, by path
+     "since": ms,                            files modified then or before are never taken: when the stream first started
+     "listed": ms}                           the newest batch by which the whole directory had been looked at
+
+and only where there is something to say `"changed": [[path, size as taken, size found], …]`.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kstream.batch import InputOutcome, InputPlan
+from kstream.batch_time import Duration, Time
+from kstream.clock import Clock
+from kstream.dstream.input_dstream import InputDStream
+from kstream.dstream.ports import StreamHost
+from kstream.errors import KStreamError, NotRecoverableError
+from kstream.files import Change, FileFormat, FileSource, FileStatus, Selection
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+logger = logging.getLogger(__name__)
+Filter = Callable[[str], bool]
+MIN_REMEMBER = "spark.streaming.fileStream.minRememberDuration"
+
+
+class FileInputDStream(InputDStream):
+    """Spark's file stream: one listing a batch, on the driver; the rules of `kstream.files.Selection`; files read in the workers.
+
+    `filter(path)` is the user's, asked for each file that would be taken. Listeners are told 0 records, as Spark does: how many there
+    are in a file is not known before it is read. A listing that fails is a warning and a batch without files, as with Spark; the next
+    one that works finds all that came meanwhile.
+
+    Downtime: each missed batch takes the files of its time, under both policies, for that is what the rules say (Spark, too). All of
+    them are planned from one listing.
+    """
+
+    operator = "file stream"
+    no_recipe_reason: ClassVar[str] = "a file stream made by its class instead of by the context"
+
+    def __init__(
+        self, ssc: StreamHost, source: FileSource, format: FileFormat, clock: Clock, filter: Filter | None = None, newFilesOnly: bool = True
+    ) -> None:
+        super().__init__(ssc)
+        self._source = source
+        self._format = format
+        self._clock = clock
+        self._filter: Filter = filter or (lambda _path: True)
+        window = remember_window(self.slide_duration, ssc.settings.get(MIN_REMEMBER))
+        self.remember(window)
+        # The clock now, and not at `start`, as in Spark: files that came between making a stream and starting it are new.
+        self._selection = Selection(window, clock.time_ms() if newFilesOnly else 0)
+        self._survey: tuple[Time, list[FileStatus]] | None = None
+        self._trouble = ""
+
+    # -- planning
+
+    def starting_point(self) -> InputPlan:
+        """No files; from when on they count."""
+        self._selection.listed_ms = self._clock.time_ms()
+        return InputPlan(self._data([], self._selection.listed_ms, []))
+
+    def plan(self, time: Time) -> InputPlan:
+        """One listing, unless `missed` has made it. What the user's filter raises leaves the batch unplanned."""
+        if self._survey is not None and time <= self._survey[0]:
+            listed: list[FileStatus] | None = self._survey[1]
+        else:
+            self._survey = None
+            listed = self._list(self._selection.threshold(time))
+        if listed is None:
+            return InputPlan(self._data([], self._selection.listed_ms, []))
+        files = self._selection.select(time, listed, self._filter)
+        changes = self._selection.changes(listed)
+        return InputPlan(self._data(files, max(time.milliseconds, self._selection.listed_ms), changes))
+
+    def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
+        """Looks once for all of them and names those that get files."""
+        listed = self._list(self._selection.threshold(times[0]))
+        if listed is None:
+            return None
+        self._survey = (times[-1], listed)
+        found = self._selection.select(times[0], listed, self._filter, until=times[-1])
+        return {times[bisect_left(times, Time(file.mtime_ms))] for file in found}
+
+    def planned(self, time: Time, data: Mapping[str, Any]) -> None:
+        self._selection.listed_ms = data["listed"]
+        changes = [Change(*row) for row in data.get("changed", ())]
+        self._selection.told(changes)
+        for change in changes:
+            logger.warning(
+                "%s had %d bytes when it was taken and has %d now: what was added is not read. Files must be moved into %s whole.",
+                change.path, change.taken, change.found, self._source.directory,
+            )  # fmt: skip
+
+    def remember_plan(self, time: Time, data: Mapping[str, Any]) -> None:
+        super().remember_plan(time, data)
+        self._selection.took(time, _files(data))
+
+    def restored(self, time: Time, data: Mapping[str, Any]) -> None:
+        if "files" not in data:
+            raise NotRecoverableError(
+                f"{self!r} cannot go on from the stored data of another kind of input ({', '.join(sorted(data))}): the order in which the "
+                "inputs are made has changed. Restore it, or use a new checkpoint directory.",
+                time=time.milliseconds,
+            )
+        self._selection.since_ms = data["since"]
+        self._selection.listed_ms = data["listed"]
+
+    def _data(self, files: Sequence[FileStatus], listed_ms: int, changes: Sequence[Change]) -> dict[str, Any]:
+        data: dict[str, Any] = {"files": [f.to_json() for f in files], "since": self._selection.since_ms, "listed": listed_ms}
+        if changes:
+            data["changed"] = [[c.path, c.taken, c.found] for c in changes]
+        return data
+
+    def _list(self, newer_than_ms: int) -> list[FileStatus] | None:
+        """None, and a warning the first time, where the directory cannot be listed."""
+        began = self._clock.monotonic_ms()
+        try:
+            listed = self._source.list(newer_than_ms)
+        except KStreamError:
+            raise
+        except (FileNotFoundError, NotADirectoryError):
+            self._warn(f"there is no directory {self._source.directory}: no files until there is")
+            return None
+        except Exception as e:  # every file system raises what its client does
+            self._warn(f"cannot list {self._source.directory}: {type(e).__name__}: {e}. The batch has no files; the next one looks again.")
+            return None
+        self._trouble = ""
+        took = self._clock.monotonic_ms() - began
+        if took > self.slide_duration.milliseconds:
+            logger.warning(
+                "finding new files in %s took %d ms, more than the batch interval: move old files away, or make batches longer",
+                self._source.directory, took,
+            )  # fmt: skip
+        return listed
+
+    def _warn(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            logger.warning("%s", trouble)
+        self._trouble = trouble
+
+    # -- the batch
+
+    def rdd(self, time: Time, data: Mapping[str, Any]) -> RDD[Any]:
+        """The records of the files, file by file in the order of their paths; without files an empty RDD."""
+        return self._source.rdd(_files(data), self._format)
+
+    def metadata(self, time: Time, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Spark's `files` and `Description`, and how many files and bytes for the progress report."""
+        files = _files(data)
+        paths = [file.path for file in files]
+        progress = {
+            "description": f"FileStream[{self._source.directory}]",
+            "metrics": {"files": len(files), "bytes": sum(file.size for file in files)},
+        }
+        return {"files": paths, "Description": "\n".join(paths), "progress": progress}
+
+    def outcome(self, time: Time, data: Mapping[str, Any]) -> InputOutcome:
+        """Tells the ledger and the listeners of what was added to files after they had been taken."""
+        lost = [
+            {"path": path, "cause": "changed", "size": taken, "found": found, "detail": "changed after it was taken; not read again"}
+            for path, taken, found in data.get("changed", ())
+        ]
+        return InputOutcome(lost=lost, report=bool(lost))
+
+    def clear_metadata(self, time: Time) -> None:
+        super().clear_metadata(time)
+        self._selection.forget(time - self.remember_duration)
+
+
+def remember_window(interval: Duration, at_least_ms: int) -> Duration:
+    """How far back a batch looks for files: as many whole intervals as make up `at_least_ms`, one at least. Pure."""
+    return interval * max(1, -(-at_least_ms // interval.milliseconds))
+
+
+def _files(data: Mapping[str, Any]) -> list[FileStatus]:
+    return [FileStatus.from_json(row) for row in data["files"]]

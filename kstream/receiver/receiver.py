@@ -1,0 +1,108 @@
+"""Receiver: what users subclass to bring records in from anywhere. The names are Spark's."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from kstream.errors import IllegalStateError
+
+
+class Supervisor(Protocol):
+    """What a receiver asks of whoever runs it. Any thread."""
+
+    @property
+    def stream_id(self) -> int: ...
+    def store(self, record: Any) -> None: ...
+    def store_all(self, records: Iterable[Any]) -> None: ...
+    def report_error(self, message: str, error: BaseException | None) -> None: ...
+    def restart(self, message: str, error: BaseException | None, delay_ms: int | None) -> None: ...
+    def stop_self(self, message: str, error: BaseException | None) -> None: ...
+    def is_started(self) -> bool: ...
+    def is_stopped(self) -> bool: ...
+
+
+class Receiver(ABC):
+    """A source of records that come by themselves. `ssc.receiverStream(MyReceiver())` makes a stream of them:
+
+        class Ticks(Receiver):
+            def onStart(self):
+                threading.Thread(target=self.run, daemon=True).start()
+
+            def run(self):
+                while not self.isStopped():
+                    self.store(next_tick())
+
+            def onStop(self):
+                pass
+
+    With a checkpoint the receiver is pickled when the context starts: make sockets, locks and threads in `onStart`. After a failure,
+    and after a restart of the driver, `onStart` is called again, on the same object or on another one.
+    """
+
+    storageLevel: Any = None
+    """Where Spark would keep the blocks; the driver's memory holds them for now."""
+    _supervisor: Supervisor | None = None
+
+    def __init__(self, storageLevel: Any = None) -> None:
+        self.storageLevel = storageLevel
+
+    @abstractmethod
+    def onStart(self) -> None:
+        """Starts what brings the records in – a thread – and returns. What it raises stops the receiver; listeners are told."""
+
+    @abstractmethod
+    def onStop(self) -> None:
+        """Ends what `onStart` started. On a graceful stop, what is stored before it returns still gets into a batch."""
+
+    def store(self, dataItem: Any) -> None:
+        """One record. Any thread, any number at once; returns when it is kept. IllegalStateError after the stream has stopped."""
+        self._running.store(dataItem)
+
+    def storeAll(self, dataItems: Iterable[Any]) -> None:
+        """Many records as one block, that is one partition (Spark's `store` of an iterator or a buffer). Returns when it is kept."""
+        self._running.store_all(dataItems)
+
+    def reportError(self, message: str, throwable: BaseException | None = None) -> None:
+        """Tells the log and the listeners of a fault that the receiver gets over by itself."""
+        self._running.report_error(message, throwable)
+
+    def restart(self, message: str, error: BaseException | None = None, millisecond: int | None = None) -> None:
+        """Stops the receiver and starts it again after so long (`spark.streaming.receiverRestartDelay` without it). Returns at once.
+
+        While one restart is under way, another changes nothing.
+        """
+        self._running.restart(message, error, millisecond)
+
+    def stop(self, message: str, error: BaseException | None = None) -> None:
+        """Stops the receiver for good; the stream goes on with empty batches."""
+        self._running.stop_self(message, error)
+
+    def isStarted(self) -> bool:
+        """Whether it has been started and not stopped, be it for a restart."""
+        return self._supervisor is not None and self._supervisor.is_started()
+
+    def isStopped(self) -> bool:
+        """Whether its threads are to end: it is stopped, for good or for a restart."""
+        return self._supervisor is None or self._supervisor.is_stopped()
+
+    @property
+    def streamId(self) -> int:
+        """The id of its input stream."""
+        return self._running.stream_id
+
+    @property
+    def _running(self) -> Supervisor:
+        if self._supervisor is None:
+            raise IllegalStateError(f"{type(self).__name__} is not run by a stream: give it to ssc.receiverStream and start", state="new")
+        return self._supervisor
+
+    def attach(self, supervisor: Supervisor) -> None:
+        """For whoever runs it, before `onStart`."""
+        self._supervisor = supervisor
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        state.pop("_supervisor", None)
+        return state

@@ -1,0 +1,195 @@
+"""InputDStreamContract: what every input must do, as tests to inherit (needs pytest only to run them).
+
+    class TestMyInput(RestorableInputDStreamContract):
+        def make_input(self) -> InputDStream: ...                      # on a context of its own, as a driver that starts makes it
+        def produce(self, stream, time, count) -> list[Any]: ...       # lets so many records come in, in time for the batch at `time`
+
+An input that cannot go on where a dead driver stopped (its records died, too) inherits InputDStreamContract alone. `make_input` may give
+streams of a StreamingContext that is never started; `records` says how the records of an RDD are had, if not by `collect`.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from kstream.batch import InputPlan
+from kstream.batch_time import Time
+from kstream.dstream import InputDStream
+
+INTERVAL = 1000
+ZERO = 1_000_000
+"""Batches are at ZERO + INTERVAL, ZERO + 2 × INTERVAL …, in ms; a clock that the input looks at should stand at ZERO at first."""
+
+
+class InputDStreamContract(ABC):
+    """Inherit, and say how an input is made and fed. Names of the tests are the promises."""
+
+    @abstractmethod
+    def make_input(self) -> InputDStream:
+        """The input of a driver that starts. Called again in a test for the driver that takes over."""
+
+    @abstractmethod
+    def produce(self, stream: InputDStream, time: Time, count: int) -> list[Any]:
+        """Lets `count` ≥ 1 new records come in before the batch at `time` is planned; returns them, each different from all others."""
+
+    def records(self, rdd: Any) -> list[Any]:
+        """The records of an RDD."""
+        return rdd.collect()
+
+    def setup_method(self) -> None:
+        self._streams: list[InputDStream] = []
+
+    def teardown_method(self) -> None:
+        for stream in self._streams:
+            stream.stop()
+
+    # -- for the tests
+
+    def started(self) -> tuple[InputDStream, InputPlan]:
+        """An input that starts for the first time, with the point it starts from."""
+        stream = self._made()
+        stream.start()
+        return stream, stream.starting_point()
+
+    def _made(self) -> InputDStream:
+        stream = self.make_input()
+        self._streams.append(stream)
+        stream.initialize(Time(ZERO))
+        return stream
+
+    def batch(self, stream: InputDStream, number: int) -> tuple[Mapping[str, Any], list[Any]]:
+        """Plans batch `number`, makes the plan durable and reads it: its data and records."""
+        time = batch_time(number)
+        data = stored(stream.plan(time))
+        stream.remember_plan(time, data)
+        stream.planned(time, data)
+        return data, self.read(stream, number)
+
+    def read(self, stream: InputDStream, number: int) -> list[Any]:
+        """The records of a planned batch, from an RDD made now."""
+        rdd = stream.compute(batch_time(number))
+        assert rdd is not None, f"batch {number} was planned, and has no RDD"
+        return sorted(self.records(rdd))
+
+    # -- the promises
+
+    def test_a_batch_has_what_came_since_the_last(self) -> None:
+        stream, _ = self.started()
+        for number in (1, 2, 3):
+            came = self.produce(stream, batch_time(number), number)
+            assert self.batch(stream, number)[1] == sorted(came)
+
+    def test_a_batch_in_which_nothing_came_has_an_rdd_without_records(self) -> None:
+        stream, _ = self.started()
+        assert self.batch(stream, 1)[1] == []
+
+    def test_the_starting_point_is_a_batch_of_nothing(self) -> None:
+        _, point = self.started()
+        assert point.num_records == 0
+        stored(point)
+
+    def test_planning_moves_nothing(self) -> None:
+        stream, _ = self.started()
+        self.produce(stream, batch_time(1), 2)
+        assert stored(stream.plan(batch_time(1))) == stored(stream.plan(batch_time(1)))
+
+    def test_what_a_plan_held_that_was_never_stored_goes_to_the_next_batch(self) -> None:
+        stream, _ = self.started()
+        first = self.produce(stream, batch_time(1), 2)
+        stream.plan(batch_time(1))
+        came = [*first, *self.produce(stream, batch_time(2), 3)]
+        batches = [self.batch(stream, number)[1] for number in (2, 3, 4)]  # some inputs hand out one piece a batch
+        assert sorted(record for batch in batches for record in batch) == sorted(came)
+
+    def test_what_comes_after_its_plan_is_not_in_a_batch(self) -> None:
+        stream, _ = self.started()
+        came = self.produce(stream, batch_time(1), 2)
+        self.batch(stream, 1)
+        later = self.produce(stream, batch_time(2), 2)
+        assert self.read(stream, 1) == sorted(came)
+        assert self.batch(stream, 2)[1] == sorted(later)
+
+    def test_a_batch_read_again_has_the_same_records_whatever_was_planned_since(self) -> None:
+        stream, _ = self.started()
+        stream.remember(stream.slide_duration * 10)
+        came: list[list[Any]] = []
+        for number in (1, 2, 3):
+            came.append(sorted(self.produce(stream, batch_time(number), 2)))
+            self.batch(stream, number)
+        assert [self.read(stream, number) for number in (1, 2, 3)] == came
+
+    def test_it_tells_as_many_records_as_there_are_or_none(self) -> None:
+        stream, _ = self.started()
+        self.produce(stream, batch_time(1), 3)
+        assert stream.plan(batch_time(1)).num_records in (0, 3)
+
+    def test_listeners_get_plain_facts(self) -> None:
+        stream, _ = self.started()
+        self.produce(stream, batch_time(1), 1)
+        data, _records = self.batch(stream, 1)
+        assert isinstance(stream.metadata(batch_time(1), data).get("Description", ""), str)
+
+    def test_stop_may_be_called_twice_and_without_start(self) -> None:
+        stream, _ = self.started()
+        stream.stop()
+        stream.stop()
+        self._made().stop()
+
+
+class RestorableInputDStreamContract(InputDStreamContract):
+    """For inputs that go on exactly where a dead driver stopped."""
+
+    def takes_over(self, *plans: tuple[int, Mapping[str, Any]]) -> InputDStream:
+        """The input of a new driver that finds these plans in the log, oldest first. The number of the starting point is 0."""
+        stream = self._made()
+        number, newest = plans[-1]
+        stream.restored(batch_time(number), newest)
+        for each, data in plans:
+            stream.remember_plan(batch_time(each), data)
+        stream.start()
+        return stream
+
+    def test_a_new_driver_goes_on_behind_the_newest_plan(self) -> None:
+        stream, point = self.started()
+        self.produce(stream, batch_time(1), 2)
+        first, _records = self.batch(stream, 1)
+        second = self.takes_over((0, stored(point)), (1, first))
+        came = self.produce(second, batch_time(2), 2)
+        assert self.batch(second, 2)[1] == sorted(came)
+
+    def test_a_new_driver_reads_a_pending_batch_as_it_was_planned(self) -> None:
+        stream, point = self.started()
+        came = self.produce(stream, batch_time(1), 2)
+        first, _records = self.batch(stream, 1)
+        self.produce(stream, batch_time(2), 2)
+        second = self.takes_over((0, stored(point)), (1, first))
+        assert self.read(second, 1) == sorted(came)
+
+    def test_what_came_while_no_driver_ran_is_read_by_the_next_once(self) -> None:
+        stream, point = self.started()
+        first, _records = self.batch(stream, 1)
+        came = self.produce(stream, batch_time(2), 2)
+        second = self.takes_over((0, stored(point)), (1, first))
+        second.missed([batch_time(2), batch_time(3)])
+        assert sorted(record for number in (2, 3, 4) for record in self.batch(second, number)[1]) == sorted(came)
+
+    def test_what_came_behind_the_starting_point_of_a_driver_that_never_planned_is_read(self) -> None:
+        stream, point = self.started()
+        came = self.produce(stream, batch_time(1), 2)
+        second = self.takes_over((0, stored(point)))
+        assert self.batch(second, 1)[1] == sorted(came)
+
+
+def batch_time(number: int) -> Time:
+    """The time of a batch; that of the starting point is number 0."""
+    return Time(ZERO + number * INTERVAL)
+
+
+def stored(plan: InputPlan) -> dict[str, Any]:
+    """A plan's data as a restart finds it; fails if it is not plain JSON."""
+    data = json.loads(json.dumps(plan.data))
+    assert data == plan.data, "plan data must come back from JSON as it was: no tuples, no numbers as keys"
+    return data

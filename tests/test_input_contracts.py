@@ -1,0 +1,137 @@
+"""The contract of inputs, held by those that kstream has and by one that a user might write."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstream.batch import InputPlan
+from kstream.batch_time import Time
+from kstream.dstream import FileInputDStream, InputDStream, QueueInputDStream, ReceiverInputDStream
+from kstream.errors import BlocksLostError, NotRecoverableError
+from kstream.receiver import Receiver
+from kstream.testing import ManualClock
+from kstream.testing.input_dstream_contract import ZERO, InputDStreamContract, RestorableInputDStreamContract, batch_time
+from tests.harness import FakeHost, FakeRDD, LogInput
+from tests.inputs import file_stream, write
+
+
+def host() -> Any:
+    return FakeHost({})
+
+
+class Lines(InputDStream):
+    """What a user might write: the lines of one file that grows, by byte offsets. Thirty lines."""
+
+    def __init__(self, ssc: Any, path: Path) -> None:
+        super().__init__(ssc)
+        self.path, self.offset = path, 0
+
+    def starting_point(self) -> InputPlan:
+        return InputPlan({"from": self.offset, "until": self.offset})
+
+    def plan(self, time: Time) -> InputPlan:
+        end = self.path.stat().st_size if self.path.exists() else 0
+        return InputPlan({"from": self.offset, "until": end})
+
+    def planned(self, time: Time, data: Mapping[str, Any]) -> None:
+        self.offset = data["until"]
+
+    def restored(self, time: Time, data: Mapping[str, Any]) -> None:
+        self.offset = data["until"]
+
+    def rdd(self, time: Time, data: Mapping[str, Any]) -> Any:
+        whole = self.path.read_bytes() if self.path.exists() else b""
+        return self.ssc.sparkContext.parallelize(whole[data["from"] : data["until"]].decode().splitlines())
+
+
+class TestAnInputOfTheUsers(RestorableInputDStreamContract):
+    @pytest.fixture(autouse=True)
+    def _place(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "grows"
+
+    def make_input(self) -> InputDStream:
+        return Lines(host(), self.path)
+
+    def produce(self, stream: InputDStream, time: Time, count: int) -> list[Any]:
+        lines = [uuid.uuid4().hex for _ in range(count)]
+        with self.path.open("a") as file:
+            file.writelines(f"{line}\n" for line in lines)
+        return lines
+
+
+class TestTheListOfOurOwnTests(RestorableInputDStreamContract):
+    @pytest.fixture(autouse=True)
+    def _log(self) -> None:
+        self.log: list[str] = []
+
+    def make_input(self) -> InputDStream:
+        return LogInput(host(), self.log)
+
+    def produce(self, stream: InputDStream, time: Time, count: int) -> list[Any]:
+        self.log += (made := [uuid.uuid4().hex for _ in range(count)])
+        return made
+
+
+class TestFiles(RestorableInputDStreamContract):
+    @pytest.fixture(autouse=True)
+    def _place(self, tmp_path: Path) -> None:
+        self.directory = tmp_path
+        self.clock = ManualClock(ZERO)
+
+    def make_input(self) -> FileInputDStream:
+        return file_stream(host(), str(self.directory), self.clock)
+
+    def produce(self, stream: InputDStream, time: Time, count: int) -> list[Any]:
+        lines = [uuid.uuid4().hex for _ in range(count)]
+        write(self.directory / lines[0], "\n".join(lines), time.milliseconds - 1)
+        return lines
+
+
+class TestAReceiver(InputDStreamContract):
+    def make_input(self) -> ReceiverInputDStream:
+        return ReceiverInputDStream(host(), Nothing(), ManualClock(ZERO))
+
+    def produce(self, stream: Any, time: Time, count: int) -> list[Any]:
+        made = [uuid.uuid4().hex for _ in range(count)]
+        for record in made:
+            stream.receiver.store(record)
+        return made
+
+    def test_its_blocks_die_with_the_driver_and_that_is_said(self) -> None:
+        stream, _ = self.started()
+        self.produce(stream, batch_time(1), 2)
+        data, _records = self.batch(stream, 1)
+        second = self.make_input()
+        second.restored(batch_time(1), data)
+        second.remember_plan(batch_time(1), data)
+        with pytest.raises(BlocksLostError):
+            second.compute(batch_time(1))
+
+
+class Nothing(Receiver):
+    def onStart(self) -> None:
+        pass
+
+    def onStop(self) -> None:
+        pass
+
+
+class TestAQueue(InputDStreamContract):
+    def make_input(self) -> QueueInputDStream:
+        return QueueInputDStream(host(), [], True, None, FakeRDD)
+
+    def produce(self, stream: Any, time: Time, count: int) -> list[Any]:
+        made = [uuid.uuid4().hex for _ in range(count)]
+        stream._queue.append(made)
+        return made
+
+    def test_it_cannot_be_taken_over(self) -> None:
+        """SC18."""
+        _stream, point = self.started()
+        with pytest.raises(NotRecoverableError):
+            self.make_input().restored(batch_time(0), point.data)
