@@ -2,6 +2,9 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+# Most of what the integration suite does is waiting, for brokers that come back and clients that give up: two files at a time,
+# in their own order: xdist would begin with the files of many tests, and end waiting for those of few, which are the longest.
+BESIDE := -n 2 --dist loadfile --no-loadscope-reorder
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
 .DEFAULT_GOAL := help
@@ -21,13 +24,13 @@ demo: install ## an embedded broker, a stream of orders, a driver that is killed
 
 test: install ## the fast suite, then the integration suite against a real Kafka broker
 	@$(PY) -m pytest tests
-	@$(PY) -m pytest integration
+	@$(PY) -m pytest integration $(BESIDE)
 
 test-fast: install ## no broker, no sleep
 	@$(PY) -m pytest tests
 
 test-integration: install ## real things; the broker's jars are fetched once into .cache/
-	@$(PY) -m pytest integration
+	@$(PY) -m pytest integration $(BESIDE)
 
 check: install ## ruff, pyright, import-linter
 	@$(VENV)/bin/ruff check .

@@ -33,7 +33,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kstream_kafka import ConsumerRecord, KafkaRDD, OffsetRange, consumer_record, utf8_decoder, value_only
 from kstream_kafka.client import KafkaDriverClient
 from kstream_kafka.decoding import Decoding
-from kstream_kafka.packing import Packing
+from kstream_kafka.packing import Packing, Piece
 from kstream_kafka.params import KafkaParams, bulk
 from kstream_kafka.ports import LogEnd, Partition
 from pyspark import SparkConf
@@ -181,7 +181,8 @@ def sides(sc: Any, bootstrap: str, topics: Topics, records: int) -> dict[str, Ca
 
     def packed(partitions: int) -> int:
         ranges, epochs = topics.spread[partitions]
-        return KafkaRDD(sc, ranges, executor, values, leader_epochs=epochs, packing=Packing(max_tasks=CORES)).map(len).sum()
+        pieces = [Piece(whole, epoch) for whole, epoch in zip(ranges, epochs, strict=True)]
+        return KafkaRDD(sc, ranges, executor, values, pieces=pieces, packing=Packing(max_tasks=CORES)).map(len).sum()
 
     plain = Consumer(bulk(executor))
     values = Decoding(None, None, value_only)

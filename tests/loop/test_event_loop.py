@@ -123,3 +123,19 @@ def test_a_loop_knows_its_own_thread() -> None:
     loop.post(1)
     loop.stop(drain=True)
     assert answers == [True] and not loop.is_own_thread()
+
+
+def test_draining_returns_when_what_was_posted_before_has_been_handled_and_says_when_it_was_not() -> None:
+    box = Box()
+    loop = loop_of(box)
+    loop.start()
+    box.gate.clear()
+    loop.post(1)
+    assert not loop.drain(0.1)
+    box.gate.set()
+    loop.post(ValueError("a fault is handled, too"))
+    loop.post(2)
+    assert loop.drain(10)
+    assert box.received == [1, 2] and len(box.errors) == 1
+    loop.stop()
+    assert loop.drain(10), "a loop that has ended keeps nobody waiting"

@@ -33,6 +33,7 @@ class Story:
         self.world = World(store)
         self.kill = kill
         self.deaths = 0
+        self.cleanings = 0
         self.window = window
         self.conf = {"spark.streaming.concurrentJobs": str(jobs), "spark.streaming.kstream.history": history}
         self.store = SteppingStore(self.world.store, self._step)
@@ -42,8 +43,16 @@ class Story:
     def _step(self, verb: str, name: str, done: bool) -> None:
         self._reach(f"{'after' if done else 'before'} {verb} {name.split('/')[0].split('-')[0]}")
 
+    def _has_cleaned_up(self) -> bool:
+        """Whether this tick's batch has ended, and all that its end gave the cleaner to do is done: it works in the background."""
+        assert self.driver is not None
+        ended = self.driver.listener.completed()
+        begun = self.world.clock.time_ms() in ended and self.cleanings >= len(ended)
+        return begun and self.driver.engine._generator._cleaner.drain(10)  # pyright: ignore
+
     def _reach(self, moment: str) -> None:
         driver = self.driver
+        self.cleanings += moment == crash_point.CLEANING
         if driver is not None and driver.alive and self.kill(moment):
             self.deaths += 1
             driver.die()
@@ -58,7 +67,7 @@ class Story:
             assert self.driver is not None
             if self.driver.alive:
                 self.driver.tick_only(1 + tick % 3)
-                self._wait(lambda: self.world.clock.time_ms() in self.driver.listener.completed())
+                self._wait(self._has_cleaned_up)
             if not self.driver.alive:
                 self.driver.kill()
                 self.world.produce(2)
@@ -73,6 +82,7 @@ class Story:
         """A driver that is alive, or one that died while it started."""
         if self.driver is not None and self.driver.alive:
             return
+        self.cleanings = 0
         self.driver = Driver(self.world, self.conf, store=self.store, build=self._build)
         try:
             self.driver.start()
