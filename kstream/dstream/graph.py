@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from kstream.batch import InputOutcome, Job
 from kstream.batch_time import Duration, Time
 from kstream.dstream.recipe import Recorder
+from kstream.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from kstream.dstream.dstream import DStream
@@ -51,6 +53,14 @@ class DStreamGraph:
                 reached.add(id(stream))
                 todo.extend(stream.dependencies)
         return [stream for stream in self._inputs if id(stream) in reached]
+
+    def input_names(self) -> dict[int, str]:
+        """The names of the active inputs that have one, by their numbers. ConfigurationError if two have the same."""
+        names = {stream.id: name for stream in self.active_inputs() if (name := stream.name()) is not None}
+        twice = [name for name, count in Counter(names.values()).items() if count > 1]
+        if twice:
+            raise ConfigurationError(f"two input streams are named {twice[0]!r}: names tell them apart", key="setName", value=twice[0])
+        return names
 
     def remember(self, duration: Duration) -> None:
         self.remember_duration = duration

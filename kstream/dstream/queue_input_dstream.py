@@ -21,6 +21,7 @@ class QueueInputDStream(InputDStream):
     The queue is the caller's list, read when a batch is planned. It cannot be restored: its RDDs die with the driver.
     """
 
+    reports_input_info = False
     no_recipe_reason = "queueStream doesn't support checkpointing"
 
     def __init__(self, ssc: StreamHost, queue: list[RDD[Any]], one_at_a_time: bool, default: RDD[Any] | None) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from pyspark.storagelevel import StorageLevel
 
 from kstream.batch_time import Duration
+from kstream.dstream.call_site import user_call_site
 
 if TYPE_CHECKING:
     from kstream.dstream.dstream import DStream
@@ -42,6 +43,8 @@ class Recorder:
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
         self.functions: list[Any] = []
+        self.sites: list[str] = []
+        """For each function the operator it was given to, and the user's line; not stored."""
         self._streams: list[DStream] = []
         self._depth = threading.local()
         self.why_not: str | None = None
@@ -104,6 +107,7 @@ class Recorder:
         if isinstance(value, (list, tuple)) and value and all(isinstance(v, DStream) for v in value):
             return {"streams": [self.index_of(v) for v in value]}
         self.functions.append(value)
+        self.sites.append(user_call_site().short_form)
         return {"function": len(self.functions) - 1}
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from kstream.loop.runtime import THREADS, Queue, Runtime
+from kstream.loop.runtime import THREADS, Event, Queue, Runtime
 
 E = TypeVar("E")
 logger = logging.getLogger(__name__)
@@ -14,6 +15,13 @@ logger = logging.getLogger(__name__)
 
 class _Stop:
     """Ends the loop after the events posted before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """Everything posted before it has been handled."""
+
+    reached: Event
 
 
 class EventLoop(Generic[E]):
@@ -40,6 +48,21 @@ class EventLoop(Generic[E]):
         if not self._stopped.is_set():
             self._queue.put(event)
 
+    def drain(self, timeout: float) -> bool:
+        """Blocks until every event posted so far is handled; False if `timeout` seconds passed first. True for a loop that has ended,
+        and from its own thread, which it could not wait for."""
+        if not self._thread.is_alive() or self.is_own_thread():
+            return True
+        mark = _Mark(self._runtime.event())
+        self._queue.put(mark)
+        end = self._runtime.monotonic() + timeout
+        while not mark.reached.wait(0.05):
+            if not self._thread.is_alive():
+                return True
+            if self._runtime.monotonic() > end:
+                return False
+        return True
+
     def stop(self, drain: bool = False) -> None:
         """Ends the loop and waits for the event in hand; with `drain` for those queued too. From its own thread: no wait."""
         if self._stopped.is_set():
@@ -64,6 +87,9 @@ class EventLoop(Generic[E]):
             event = self._queue.get()
             if isinstance(event, _Stop):
                 return
+            if isinstance(event, _Mark):
+                event.reached.set()
+                continue
             if self._discard.is_set():
                 continue
             try:

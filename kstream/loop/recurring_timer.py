@@ -48,6 +48,10 @@ class RecurringTimer:
         self._thread.start()
         return start_ms
 
+    def runs_on(self, thread: object) -> bool:
+        """Whether this is the timer's thread."""
+        return self._thread is thread
+
     def stop(self, interrupt: bool) -> int:
         """Stops; returns the time of the last tick, −1 if there was none. Waits for the thread.
 

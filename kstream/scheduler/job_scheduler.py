@@ -13,7 +13,7 @@ from kstream import crash_point
 from kstream.batch import InputOutcome, Job, JobSet, events
 from kstream.batch_time import Time
 from kstream.clock import Clock
-from kstream.errors import FencedError
+from kstream.errors import FencedError, add_note
 from kstream.loop import THREADS, EventLoop, Runtime, WorkerPool
 from kstream.scheduler.listener_bus import StreamingListenerBus
 from kstream.scheduler.ports import BatchLog, JobEnvironment
@@ -100,6 +100,14 @@ class JobScheduler:
     def report_error(self, message: str, error: BaseException) -> None:
         self._loop.post(ErrorReported(message, error))
 
+    def drain(self, timeout: float) -> bool:
+        """Blocks until what has been posted so far is handled, and the listeners have heard of it; False after `timeout` seconds."""
+        return self._loop.drain(timeout) and self._bus.drain(timeout)
+
+    def is_own_thread(self) -> bool:
+        """Whether the caller runs in a job, or on the event thread."""
+        return self._loop.is_own_thread() or self._pool.is_own_thread()
+
     def pending_times(self) -> list[Time]:
         """Batches submitted and not ended."""
         with self._lock:
@@ -139,6 +147,7 @@ class JobScheduler:
                 crash_point.reach(crash_point.RUNNING)
                 job.run()
         except BaseException as e:
+            add_note(e, f"in output operation {job.output_op_id}, {job.name}, of batch {job.time}")
             job.error = e
         crash_point.reach(crash_point.JOB_DONE)
         self._loop.post(JobCompleted(job, self._clock.time_ms()))
@@ -169,7 +178,7 @@ class JobScheduler:
         if last:
             self._end_batch(job_set, plan_epoch, at_ms)
         if job.error is not None:
-            self._on_error(f"Error running job {job.id}", job.error)
+            self._on_error(f"Error running job {job.id}, {job.name}", job.error)
 
     def _end_batch(self, job_set: JobSet, plan_epoch: int, at_ms: int) -> None:
         with self._lock:
