@@ -10,7 +10,9 @@ from kstream.batch import events
 
 
 class StreamingListener:
-    """Override what you want to hear; every method does nothing by default."""
+    """Override what you want to hear; every method does nothing by default. The parameters are named as in pyspark."""
+
+    def __init__(self) -> None: ...
 
     def onStreamingStarted(self, streamingStarted: events.StreamingListenerStreamingStarted) -> None:
         """The context has been started."""
@@ -27,7 +29,7 @@ class StreamingListener:
     def onBatchSubmitted(self, batchSubmitted: events.StreamingListenerBatchSubmitted) -> None:
         """A batch has been planned and submitted; all three delays are unknown (−1)."""
 
-    def onBatchStarted(self, batchStarted: events.StreamingListenerBatchStarted) -> None:
+    def onBatchStarted(self, batchSubmitted: events.StreamingListenerBatchStarted) -> None:
         """The first job of a batch has started; the scheduling delay is known."""
 
     def onBatchCompleted(self, batchCompleted: events.StreamingListenerBatchCompleted) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pyspark.storagelevel import StorageLevel
 
 from kstream.batch_time import Duration
-from kstream.dstream.call_site import user_call_site
+from kstream.dstream.call_site import CallSite, user_call_site
 
 if TYPE_CHECKING:
     from kstream.dstream.dstream import DStream
@@ -45,6 +45,7 @@ class Recorder:
         self.functions: list[Any] = []
         self.sites: list[str] = []
         """For each function the operator it was given to, and the user's line; not stored."""
+        self._site = CallSite("", "", 0)
         self._streams: list[DStream] = []
         self._depth = threading.local()
         self.why_not: str | None = None
@@ -65,11 +66,13 @@ class Recorder:
             self.why_not = self.why_not or reason
             self._add(stream, {"input": None})
             return
+        self._site = user_call_site()
         functions = {name: self._encode(f) for name, f in recipe.functions.items()}
         self._add(stream, {"input": recipe.kind, "args": dict(recipe.args), "functions": functions})
 
     def add_call(self, target: DStream | None, operator: str, args: Any, kwargs: Any, result: DStream | None) -> None:
         """Notes one operator call; `target` None stands for the context."""
+        self._site = replace(user_call_site(), function=operator)
         call = {
             "on": None if target is None else self.index_of(target),
             "call": operator,
@@ -107,7 +110,7 @@ class Recorder:
         if isinstance(value, (list, tuple)) and value and all(isinstance(v, DStream) for v in value):
             return {"streams": [self.index_of(v) for v in value]}
         self.functions.append(value)
-        self.sites.append(user_call_site().short_form)
+        self.sites.append(self._site.short_form)
         return {"function": len(self.functions) - 1}
 
 

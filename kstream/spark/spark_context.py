@@ -52,10 +52,10 @@ def restored_conf(stored: Mapping[str, str]) -> SparkConf:
     from kstream.spark.java import ensure_java
 
     ensure_java()
-    wanted = SparkConf(loadDefaults=False)
-    for key, value in stored.items():
-        wanted.set(key, value)
-    SparkContext._ensure_initialized(conf=wanted)  # pyright: ignore – a JVM of spark-submit is there already and keeps its own settings
+    at_launch = SparkConf(loadDefaults=False)  # what a JVM is given at its launch is a default of every later context in this process
+    if "spark.driver.memory" in stored:
+        at_launch.set("spark.driver.memory", stored["spark.driver.memory"])
+    SparkContext._ensure_initialized(conf=at_launch)  # pyright: ignore – a JVM of spark-submit is there already and keeps its own
     conf = SparkConf()
     for key, value in stored.items():
         conf.setIfMissing(key, value)
