@@ -53,6 +53,26 @@ class SettableClock(Protocol):
     def set_time(self, time_ms: int) -> None: ...
 
 
+class Follower(Protocol):
+    """What has work to do when time moves: the engine of a context."""
+
+    def settle(self, timeout: float) -> bool:
+        """Blocks until all that was due has run; False if `timeout` seconds passed first."""
+        ...
+
+    def timer_thread(self) -> object | None:
+        """The thread that waits on the clock, while it does."""
+        ...
+
+
+@runtime_checkable
+class FollowedClock(Protocol):
+    """A clock that waits for those who follow it when it is moved."""
+
+    def follow(self, follower: Follower) -> None: ...
+    def unfollow(self, follower: Follower) -> None: ...
+
+
 class SystemClock:
     """The machine's clock."""
 

@@ -14,7 +14,7 @@ from kstream import connectors, crash_point, restore
 from kstream.batch_time import Duration, Seconds
 from kstream.checkpoint.reader import has_checkpoint
 from kstream.checkpoint.sidecar import modules_digest, setup_digest
-from kstream.clock import Clock, SystemClock, clock_named, given_clock
+from kstream.clock import Clock, FollowedClock, SystemClock, clock_named, given_clock
 from kstream.conf import Settings
 from kstream.context_state import StreamingContextState
 from kstream.dstream import DStream, DStreamGraph, QueueInputDStream, TransformedDStream, UnionDStream
@@ -87,6 +87,11 @@ class StreamingContext:
     @property
     def recorder(self) -> Recorder:
         return self._graph.recorder
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that batch times come from: the machine's, or the one a test moves."""
+        return self._clock
 
     def check_can_add(self, what: str) -> None:
         if self._state is StreamingContextState.ACTIVE:
@@ -191,6 +196,8 @@ class StreamingContext:
         # Before anything runs: a SIGTERM that comes while missed batches are being planned waits for the start, then stops it.
         self._hook = ShutdownHook(self._sc, graceful, lambda g: self.stop(stopSparkContext=True, stopGraceFully=g))
         self._engine.start()
+        if isinstance(self._clock, FollowedClock):
+            self._clock.follow(self._engine)
         if store is not None and functions is not None:
             remember = self._graph.remember_duration
             intervals = (self._graph.batch_duration.milliseconds, None if remember is None else remember.milliseconds)
@@ -233,6 +240,8 @@ class StreamingContext:
                 self._waiter.notify_stop()  # whatever failed, nobody is to wait for ever
 
     def _stop_engine(self, graceful: bool) -> None:
+        if isinstance(self._clock, FollowedClock) and self._engine is not None:
+            self._clock.unfollow(self._engine)
         interval = self._graph.batch_duration.milliseconds
         timeout_ms = self._settings.get("spark.streaming.gracefulStopTimeout") or 10 * interval
         assert self._engine is not None

@@ -18,7 +18,7 @@ from kstream.clock import Clock, SettableClock
 from kstream.conf import Settings
 from kstream.dstream import DStreamGraph
 from kstream.errors import AlreadyExistsError, FencedError, IntervalChangedError, StreamVanishedError
-from kstream.loop import THREADS, Runtime
+from kstream.loop import THREADS, Runtime, Thread
 from kstream.scheduler import InputInfoTracker, JobGenerator, JobScheduler, StreamingListenerBus
 from kstream.scheduler.no_log import NoLog
 from kstream.scheduler.ports import JobEnvironment, check_concurrent_jobs
@@ -91,17 +91,25 @@ class Engine:
     def settle(self, timeout: float) -> bool:
         """Blocks until every batch that was due has ended and listeners have heard of it; False if `timeout` seconds passed first.
 
-        From a thread of the engine's own – a job, a function of `transform`, a listener – it returns at once: it cannot wait for itself.
+        True at once from a thread of the engine's own – a job, a function of `transform`, a listener – which could not wait for itself;
+        and as soon as the engine has been stopped or fenced.
         """
-        generator, scheduler = self._generator, self._scheduler
-        if generator is None or scheduler is None or self._unfinished is None or self._is_own_thread():
+        generator, scheduler, unfinished = self._generator, self._scheduler, self._unfinished
+        if generator is None or scheduler is None or unfinished is None or self._is_own_thread():
             return True
-        ended = generator.drain(timeout) and self._unfinished.wait_none_running(timeout)
-        return ended and scheduler.drain(timeout) and generator.drain(timeout)
+        if not generator.drain(timeout):
+            return False
+        end = self._runtime.monotonic() + timeout
+        while not unfinished.wait_none_running(0.05):
+            if scheduler.refuses_jobs:
+                return True
+            if self._runtime.monotonic() > end:
+                return False
+        return scheduler.drain(timeout) and generator.drain(timeout)
 
-    def ticks_on(self, thread: object) -> bool:
-        """Whether the batch timer runs on this thread."""
-        return self._generator is not None and self._generator.ticks_on(thread)
+    def timer_thread(self) -> Thread | None:
+        """The thread of the batch timer, while it ticks."""
+        return None if self._generator is None else self._generator.timer_thread()
 
     def _is_own_thread(self) -> bool:
         assert self._generator is not None and self._scheduler is not None

@@ -128,9 +128,15 @@ def _function(target: FunctionType, depth: int) -> list[Any]:
     return [_code_parts(code), values]
 
 
+_WRITERS = frozenset({"append", "extend", "insert", "clear", "add", "update", "discard"})
+"""What a function calls on a list, set or dict that it fills and never reads: the results of a test."""
+
+
 def _cell(value: Any, attributes: frozenset[str] | None, depth: int) -> Any:
     """A closed-over value, of which only `attributes` are read (None: it is used as a whole)."""
     missing = object()
+    if attributes is not None and isinstance(value, (list, set, dict)) and attributes <= _WRITERS:
+        return type(value).__qualname__
     if attributes is None or not hasattr(value, "__dict__") or isinstance(value, (FunctionType, type)):
         return _stable(value, depth)
     read = {name: getattr(value, name, missing) for name in sorted(attributes)}

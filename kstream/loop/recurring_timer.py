@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kstream.clock import Clock
-from kstream.loop.runtime import THREADS, Runtime
+from kstream.loop.runtime import THREADS, Runtime, Thread
 
 
 class RecurringTimer:
@@ -48,9 +48,9 @@ class RecurringTimer:
         self._thread.start()
         return start_ms
 
-    def runs_on(self, thread: object) -> bool:
-        """Whether this is the timer's thread."""
-        return self._thread is thread
+    def alive_thread(self) -> Thread | None:
+        """The timer's thread; None before its start and after its end."""
+        return self._thread if self._thread.is_alive() else None
 
     def stop(self, interrupt: bool) -> int:
         """Stops; returns the time of the last tick, −1 if there was none. Waits for the thread.

@@ -16,7 +16,7 @@ from kstream.checkpoint import LogContents
 from kstream.clock import Clock, RisingClock
 from kstream.dstream import DStreamGraph, InputDStream
 from kstream.errors import BatchGivenUpError, FencedError, KStreamError, PlanFailedError, StorageError
-from kstream.loop import THREADS, EventLoop, RecurringTimer, Runtime
+from kstream.loop import THREADS, EventLoop, RecurringTimer, Runtime, Thread
 from kstream.scheduler.downtime import batches_during_downtime
 from kstream.scheduler.input_info_tracker import InputInfoTracker
 from kstream.scheduler.job_generator_events import ClearMetadata, Drained, GenerateJobs, JobGeneratorEvent, Resume
@@ -172,7 +172,9 @@ class JobGenerator:
         self._timer.stop(interrupt=not (graceful and wait_for_tick))
         in_time = True
         if graceful and not self._fenced:
-            in_time = self.drain(timeout) and self._unfinished.wait_none_running(timeout)
+            drained = self._runtime.event()
+            self._loop.post(Drained(drained))
+            in_time = drained.wait(timeout) and self._unfinished.wait_none_running(timeout)
             if not in_time:
                 logger.warning("graceful stop: not all batches ended within %s s; a restart runs the rest", timeout)
         self._loop.stop()
@@ -184,13 +186,11 @@ class JobGenerator:
 
     def drain(self, timeout: float) -> bool:
         """Blocks until what has been posted so far is handled; False if `timeout` seconds passed first."""
-        drained = self._runtime.event()
-        self._loop.post(Drained(drained))
-        return drained.wait(timeout)
+        return self._loop.drain(timeout)
 
-    def ticks_on(self, thread: object) -> bool:
-        """Whether the batch timer runs on this thread."""
-        return self._timer.runs_on(thread)
+    def timer_thread(self) -> Thread | None:
+        """The thread of the batch timer, while it ticks."""
+        return self._timer.alive_thread()
 
     def is_own_thread(self) -> bool:
         """Whether the caller runs on the generator's thread, as the user's functions of `transform` do."""

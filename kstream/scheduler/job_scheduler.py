@@ -104,6 +104,11 @@ class JobScheduler:
         """Blocks until what has been posted so far is handled, and the listeners have heard of it; False after `timeout` seconds."""
         return self._loop.drain(timeout) and self._bus.drain(timeout)
 
+    @property
+    def refuses_jobs(self) -> bool:
+        """Whether jobs that have not started never will."""
+        return self._closed.is_set()
+
     def is_own_thread(self) -> bool:
         """Whether the caller runs in a job, or on the event thread."""
         return self._loop.is_own_thread() or self._pool.is_own_thread()

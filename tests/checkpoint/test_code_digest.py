@@ -53,6 +53,15 @@ def test_an_object_whose_method_setup_calls_counts_as_a_whole() -> None:
     assert changed(stored, job.setup_by_method()) == "setup has changed"
 
 
+def test_a_list_that_is_only_filled_is_no_part_of_the_code_and_one_that_is_read_is() -> None:
+    def make(topics: list[str], results: list[str]) -> Callable[[], Any]:
+        return lambda: [results.append(topic) for topic in topics]
+
+    stored = {"": setup_digest(make(["orders"], []))}
+    assert changed(stored, make(["orders"], ["a result"])) is None
+    assert changed(stored, make(["returns"], [])) == "setup has changed"
+
+
 def test_an_object_that_setup_passes_on_counts_as_a_whole() -> None:
     def make(options: SimpleNamespace) -> Callable[[], Any]:
         return lambda: print(options)
