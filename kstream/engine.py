@@ -97,15 +97,20 @@ class Engine:
         generator, scheduler, unfinished = self._generator, self._scheduler, self._unfinished
         if generator is None or scheduler is None or unfinished is None or self._is_own_thread():
             return True
-        if not generator.drain(timeout):
-            return False
         end = self._runtime.monotonic() + timeout
-        while not unfinished.wait_none_running(0.05):
-            if scheduler.refuses_jobs:
-                return True
-            if self._runtime.monotonic() > end:
+        quiet = False
+        while not quiet:  # a job may move the clock, and so make more batches due
+            if not generator.drain(timeout):
                 return False
-        return scheduler.drain(timeout) and generator.drain(timeout)
+            quiet = not unfinished.running()
+            while not unfinished.wait_none_running(0.05):
+                if scheduler.refuses_jobs:
+                    return True
+                if self._runtime.monotonic() > end:
+                    return False
+            if not scheduler.drain(timeout):
+                return False
+        return generator.drain(timeout)
 
     def timer_thread(self) -> Thread | None:
         """The thread of the batch timer, while it ticks."""

@@ -7,7 +7,7 @@ import time
 
 from kstream.clock import Follower, StopFlag
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 class ManualClock:

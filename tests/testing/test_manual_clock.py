@@ -60,11 +60,11 @@ def test_a_job_may_move_the_clock_which_makes_it_slow(sc: SparkContext) -> None:
             delays.append(batchCompleted.batchInfo().processingDelay())
 
     ssc = context(sc, clock)
-    TestInputStream(ssc, [[1]]).foreachRDD(lambda rdd: clock.advance(700))
+    TestInputStream(ssc, [[1], [], []]).foreachRDD(lambda rdd: clock.advance(2500) if rdd.count() else None)
     ssc.addStreamingListener(Ear())
     ssc.start()
     clock.advance(1000)
-    assert delays == [700]
+    assert delays == [2500, 0, 0], "the batches that became due meanwhile have run, too"
     ssc.stop(stopSparkContext=False)
 
 
