@@ -20,7 +20,7 @@ from kstream.context_state import StreamingContextState
 from kstream.dstream import DStream, DStreamGraph, QueueInputDStream, TransformedDStream, UnionDStream
 from kstream.dstream.recipe import Recipe, Recorder, recorded
 from kstream.engine import Engine
-from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError
+from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, where_of
 from kstream.listener import StreamingListener
 from kstream.progress import BatchProgress, ProgressListener
 from kstream.scheduler import StreamingListenerBus
@@ -206,7 +206,8 @@ class StreamingContext:
             restore.store_graph(store, self.recorder, functions, conf, intervals, code)
 
     def _on_error(self, message: str, error: BaseException) -> None:
-        logger.error("%s: %s", message, error, exc_info=error)
+        where = where_of(error)
+        logger.error("%s%s: %s", message, f" ({where})" if where else "", error, exc_info=error)
         self._waiter.notify_error(error)
 
     def _on_fenced(self, error: BaseException) -> None:

@@ -53,7 +53,9 @@ def test_a_failing_task_is_raised_with_the_users_traceback_and_the_stream_goes_o
         stream.ssc.awaitTermination()
 
 
-def test_a_failing_generation_is_raised_as_it_is_with_the_operator_and_the_stream_goes_on(sc: SparkContext) -> None:
+def test_a_failing_generation_is_raised_as_it_is_with_the_operator_and_the_stream_goes_on(
+    sc: SparkContext, caplog: pytest.LogCaptureFixture
+) -> None:
     """SC13"""
     stream, batches = Stream(sc), []
 
@@ -71,6 +73,7 @@ def test_a_failing_generation_is_raised_as_it_is_with_the_operator_and_the_strea
         stream.ssc.awaitTermination(60)
     assert "fail_once" in shown(caught.value)
     assert f"in transform at {line_of('the transform')}, for batch 1001000 ms" in shown(caught.value)
+    assert f"Error generating jobs for time 1001000 ms (in transform at {line_of('the transform')}" in caplog.text
     stream.tick()
     stream.stop()
     assert batches == ["failed", ["2"]]

@@ -183,7 +183,7 @@ class JobScheduler:
         if last:
             self._end_batch(job_set, plan_epoch, at_ms)
         if job.error is not None:
-            self._on_error(f"Error running job {job.id}, {job.name}", job.error)
+            self._on_error(f"Error running job {job.id}", job.error)
 
     def _end_batch(self, job_set: JobSet, plan_epoch: int, at_ms: int) -> None:
         with self._lock:
