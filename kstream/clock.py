@@ -6,10 +6,16 @@ that batch times only rise: when the wall clock is set back, it goes on from whe
 
 from __future__ import annotations
 
+import importlib
 import logging
 import threading
 import time
-from typing import Protocol
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol, runtime_checkable
+
+from kstream.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +44,33 @@ class Clock(Protocol):
         May return early; the caller looks at the clock again.
         """
         ...
+
+
+@runtime_checkable
+class SettableClock(Protocol):
+    """A clock that stands still until it is told, such as `kstream.testing.ManualClock`."""
+
+    def set_time(self, time_ms: int) -> None: ...
+
+
+class Follower(Protocol):
+    """What has work to do when time moves: the engine of a context."""
+
+    def settle(self, timeout: float) -> bool:
+        """Blocks until all that was due has run; False if `timeout` seconds passed first."""
+        ...
+
+    def timer_thread(self) -> object | None:
+        """The thread that waits on the clock, while it does."""
+        ...
+
+
+@runtime_checkable
+class FollowedClock(Protocol):
+    """A clock that waits for those who follow it when it is moved."""
+
+    def follow(self, follower: Follower) -> None: ...
+    def unfollow(self, follower: Follower) -> None: ...
 
 
 class SystemClock:
@@ -89,3 +122,40 @@ class RisingClock:
 
     def wait(self, milliseconds: int, stop: StopFlag) -> bool:
         return self._clock.wait(milliseconds, stop)
+
+
+_given: ContextVar[Clock | None] = ContextVar("_given", default=None)
+_NAMES = {
+    "org.apache.spark.util.SystemClock": "kstream.clock.SystemClock",
+    "org.apache.spark.util.ManualClock": "kstream.testing.ManualClock",
+}
+
+
+@contextmanager
+def clock_of_new_contexts(clock: Clock) -> Generator[None]:
+    """Contexts made in here, by this thread and without a clock of their own, take this one."""
+    token = _given.set(clock)
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def given_clock() -> Clock | None:
+    return _given.get()
+
+
+def clock_named(name: str | None) -> Clock | None:
+    """The clock that `spark.streaming.clock` names: a class by its dotted name, Spark's two included; made without arguments."""
+    if not name:
+        return None
+    module, _, made = _NAMES.get(name, name).rpartition(".")
+    try:
+        clock = getattr(importlib.import_module(module), made)()
+    except (ImportError, AttributeError, ValueError, TypeError) as e:
+        raise ConfigurationError(
+            f"spark.streaming.clock is {name!r}, of which no clock can be made ({e}): give the dotted name of a class, such as "
+            "kstream.testing.ManualClock",
+            key="spark.streaming.clock", value=name,
+        ) from e  # fmt: skip
+    return clock

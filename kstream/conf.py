@@ -35,6 +35,11 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("spark.streaming.stopGracefullyOnShutdown", "bool", False, "On SIGTERM finish what was planned before stopping."),
     Entry("spark.streaming.stopSparkContextByDefault", "bool", True, "Whether stop() also stops the SparkContext."),
     Entry("spark.streaming.gracefulStopTimeout", "ms", None, "How long a graceful stop waits; default 10 batch intervals."),
+    Entry("spark.streaming.clock", "str", None, "For tests: the class of the clock, such as kstream.testing.ManualClock."),
+    Entry(
+        "spark.streaming.manualClock.jump", "ms", None,
+        "For tests: a restart sets a clock that can be set to so long after the last planned batch.",
+    ),
     Entry("spark.streaming.unpersist", "bool", True, "Unpersist generated RDDs as they fall out of the remember duration."),
     Entry("spark.streaming.kafka.maxRatePerPartition", "int", 0, "Most records a second and partition; 0 is no limit."),
     Entry("spark.streaming.kafka.minRatePerPartition", "int", 1, "Fewest records a second and partition under back-pressure."),
@@ -58,6 +63,10 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "spark.streaming.kstream.recovery", "str", "auto",
         "At a restart: auto (stored graph when nothing changed, else setup), graph or setup.",
+    ),
+    Entry(
+        "spark.streaming.kstream.recovery.allow", "str", "",
+        "What a restart may let go of, as `dropped:NAME` with commas between: the stored offsets of a stream that the job no longer has.",
     ),
     Entry(
         "spark.streaming.kstream.downtime", "str", "catch-up",
@@ -117,11 +126,16 @@ class Settings:
 
     def __init__(self, source: ConfSource) -> None:
         self._source = source
+        self._overrides: dict[str, str] = {}
+
+    def override(self, key: str, value: str) -> None:
+        """From now on `value` is the text of a setting of the table, whatever the source says: a command's option."""
+        self._overrides[BY_KEY[key].key] = value
 
     def get(self, key: str) -> Any:
         """The value of a setting of the table, parsed; its default when unset. KeyError for a key not in the table."""
         entry = BY_KEY[key]
-        text = self._source.get(key)
+        text = self._overrides.get(key) or self._source.get(key)
         if text is None:
             return entry.default
         try:

@@ -12,7 +12,7 @@ from types import ModuleType
 
 from kstream.errors import MissingDependencyError
 
-FIRST_PARTY = {"kafka": "kstream_kafka"}
+FIRST_PARTY = {"kafka": "kstream_kafka", "testing": "kstream.testing"}
 GROUP = "kstream.connectors"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -14,14 +13,15 @@ from pyspark import SparkConf, SparkContext
 from kstream import connectors, crash_point, restore
 from kstream.batch_time import Duration, Seconds
 from kstream.checkpoint.reader import has_checkpoint
-from kstream.checkpoint.sidecar import code_digest
-from kstream.clock import Clock, SystemClock
+from kstream.checkpoint.sidecar import modules_digest, setup_digest
+from kstream.clock import Clock, FollowedClock, SystemClock, clock_named, given_clock
 from kstream.conf import Settings
+from kstream.context_state import StreamingContextState
 from kstream.dstream import DStream, DStreamGraph, TransformedDStream, UnionDStream
-from kstream.dstream.recipe import Recipe, Recorder, Replay, recorded
+from kstream.dstream.recipe import Recipe, Recorder, recorded
 from kstream.dstream.record_operators import takes_one_argument
 from kstream.engine import Engine
-from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError
+from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, where_of
 from kstream.listener import StreamingListener
 from kstream.progress import BatchProgress, ProgressListener
 from kstream.scheduler import StreamingListenerBus
@@ -37,34 +37,30 @@ if TYPE_CHECKING:
     from pyspark import RDD
 
 logger = logging.getLogger(__name__)
-
-
-class StreamingContextState(enum.Enum):
-    """INITIALIZED (streams may be added) → ACTIVE → STOPPED."""
-
-    INITIALIZED = "initialized"
-    ACTIVE = "active"
-    STOPPED = "stopped"
+__all__ = ["StreamingContext", "StreamingContextState"]
 
 
 class StreamingContext(StreamFactories):
     """Main entry point: makes streams from sources, starts and stops their processing. The API is pyspark.streaming's.
 
     `sparkContext` is a SparkContext, or a SparkConf to make one of (found Java, workers over Unix sockets). `batchDuration` is
-    seconds or a Duration. Build it in one thread; start and stop may be called from any. One context may be active at a time.
+    seconds or a Duration. `jssc` is in pyspark's signature and must be None: there is no JVM's context behind this one. `clock`: else
+    the one that spark.streaming.clock names, else the machine's. Build it in one thread; start and stop may be called from any. One
+    context may be active at a time.
     """
 
     _activation_lock: ClassVar[threading.RLock] = threading.RLock()
     _active: ClassVar[StreamingContext | None] = None
 
-    def __init__(self, sparkContext: SparkContext | SparkConf, batchDuration: float | Duration, *, clock: Clock | None = None) -> None:
-        duration = batchDuration if isinstance(batchDuration, Duration) else Seconds(batchDuration)
-        if duration.milliseconds <= 0:
-            raise ConfigurationError(f"batchDuration must be above zero, it is {duration}", key="batchDuration", value=duration)
+    def __init__(
+        self, sparkContext: SparkContext | SparkConf, batchDuration: float | Duration | None = None, jssc: Any = None,
+        *, clock: Clock | None = None,
+    ) -> None:  # fmt: skip
+        duration = _batch_duration(batchDuration, jssc)
         self._sc = make_spark_context(sparkContext) if isinstance(sparkContext, SparkConf) else sparkContext
         self._settings = Settings(self._sc.getConf())
         self._graph = DStreamGraph(duration)
-        self._clock = clock or SystemClock()
+        self._clock = clock or given_clock() or clock_named(self._settings.get("spark.streaming.clock")) or SystemClock()
         self._bus = StreamingListenerBus()
         self._progress = ProgressListener(duration, self._sc.appName or "")
         self._bus.add(self._progress)
@@ -73,7 +69,7 @@ class StreamingContext(StreamFactories):
         self._state = StreamingContextState.INITIALIZED
         self._engine: Engine | None = None
         self._hook: ShutdownHook | None = None
-        self._setup: Callable[[], Any] | None = None
+        self._setup: tuple[Callable[[], Any], str] | None = None
         self._checkpoint: str | None = self._settings.get("spark.streaming.checkpoint.directory")
 
     # -- what streams hold of it (dstream.ports.StreamHost)
@@ -99,6 +95,11 @@ class StreamingContext(StreamFactories):
     def recorder(self) -> Recorder:
         return self._graph.recorder
 
+    @property
+    def clock(self) -> Clock:
+        """The clock that batch times come from: the machine's, or the one a test moves."""
+        return self._clock
+
     def check_can_add(self, what: str) -> None:
         if self._state is StreamingContextState.ACTIVE:
             raise IllegalStateError(f"adding new {what} after starting a context is not supported", state="active")
@@ -117,59 +118,41 @@ class StreamingContext(StreamFactories):
         """A context that goes on from `checkpointPath` if a stream has run there, else one made by `setupFunc`.
 
         Unchanged code restores the graph without calling `setupFunc`. Changed code, or a graph in need of a secret, calls it, and
-        the stored offsets are bound to its input streams by position. Either way start() continues exactly.
+        the stored offsets are bound to its input streams by name (`DStream.setName`), else by position; start() reports what was
+        kept. Either way it continues exactly. The checkpoint directory of the context is set here. CheckpointError when what is
+        stored cannot be trusted: no new stream is begun in its place.
         """
         store = open_checkpoint(checkpointPath)
+        digest = setup_digest(setupFunc)  # before it runs: what it changes of what it closes over is no change of the code
+        context: Any = None
         if has_checkpoint(store):
-            stored = restore.load_graph(store, setupFunc, _recovery_mode())
+            mode = restore.recovery_mode()
+            stored = restore.load_graph(store, setupFunc, mode)
             if isinstance(stored, restore.StoredGraph):
                 logger.info("restoring the graph stored in %s without calling setup", checkpointPath)
-                context = cls._from_stored(stored) or setupFunc()
+                context = restore.make_again(stored, cls, mode, lambda ssc, recipe: ssc._make_input(recipe))
             else:
-                logger.warning("calling setup and binding the offsets in %s by position: %s", checkpointPath, stored)
-                context = setupFunc()
-        else:
+                logger.warning("calling setup and binding the offsets in %s by name or position: %s", checkpointPath, stored)
+        if context is None:
             context = setupFunc()
-        if not isinstance(context, StreamingContext):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(context, StreamingContext):
             raise ConfigurationError(
                 f"setup must return the StreamingContext it has made, it returned {type(context).__name__}", key="setup", value=context
             )
-        context._setup = setupFunc
+        context._setup = (setupFunc, digest)
         context.checkpoint(checkpointPath)
         return context
 
     @classmethod
     def getActiveOrCreate(cls, checkpointPath: str | None, setupFunc: Callable[[], StreamingContext]) -> StreamingContext:
         """The active context; if there is none, getOrCreate (or `setupFunc` alone, without a path)."""
+        if not callable(setupFunc):
+            raise TypeError(f"setupFunc should be callable, it is {setupFunc!r}")
         with cls._activation_lock:
             active = cls._active
             if active is not None:
                 return active
             return setupFunc() if checkpointPath is None else cls.getOrCreate(checkpointPath, setupFunc)
-
-    @classmethod
-    def _from_stored(cls, stored: restore.StoredGraph) -> StreamingContext | None:
-        """The context of a stored graph; None, with a warning, if its calls do not work any more – another kstream wrote them."""
-        existing = SparkContext._active_spark_context  # pyright: ignore
-        conf = SparkConf()
-        for key, value in stored.conf.items():
-            conf.setIfMissing(key, value)
-        context = cls(conf if existing is None else existing, Duration(stored.interval_ms))
-        if stored.remember_ms is not None:
-            context.remember(Duration(stored.remember_ms))
-        replay = Replay(context, stored.functions, context._make_input)
-        try:
-            replay.run(stored.calls)
-        except Exception as e:
-            if existing is None:
-                context.sparkContext.stop()  # setup makes its own
-            if _recovery_mode() == "graph":
-                raise
-            logger.warning("the stored graph cannot be made again, calling setup: %s: %s", type(e).__name__, e)
-            return None
-        for reference in stored.references:
-            reference.bind(replay.streams)
-        return context
 
     def _make_input(self, recipe: Recipe) -> DStream:
         return connectors.load(recipe.kind.partition("-")[0]).restore_input(self, recipe)
@@ -222,15 +205,18 @@ class StreamingContext(StreamFactories):
         # Before anything runs: a SIGTERM that comes while missed batches are being planned waits for the start, then stops it.
         self._hook = ShutdownHook(self._sc, graceful, lambda g: self.stop(stopSparkContext=True, stopGraceFully=g))
         self._engine.start()
+        if isinstance(self._clock, FollowedClock):
+            self._clock.follow(self._engine)
         if store is not None and functions is not None:
             remember = self._graph.remember_duration
             intervals = (self._graph.batch_duration.milliseconds, None if remember is None else remember.milliseconds)
-            code = None if self._setup is None else code_digest(self._setup)
+            code = None if self._setup is None else {"": self._setup[1], **modules_digest()}
             conf = restore.savable_conf(self._sc.getConf().getAll())
             restore.store_graph(store, self.recorder, functions, conf, intervals, code)
 
     def _on_error(self, message: str, error: BaseException) -> None:
-        logger.error("%s: %s", message, error, exc_info=error)
+        where = where_of(error)
+        logger.error("%s%s: %s", message, f" ({where})" if where else "", error, exc_info=error)
         self._waiter.notify_error(error)
 
     def _on_fenced(self, error: BaseException) -> None:
@@ -264,6 +250,8 @@ class StreamingContext(StreamFactories):
                 self._waiter.notify_stop()  # whatever failed, nobody is to wait for ever
 
     def _stop_engine(self, graceful: bool) -> None:
+        if isinstance(self._clock, FollowedClock) and self._engine is not None:
+            self._clock.unfollow(self._engine)
         interval = self._graph.batch_duration.milliseconds
         timeout_ms = self._settings.get("spark.streaming.gracefulStopTimeout") or 10 * interval
         assert self._engine is not None
@@ -333,8 +321,13 @@ class StreamingContext(StreamFactories):
         return f"<StreamingContext {self._state.value}, {self._graph.batch_duration}, {len(self._graph.input_streams)} inputs>"
 
 
-def _recovery_mode() -> str:
-    """The setting, from the running SparkContext or from what a new one would be given."""
-    existing = SparkContext._active_spark_context  # pyright: ignore
-    conf = SparkConf() if existing is None else existing.getConf()
-    return Settings(conf).get("spark.streaming.kstream.recovery")
+def _batch_duration(given: float | Duration | None, jssc: Any) -> Duration:
+    """The batch duration of a new context. ConfigurationError where there is none to be had."""
+    if jssc is not None:
+        raise ConfigurationError("jssc must be None: no context of the JVM's streaming stands behind this one", key="jssc", value=jssc)
+    if given is None:
+        raise ConfigurationError("batchDuration is missing: give seconds, or a Duration", key="batchDuration", value=None)
+    duration = given if isinstance(given, Duration) else Seconds(given)
+    if duration.milliseconds <= 0:
+        raise ConfigurationError(f"batchDuration must be above zero, it is {duration}", key="batchDuration", value=duration)
+    return duration

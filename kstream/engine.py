@@ -5,19 +5,21 @@ The context owns the API and the states; the engine owns threads. It is made for
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from kstream.batch import events
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import LogContents, Meta, PlanLog, read_log, take_epoch
-from kstream.checkpoint.reader import adopt, read_meta, tidy, write_meta
-from kstream.clock import Clock
+from kstream.checkpoint.binding import Binding, Names, bind, binding_of, names_of, not_allowed, rebound
+from kstream.checkpoint.reader import adopt, newest_plan, read_meta, tidy, write_meta
+from kstream.clock import Clock, SettableClock
 from kstream.conf import Settings
 from kstream.dstream import DStreamGraph
 from kstream.dstream.state_rdd import StateFiles
-from kstream.errors import AlreadyExistsError, FencedError, IntervalChangedError
-from kstream.loop import THREADS, Runtime
+from kstream.errors import AlreadyExistsError, FencedError, IntervalChangedError, StreamVanishedError
+from kstream.loop import THREADS, Runtime, Thread
 from kstream.scheduler import InputInfoTracker, JobGenerator, JobScheduler, StreamingListenerBus
 from kstream.scheduler.no_log import NoLog
 from kstream.scheduler.ports import JobEnvironment, StatePort, check_concurrent_jobs
@@ -26,6 +28,8 @@ from kstream.scheduler.unfinished import UnfinishedBatches
 from kstream.storage import FileStore
 from kstream.storage.open import SINGLE_WRITER
 from kstream.storage.worker_store import place_for_workers
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,7 @@ class Engine:
         self._environment = environment
         self._generator: JobGenerator | None = None
         self._scheduler: JobScheduler | None = None
+        self._unfinished: UnfinishedBatches | None = None
 
     def start(self) -> None:
         """Returns when batches are being generated. On an error: call `stop`."""
@@ -82,9 +87,48 @@ class Engine:
         self._bus.post(events.StreamingListenerStreamingStarted(self._clock.time_ms()))
         contents = opened.contents
         if contents is not None and contents.meta is not None and contents.has_begun and contents.last_planned is not None:
+            self._jump(contents.last_planned)
             self._generator.restart(contents.meta.zero_time, contents, contents.last_planned)
         else:
             self._generator.start_first_time(self._zero_time())
+
+    def _jump(self, last_planned: Time) -> None:
+        """spark.streaming.manualClock.jump, with which a test says how long the driver was down."""
+        jump = self._settings.get("spark.streaming.manualClock.jump")
+        if jump is not None and isinstance(self._clock, SettableClock):
+            self._clock.set_time(max(self._clock.time_ms(), last_planned.milliseconds + jump))
+
+    def settle(self, timeout: float) -> bool:
+        """Blocks until every batch that was due has ended and listeners have heard of it; False if `timeout` seconds passed first.
+
+        True at once from a thread of the engine's own – a job, a function of `transform`, a listener – which could not wait for itself;
+        and as soon as the engine has been stopped or fenced.
+        """
+        generator, scheduler, unfinished = self._generator, self._scheduler, self._unfinished
+        if generator is None or scheduler is None or unfinished is None or self._is_own_thread():
+            return True
+        end = self._runtime.monotonic() + timeout
+        quiet = False
+        while not quiet:  # a job may move the clock, and so make more batches due
+            if not generator.drain(timeout):
+                return False
+            quiet = not unfinished.running()
+            while not unfinished.wait_none_running(0.05):
+                if scheduler.refuses_jobs:
+                    return True
+                if self._runtime.monotonic() > end:
+                    return False
+            if not scheduler.drain(timeout):
+                return False
+        return generator.drain(timeout)
+
+    def timer_thread(self) -> Thread | None:
+        """The thread of the batch timer, while it ticks."""
+        return None if self._generator is None else self._generator.timer_thread()
+
+    def _is_own_thread(self) -> bool:
+        assert self._generator is not None and self._scheduler is not None
+        return self._generator.is_own_thread() or self._scheduler.is_own_thread() or self._bus.is_own_thread()
 
     def stop(self, graceful: bool, timeout: float) -> None:
         """Receivers first, then the generator, so that nothing new comes; then the jobs; listeners last, so that they hear the end.
@@ -100,7 +144,7 @@ class Engine:
         self._bus.stop()
 
     def _wire(self, log: PlanLog | NoLog) -> None:
-        unfinished = UnfinishedBatches(self._runtime)
+        unfinished = self._unfinished = UnfinishedBatches(self._runtime)
         interval = self._graph.batch_duration.milliseconds
         states = StateCheckpointer(self._graph, self._store, log.epoch, log.probe, lambda: self._make_state_port(log.epoch))
         # The scheduler and the generator know each other; the scheduler only by this callback.
@@ -134,12 +178,43 @@ class Engine:
         if self._store is None:
             return _Opened(NoLog(), None)
         self._check_interval(read_meta(self._store))  # before a running driver is fenced for nothing
+        newest = newest_plan(self._store)
+        if newest is not None and not_allowed(bind(names_of(newest), self._streams()), self._allowed()):
+            self._check_streams(read_log(self._store))  # it may be a stray: only the whole log says
         epoch = take_epoch(self._store, self._clock.time_ms())
         contents = read_log(self._store)
         self._check_interval(contents.meta)
+        binding = self._check_streams(contents)
         adopt(self._store, contents, epoch)
         tidy(self._store, contents, epoch)
-        return _Opened(PlanLog(self._store, epoch, contents, self._runtime.lock(), self._history()), contents)
+        log = PlanLog(self._store, epoch, contents, self._runtime.lock(), self._history())
+        if contents.has_begun:
+            level = logging.INFO if binding.unchanged else logging.WARNING
+            logger.log(level, "going on from %s after batch %s:\n%s", self._store.url, contents.last_planned, binding.report())
+        return _Opened(log, rebound(contents, binding.now))
+
+    def _streams(self) -> Names:
+        names = self._graph.input_names()
+        return {stream.id: names.get(stream.id) for stream in self._graph.active_inputs()}
+
+    def _allowed(self) -> list[str]:
+        return [word.strip() for word in self._settings.get("spark.streaming.kstream.recovery.allow").split(",")]
+
+    def _check_streams(self, contents: LogContents) -> Binding:
+        """Which stored stream is which of ours. StreamVanishedError if offsets would be left behind that nobody gave up."""
+        assert self._store is not None
+        binding = binding_of(contents, self._streams())
+        lost = not_allowed(binding, self._allowed())
+        if lost:
+            option = " ".join(f"--allow dropped:{name}" for name in lost)
+            raise StreamVanishedError(
+                f"{self._store.url} has offsets of streams that feed no output of this job: {', '.join(lost)} (a number is the position of "
+                "a stream without a name). Put them back, under the name they had (DStream.setName). Or, to forget their offsets: "
+                f"`kstream run {option}`, or spark.streaming.kstream.recovery.allow={','.join('dropped:' + name for name in lost)}. "
+                f"As it stands:\n{binding.report()}",
+                path=self._store.url, streams=lost,
+            )  # fmt: skip
+        return binding
 
     def _history(self) -> Duration:
         return Duration(self._settings.get("spark.streaming.kstream.history"))

@@ -22,6 +22,7 @@
     │   ├── FormatVersionError        written by a newer kstream
     │   ├── IntervalChangedError      the batch interval differs from the stored one
     │   ├── NotSerializableError      the graph's functions cannot be stored
+    │   ├── StreamVanishedError       offsets are stored of a stream that the job no longer has
     │   └── NotRecoverableError       an input cannot be restored at all (queueStream)
     ├── FencedError                   another driver has taken this checkpoint
     ├── StateError                    a key's State was asked for, or told, what it cannot be
@@ -154,7 +155,11 @@ class IntervalChangedError(CheckpointError):
 
 
 class NotSerializableError(CheckpointError):
-    """The graph's functions cannot be stored beside the checkpoint."""
+    """The graph's functions cannot be stored beside the checkpoint. Facts: sites."""
+
+
+class StreamVanishedError(CheckpointError):
+    """The checkpoint has offsets of streams that the job no longer has. Facts: path, streams (as `dropped:…` would name them)."""
 
 
 class NotRecoverableError(CheckpointError):
@@ -179,3 +184,25 @@ class MissingDependencyError(KStreamError):
 
 class JavaNotFoundError(KStreamError):
     """No Java that Spark can run on was found. Facts: looked_at, minimum."""
+
+
+_WHERE = "__kstream_where__"
+
+
+def add_note(error: BaseException, where: str) -> None:
+    """Says below an error's message where in the user's streams it came from; the first to say so is right.
+
+    On Python 3.10 a traceback does not show notes; they are in `error.__notes__` all the same.
+    """
+    if getattr(error, _WHERE, None) is not None:
+        return
+    try:
+        setattr(error, _WHERE, where)
+        setattr(error, "__notes__", [*getattr(error, "__notes__", ()), where])  # noqa: B010 – Python 3.10 has no add_note
+    except AttributeError:  # an exception with slots
+        return
+
+
+def where_of(error: BaseException) -> str:
+    """What `add_note` has noted, else nothing."""
+    return getattr(error, _WHERE, "")

@@ -10,7 +10,9 @@ from kstream.batch import events
 
 
 class StreamingListener:
-    """Override what you want to hear; every method does nothing by default."""
+    """Override what you want to hear; every method does nothing by default. The parameters are named as in pyspark."""
+
+    def __init__(self) -> None: ...
 
     def onStreamingStarted(self, streamingStarted: events.StreamingListenerStreamingStarted) -> None:
         """The context has been started."""

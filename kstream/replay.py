@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kstream.batch import BatchPlan, InputOutcome
 from kstream.batch_time import Time
 from kstream.checkpoint import read_log
+from kstream.checkpoint.binding import mappings, renumbered
 from kstream.checkpoint.history import PastBatch, read_history, read_past
 from kstream.dstream import DStreamGraph
 from kstream.errors import ConfigurationError, IntervalChangedError
@@ -105,7 +106,7 @@ class Replayer:
 
         Batches as far before `begin` as the streams remember are made known, so that windows are whole.
         """
-        known = batches_of(self._store, begin - self._graph.longest_remember(), end)
+        known = self._rebound(batches_of(self._store, begin - self._graph.longest_remember(), end))
         wanted = [b for b in known if b.plan.time >= begin]
         if not wanted:
             raise ConfigurationError(
@@ -118,6 +119,20 @@ class Replayer:
         for batch in wanted:
             yield self._replay(batch)
             self._graph.clear_metadata(batch.plan.time)
+
+    def _rebound(self, batches: list[PastBatch]) -> list[PastBatch]:
+        """With the numbers that this graph gives to its streams, which need not be those of the graph that planned them."""
+        names = self._graph.input_names()
+        now = {stream.id: names.get(stream.id) for stream in self._graph.active_inputs()}
+        followed = mappings((batch.plan for batch in batches), now)
+        return [
+            PastBatch(
+                renumbered(batch.plan, mapping, now),
+                None if batch.counts is None else {mapping[n]: c for n, c in batch.counts.items() if n in mapping},
+            )
+            for batch in batches
+            for mapping in (followed.get(batch.plan.epoch, {}),)
+        ]
 
     def _remember(self, batch: PastBatch) -> None:
         for stream in self._graph.active_inputs():

@@ -6,13 +6,18 @@ import logging
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from pyspark import SparkContext
+
+from kstream.batch_time import Duration
 from kstream.checkpoint import sidecar
-from kstream.dstream.recipe import Recorder
+from kstream.conf import Settings
+from kstream.dstream import DStream
+from kstream.dstream.recipe import Recipe, Recorder, Replay
 from kstream.dstream.reference import StreamReference, dumping, loading
 from kstream.errors import ConfigurationError, NotSerializableError
-from kstream.spark.spark_context import dump_functions, load_functions
+from kstream.spark.spark_context import default_conf, dump_functions, load_functions, restored_conf
 from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
@@ -24,7 +29,9 @@ _SAVED_CONF = re.compile(
 )
 _SECRET = re.compile(r"secret|password|passwd|token|credential|sasl|ssl|jaas|\.key$", re.IGNORECASE)
 _USER_IN_URL = re.compile(r"://[^/\s]*@")
+_OF_ONE_START = "spark.streaming.kstream.recovery.allow"
 MODES = ("auto", "graph", "setup")
+C = TypeVar("C")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +48,67 @@ class StoredGraph:
 
 
 def savable_conf(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The settings that may be stored: an allow-list, and of that nothing whose name smells of a secret, no URL with a user in it."""
-    return {k: v for k, v in settings if _SAVED_CONF.fullmatch(k) and not _SECRET.search(k) and not _USER_IN_URL.search(v)}
+    """The settings that may be stored: an allow-list, and of that nothing whose name smells of a secret, no URL with a user in it, and
+    nothing that was said about one restart only."""
+    saved = {k: v for k, v in settings if _SAVED_CONF.fullmatch(k) and not _SECRET.search(k) and not _USER_IN_URL.search(v)}
+    return {k: v for k, v in saved.items() if k != _OF_ONE_START}
+
+
+def recovery_mode() -> str:
+    """The setting, from the running SparkContext or from what a new one would be given."""
+    return Settings(default_conf()).get("spark.streaming.kstream.recovery")
+
+
+def make_again(stored: StoredGraph, make: Callable[[Any, Duration], C], mode: str, make_input: Callable[[C, Recipe], DStream]) -> C | None:
+    """The context of a stored graph, made by `make(SparkContext or SparkConf, interval)`.
+
+    A SparkContext that is there is taken as it is, with its own settings. None, with a warning, if the stored calls do not work any
+    more – another kstream wrote them; under the mode "graph" that is raised.
+    """
+    existing = SparkContext._active_spark_context  # pyright: ignore
+    context: Any = make(restored_conf(stored.conf) if existing is None else existing, Duration(stored.interval_ms))
+    if stored.remember_ms is not None:
+        context.remember(Duration(stored.remember_ms))
+    replay = Replay(context, stored.functions, lambda recipe: make_input(context, recipe))
+    try:
+        replay.run(stored.calls)
+    except Exception as e:
+        if existing is None:
+            context.sparkContext.stop()  # setup makes its own
+        if mode == "graph":
+            raise
+        logger.warning("the stored graph cannot be made again, calling setup: %s: %s", type(e).__name__, e)
+        return None
+    for reference in stored.references:
+        reference.bind(replay.streams)
+    return context
 
 
 def dump_graph_functions(recorder: Recorder) -> bytes:
-    """The functions of a graph, pickled; NotSerializableError says which step of it cannot be."""
+    """The functions of a graph, pickled; NotSerializableError says which of them cannot be, by operator and line."""
     try:
         with dumping(recorder):
             return dump_functions(recorder.functions)
     except Exception as e:
+        sites = _not_serializable(recorder)
         raise NotSerializableError(
             "Checkpointing is on, but the DStreams with their functions are not serializable: "
-            f"{type(e).__name__}: {e}. Do not use the context, a lock, a connection or another object of this process inside "
-            "them; make such things inside the function."
+            f"{type(e).__name__}: {e}. It is the function given to {', '.join(sites)}. Do not use the context, a lock, a connection or "
+            "another object of this process inside it: make such things inside the function (rdd.context is the SparkContext there).",
+            sites=sites,
         ) from e
+
+
+def _not_serializable(recorder: Recorder) -> list[str]:
+    """The operators whose functions cannot be pickled, each with the user's line."""
+    found: list[str] = []
+    for function, site in zip(recorder.functions, recorder.sites, strict=True):
+        try:
+            with dumping(recorder):
+                dump_functions([function])
+        except Exception:
+            found.append(site)
+    return found or ["an operator"]
 
 
 def store_graph(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import TracebackType
 
 
 class ContextWaiter:
@@ -11,11 +12,13 @@ class ContextWaiter:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._error: BaseException | None = None
+        self._traceback: TracebackType | None = None
         self._stopped = False
 
     def notify_error(self, error: BaseException) -> None:
         with self._changed:
-            self._error = self._error or error
+            if self._error is None:
+                self._error, self._traceback = error, error.__traceback__
             self._changed.notify_all()
 
     def notify_stop(self) -> None:
@@ -24,8 +27,9 @@ class ContextWaiter:
             self._changed.notify_all()
 
     def wait(self, timeout: float | None) -> bool:
-        """Blocks until stopped, an error or `timeout` seconds; raises the error; returns whether stopped.
+        """Blocks until stopped, an error or `timeout` seconds; raises the error, each time it is called; returns whether stopped.
 
+        The error has the traceback it had when it came, also the second time. The streams go on all the same.
         Waits in short steps where there is no timeout, so that signals are handled.
         """
         with self._changed:
@@ -35,7 +39,7 @@ class ContextWaiter:
                 while not self._changed.wait_for(self._ended, 0.5):
                     pass
             if self._error is not None:
-                raise self._error
+                raise self._error.with_traceback(self._traceback)
             return self._stopped
 
     def _ended(self) -> bool:

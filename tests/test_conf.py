@@ -67,3 +67,9 @@ def test_a_key_that_is_not_in_the_table_is_our_mistake() -> None:
 def test_keys_are_told_once_and_all_shown_in_the_table() -> None:
     assert len(BY_KEY) == len(ENTRIES)
     assert all(f"`{entry.key}`" in markdown_table() for entry in ENTRIES)
+
+
+def test_an_option_of_a_command_wins_over_what_is_configured() -> None:
+    settings = Settings({"spark.streaming.kstream.recovery.allow": "dropped:a"})
+    settings.override("spark.streaming.kstream.recovery.allow", "dropped:b")
+    assert settings.get("spark.streaming.kstream.recovery.allow") == "dropped:b"

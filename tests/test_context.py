@@ -31,6 +31,7 @@ def with_output(sc: SparkContext) -> Stream:
 
 
 def test_a_context_is_initialized_then_active_then_stopped(sc: SparkContext) -> None:
+    """SC1"""
     stream = with_output(sc)
     assert stream.ssc.getState() is INITIALIZED
     stream.start()
@@ -41,6 +42,7 @@ def test_a_context_is_initialized_then_active_then_stopped(sc: SparkContext) -> 
 
 
 def test_starting_or_stopping_twice_is_no_error(sc: SparkContext) -> None:
+    """SC6"""
     stream = with_output(sc)
     stream.start().start()
     assert stream.ssc.getState() is ACTIVE
@@ -50,6 +52,7 @@ def test_starting_or_stopping_twice_is_no_error(sc: SparkContext) -> None:
 
 
 def test_stopping_before_the_start_ends_it_and_starting_after_a_stop_is_refused(sc: SparkContext) -> None:
+    """SC6"""
     stream = with_output(sc)
     stream.stop()
     assert stream.ssc.getState() is STOPPED
@@ -58,6 +61,7 @@ def test_stopping_before_the_start_ends_it_and_starting_after_a_stop_is_refused(
 
 
 def test_the_setting_decides_whether_stop_ends_spark_too(sc: SparkContext, setting: Setting) -> None:
+    """SC1"""
     setting("spark.streaming.stopSparkContextByDefault", "false")
     stream = with_output(sc).start()
     stream.ssc.stop()
@@ -65,6 +69,7 @@ def test_the_setting_decides_whether_stop_ends_spark_too(sc: SparkContext, setti
 
 
 def test_the_checkpoint_directory_may_be_a_setting(sc: SparkContext, setting: Setting, tmp_path: Path) -> None:
+    """SC2"""
     setting("spark.streaming.checkpoint.directory", str(tmp_path))
     stream = Stream(sc)
     stream.ssc.queueStream([[1]]).foreachRDD(lambda rdd: None)
@@ -72,6 +77,15 @@ def test_the_checkpoint_directory_may_be_a_setting(sc: SparkContext, setting: Se
     stream.tick()
     stream.stop()
     assert (tmp_path / "meta").exists() and len(list((tmp_path / "plans").iterdir())) == 2
+
+
+def test_there_is_no_context_without_a_duration_and_none_around_one_of_the_jvm(sc: SparkContext) -> None:
+    """pyspark's signature has both; what its own constructor does with None there is an assertion."""
+    with pytest.raises(ConfigurationError, match="batchDuration is missing"):
+        StreamingContext(sc)
+    with pytest.raises(ConfigurationError, match="jssc must be None"):
+        StreamingContext(sc, None, object())
+    assert StreamingContext(sc, batchDuration=1, jssc=None).getState() is INITIALIZED
 
 
 @pytest.mark.parametrize("duration", [0, -1, Seconds(0)])
@@ -99,6 +113,7 @@ def test_a_stream_with_state_is_not_started_without_a_checkpoint_directory(sc: S
 
 
 def test_functions_that_cannot_be_stored_fail_the_start_early(sc: SparkContext, tmp_path: Path) -> None:
+    """SC3"""
     stream = Stream(sc)
     lock = threading.Lock()
     stream.ssc.queueStream([[1]]).map(lambda x: (x, lock)).pprint()
@@ -111,6 +126,7 @@ def test_functions_that_cannot_be_stored_fail_the_start_early(sc: SparkContext, 
 
 
 def test_the_context_itself_cannot_be_stored_in_a_function(sc: SparkContext, tmp_path: Path) -> None:
+    """SC3"""
     stream = Stream(sc)
     stream.ssc.queueStream([[1]]).foreachRDD(lambda rdd: stream.ssc.sparkContext.parallelize([1]))
     stream.ssc.checkpoint(str(tmp_path / "c"))
@@ -129,7 +145,7 @@ def test_without_a_checkpoint_such_functions_are_welcome(sc: SparkContext) -> No
 
 @pytest.mark.parametrize(("after", "word"), [("start", "start"), ("stop", "stop")])
 def test_nothing_can_be_added_after_start_or_stop(sc: SparkContext, after: str, word: str) -> None:
-    """SC17."""
+    """SC17"""
     stream = Stream(sc)
     source = stream.ssc.queueStream([[1]])
     source.pprint()
@@ -162,6 +178,7 @@ def test_nothing_can_be_added_after_start_or_stop(sc: SparkContext, after: str, 
 
 
 def test_the_active_context_is_the_started_one(sc: SparkContext) -> None:
+    """SC15"""
     assert StreamingContext.getActive() is None
     stream = with_output(sc)
     assert StreamingContext.getActive() is None
@@ -172,6 +189,7 @@ def test_the_active_context_is_the_started_one(sc: SparkContext) -> None:
 
 
 def test_an_active_context_is_preferred_to_making_one(sc: SparkContext) -> None:
+    """SC15"""
     stream = with_output(sc).start()
 
     def never() -> StreamingContext:
@@ -180,11 +198,14 @@ def test_an_active_context_is_preferred_to_making_one(sc: SparkContext) -> None:
     assert StreamingContext.getActiveOrCreate(None, never) is stream.ssc
     assert StreamingContext.getActiveOrCreate("memory://nothing-here", never) is stream.ssc
     stream.stop()
+    with pytest.raises(TypeError, match="setupFunc should be callable"):
+        StreamingContext.getActiveOrCreate(None, None)  # type: ignore[arg-type]
     other = with_output(sc)
     assert StreamingContext.getActiveOrCreate(None, lambda: other.ssc) is other.ssc
 
 
 def test_a_second_context_may_be_made_but_not_started(sc: SparkContext) -> None:
+    """SC16"""
     first = with_output(sc).start()
     second = with_output(sc)
     with pytest.raises(IllegalStateError, match="StreamingContext"):
@@ -200,6 +221,7 @@ def test_a_second_context_may_be_made_but_not_started(sc: SparkContext) -> None:
 
 
 def test_awaiting_termination_with_a_timeout_tells_whether_it_ended(sc: SparkContext) -> None:
+    """SC12"""
     stream = with_output(sc).start()
     begun = real_time.monotonic()
     assert stream.ssc.awaitTerminationOrTimeout(0.05) is False
@@ -212,6 +234,7 @@ def test_awaiting_termination_with_a_timeout_tells_whether_it_ended(sc: SparkCon
 
 
 def test_awaiting_termination_blocks_until_another_thread_stops(sc: SparkContext) -> None:
+    """SC12"""
     stream = with_output(sc).start()
     ended = threading.Event()
     waiter = threading.Thread(target=lambda: (stream.ssc.awaitTermination(), ended.set()))
@@ -222,6 +245,7 @@ def test_awaiting_termination_blocks_until_another_thread_stops(sc: SparkContext
 
 
 def test_an_error_in_a_task_is_raised_where_one_waits(sc: SparkContext) -> None:
+    """SC13"""
     stream = Stream(sc)
 
     def fail(_x: int) -> int:
@@ -237,6 +261,7 @@ def test_an_error_in_a_task_is_raised_where_one_waits(sc: SparkContext) -> None:
 
 
 def test_an_error_in_making_a_batch_is_raised_where_one_waits(sc: SparkContext) -> None:
+    """SC13"""
     stream = Stream(sc)
 
     def fail(_rdd: Any) -> Any:
@@ -250,6 +275,7 @@ def test_an_error_in_making_a_batch_is_raised_where_one_waits(sc: SparkContext) 
 
 
 def test_stopping_from_inside_a_listener_is_refused_and_does_not_hang(sc: SparkContext) -> None:
+    """SL5"""
     stream = with_output(sc)
     caught: list[BaseException] = []
     told = threading.Event()
@@ -275,7 +301,7 @@ def test_stopping_from_inside_a_listener_is_refused_and_does_not_hang(sc: SparkC
 
 
 def test_jobs_run_with_the_properties_of_the_thread_that_started(sc: SparkContext) -> None:
-    """SC5."""
+    """SC5"""
     stream, seen = Stream(sc), []
     keys = ["spark.jobGroup.id", "spark.job.interruptOnCancel", "spark.job.description", "custom"]
 
@@ -301,16 +327,17 @@ def test_jobs_run_with_the_properties_of_the_thread_that_started(sc: SparkContex
 
 
 def test_a_queue_stream_reports_no_records_and_the_python_view_of_delays(sc: SparkContext) -> None:
+    """SL2"""
     stream = with_output(sc).start()
     stream.tick()
     stream.stop()
     (info,) = stream.counter.infos
-    assert info.numRecords() == 0
+    assert info.numRecords() == 0 and info.streamIdToInputInfo() == {}
     assert info.totalDelay() >= info.processingDelay() >= 0
 
 
 def test_jobs_carry_the_users_call_site(sc: SparkContext) -> None:
-    """SC21."""
+    """SC21"""
     stream, seen = Stream(sc), []
     stream.ssc.queueStream([[1]]).foreachRDD(lambda rdd: seen.append(rdd.ctx.getLocalProperty("callSite.long")))
     stream.start()
@@ -322,7 +349,7 @@ def test_jobs_carry_the_users_call_site(sc: SparkContext) -> None:
 
 
 def test_an_input_that_feeds_no_output_disturbs_nobody(sc: SparkContext) -> None:
-    """SC19."""
+    """SC19"""
     stream = with_output(sc)
     stream.ssc.queueStream([[9]])
     stream.start()
@@ -332,6 +359,7 @@ def test_an_input_that_feeds_no_output_disturbs_nobody(sc: SparkContext) -> None
 
 
 def test_a_graceful_stop_with_the_clock_far_ahead_makes_no_batch_on_stopped_inputs(sc: SparkContext) -> None:
+    """SC20"""
     stream = with_output(sc).start()
     stream.clock.wait_for_waiters()
     stopper = threading.Thread(target=stream.stop)

@@ -74,6 +74,7 @@ def life(clock: ManualClock, path: str, setup_func: Callable[[], StreamingContex
 
 
 def test_unchanged_code_goes_on_without_calling_setup(sc: SparkContext, clock: ManualClock, path: str) -> None:
+    """SC14"""
     life(clock, path, setup, 2)
     again = life(clock, path, setup, 1)
     assert CALLED == ["setup"]
@@ -134,6 +135,7 @@ def test_without_a_readable_graph_setup_is_called_and_the_offsets_go_on(
 
 
 def test_a_damaged_plan_is_raised_and_never_papered_over(sc: SparkContext, clock: ManualClock, path: str) -> None:
+    """SC14"""
     life(clock, path, setup, 1)
     store = open_store(path)
     name = "plans/" + store.list("plans")[-1]
@@ -144,6 +146,8 @@ def test_a_damaged_plan_is_raised_and_never_papered_over(sc: SparkContext, clock
 
 
 def test_a_queue_stream_starts_with_a_checkpoint_but_is_not_recovered(sc: SparkContext, clock: ManualClock, path: str) -> None:
+    """SC18"""
+
     def queue_setup() -> StreamingContext:
         CALLED.append("queue")
         ssc = StreamingContext(sc, 1)
@@ -158,6 +162,7 @@ def test_a_queue_stream_starts_with_a_checkpoint_but_is_not_recovered(sc: SparkC
 
 
 def test_an_empty_directory_calls_setup(sc: SparkContext, clock: ManualClock, tmp_path: Path) -> None:
+    """SC14; CP1 has no counterpart: pyspark opens no context on a directory alone."""
     life(clock, str(tmp_path / "new"), setup, 1)
     assert CALLED == ["setup"] and (tmp_path / "new" / "meta").exists()
 
@@ -179,6 +184,7 @@ def test_interval_and_remember_come_back_with_the_graph(sc: SparkContext, clock:
 
 
 def test_no_secret_and_no_stranger_among_the_stored_settings() -> None:
+    """CP4: host and ports of the old process are not stored."""
     stored = restore.savable_conf(
         [
             ("spark.app.name", "orders"),
@@ -327,70 +333,6 @@ def test_a_changed_module_is_named_also_when_it_is_not_loaded(tmp_path: Path, mo
     assert changed(stored, make("orders")) == "module job_of_a_user has changed"
     module.unlink()
     assert changed(stored, make("orders")) == "module job_of_a_user has changed"
-
-
-# -- across processes
-
-JOB = """
-import sys
-from pyspark import SparkConf, SparkContext
-from kstream import StreamingContext
-from tests.streams import numbers
-
-
-def setup():
-    print("SETUP", flush=True)
-    conf = SparkConf().setMaster("local[1]").setAppName("job").set("spark.ui.enabled", "false")
-    ssc = StreamingContext(SparkContext.getOrCreate(conf.set("spark.driver.host", "127.0.0.1")), 1)
-    keep = lambda x: "kept" if x in {"a", "b", "c"} else x
-    numbers(ssc, 2, keep).foreachRDD(lambda rdd: print("BATCH", rdd.collect(), flush=True))
-    return ssc
-"""
-MAIN = """
-import sys
-import kstream.context
-from kstream import StreamingContext, connectors
-from kstream.testing import ManualClock
-from job_for_two_processes import setup
-from tests.streams import Stream, numbers_connector
-
-connectors.load = numbers_connector
-clock = ManualClock(int(sys.argv[2]))
-kstream.context.SystemClock = lambda: clock
-ssc = StreamingContext.getOrCreate(sys.argv[1], setup)
-stream = Stream(ssc.sparkContext, clock, ssc).start()
-stream.tick()
-stream.stop()
-assert ssc.sparkContext._jsc is not None, "stop(stopSparkContext=False) stopped it"
-ssc.stop(stopSparkContext=True)
-assert ssc.sparkContext._jsc is None, "stop(True) after stop(False) did not stop Spark"
-print("MASTER", ssc.sparkContext.master)
-"""
-
-
-def another_process(job: Path, checkpoint: str, now: int) -> list[str]:
-    root = Path(__file__).parent.parent
-    env = {**os.environ, "PYTHONPATH": f"{root}:{root / 'connectors'}:{job.parent}", "PYTHONHASHSEED": "7"}
-    command = [sys.executable, "-c", MAIN, checkpoint, str(now)]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=160)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [line for line in done.stdout.splitlines() if line.startswith(("SETUP", "BATCH", "MASTER"))]
-
-
-@pytest.mark.timeout(170)
-def test_a_new_process_with_the_same_code_goes_on_without_calling_setup(
-    sc: SparkContext, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    job = tmp_path / "job_for_two_processes.py"
-    job.write_text(JOB)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    module = __import__("job_for_two_processes")
-    checkpoint = str(tmp_path / "checkpoint")
-    life(clock, checkpoint, module.setup, 2)
-    assert capsys.readouterr().out.split("\n") == ["SETUP", "BATCH [0, 1]", "BATCH [2, 3]", ""]
-    del sys.modules["job_for_two_processes"]
-    assert another_process(job, checkpoint, clock.time_ms()) == ["BATCH [4, 5]", f"MASTER {sc.master}"]
 
 
 def test_an_object_that_setup_closes_over_is_compared_by_its_attributes() -> None:

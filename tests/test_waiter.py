@@ -47,3 +47,17 @@ def test_an_error_wakes_who_waits_without_a_timeout() -> None:
     waiter.notify_error(ValueError("boom"))
     thread.join(20)
     assert caught == ["boom"]
+
+
+def test_an_error_that_is_raised_again_has_the_traceback_it_came_with() -> None:
+    waiter = ContextWaiter()
+    try:
+        raise ValueError("boom")
+    except ValueError as e:
+        waiter.notify_error(e)
+    depths = []
+    for _ in range(3):
+        with pytest.raises(ValueError, match="boom") as caught:
+            waiter.wait(None)
+        depths.append(len(caught.traceback))
+    assert depths[0] == depths[1] == depths[2]

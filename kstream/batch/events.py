@@ -6,15 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from kstream.batch.batch_info import BatchInfo, ListenerTime, OutputOperationInfo, ReceiverInfo
+from kstream.batch.batch_info import BatchInfo, Figure, ListenerTime, OutputOperationInfo, ReceiverInfo
 from kstream.batch_time import Time
 
 
 @dataclass(frozen=True, slots=True)
 class StreamingListenerStreamingStarted:
-    """The context was started at `time`, ms since the epoch: an attribute, as pyspark's own suite reads it."""
+    """The context was started at `time`, ms since the epoch: an attribute, as pyspark's own suite reads it. It may be called, too."""
 
     time: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "time", Figure(self.time))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from kstream.batch_time import Time
@@ -43,7 +43,8 @@ class BatchPlan:
     `void` marks a batch time that was given up before any job: its plan could not be written, and nothing may run for it.
     `floor` is the oldest batch that had not succeeded when this one was planned (itself, if all had): nothing older runs again.
     `after` is the newest batch its driver found planned when it became the writer: a plan of an older epoch for a later time was
-    made by a fenced driver and never submitted.
+    made by a fenced driver and never submitted. `names`: those of the streams that have one; a
+    stream that is there and has neither a name nor data in this plan is in it as None.
     """
 
     time: Time
@@ -54,3 +55,4 @@ class BatchPlan:
     floor: Time
     after: Time = _BEFORE_ALL
     void: bool = False
+    names: Mapping[int, str | None] = field(default_factory=dict[int, str | None])

@@ -97,7 +97,7 @@ class PlanLog:
     def _claim(self, plan: BatchPlan) -> bool:
         """Whether the name of `plan` holds it, after trying to take the name with a void record."""
         name = names.plan(plan.time, self.epoch)
-        void = replace(plan, inputs={}, num_records={}, void=True)
+        void = replace(plan, inputs={}, num_records={}, names={}, void=True)
         try:
             self._store.create(name, encode_plan(void))
             return False

@@ -11,8 +11,10 @@ from kstream.checkpoint import format
 
 
 def plan_fields(plan: BatchPlan) -> dict[str, Any]:
-    """The plan as JSON values."""
+    """The plan as JSON values. `names` is there only where a stream has one."""
+    names = {"names": {str(k): v for k, v in plan.names.items()}} if plan.names else {}
     return {
+        **names,
         "time": plan.time.milliseconds,
         "epoch": plan.epoch,
         "nonce": plan.nonce,
@@ -35,6 +37,7 @@ def plan_of(fields: Mapping[str, Any]) -> BatchPlan:
         floor=Time(fields["floor"]),
         after=Time(fields["after"]),
         void=fields["void"],
+        names={int(k): v for k, v in fields.get("names", {}).items()},
     )
 
 

@@ -138,6 +138,18 @@ def _read_plans(
     return dict(sorted(plans.items()))
 
 
+def newest_plan(store: FileStore) -> BatchPlan | None:
+    """The plan of the newest batch time, quickly: one listing and one read. It may be a stray, or void."""
+    best, _ = standing((time, epoch[0]) for time, epoch in _keys(store, names.PLANS))
+    if not best:
+        return None
+    name = names.plan(max(best), best[max(best)])
+    try:
+        return decode_plan(store.read(name), store.path(name))
+    except MissingFileError:
+        return None
+
+
 def adopt(store: FileStore, contents: LogContents, epoch: int) -> None:
     """Stores which plans the driver of `epoch` found, where that is not plain from the plans. Before it submits anything.
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from kstream.batch import BatchPlan, InputOutcome
 from kstream.batch_time import Time
+from kstream.checkpoint.binding import binding_of
 from kstream.checkpoint.epoch import newest_epoch, take_epoch
 from kstream.checkpoint.plan_log import PlanLog
 from kstream.checkpoint.reader import LogContents, read_log
@@ -34,7 +35,9 @@ def move_streams(store: FileStore, at_ms: int, choose: Callable[[LogContents], P
     log = PlanLog(store, epoch, contents)
     time = last + contents.meta.interval
     floor = min([*contents.pending, time])
-    log.write_plan(BatchPlan(time, epoch, uuid.uuid4().hex, inputs, dict.fromkeys(inputs, 0), floor, last))
+    graph = binding_of(contents, {}).stored
+    names = {number: name for number, name in graph.items() if name is not None or number not in inputs}
+    log.write_plan(BatchPlan(time, epoch, uuid.uuid4().hex, inputs, dict.fromkeys(inputs, 0), floor, last, names=names))
     log.complete(time, epoch, at_ms, outcomes)
     newer = newest_epoch(store)
     if newer > epoch:

@@ -80,7 +80,7 @@ def as_data(url: str, contents: LogContents, epochs: list[tuple[int, int]], last
             "state": state_of(plan.time, contents),
             "failures": contents.failures.get(plan.time, 0),
             "streams": [
-                {"id": number, "records": plan.num_records.get(number, 0), "plan": dict(data)}
+                {"id": number, **_name(plan, number), "records": plan.num_records.get(number, 0), "plan": dict(data)}
                 for number, data in sorted(plan.inputs.items())
             ],
         }
@@ -93,6 +93,12 @@ def as_data(url: str, contents: LogContents, epochs: list[tuple[int, int]], last
         "epochs": [{"epoch": number, "taken_at": at} for number, at in epochs],
         "plans": plans,
     }
+
+
+def _name(plan: BatchPlan, number: int) -> dict[str, str]:
+    """The stream's name, if it has one."""
+    name = plan.names.get(number)
+    return {} if name is None else {"name": name}
 
 
 def _print(url: str, contents: LogContents, epochs: list[tuple[int, int]], last: int | None) -> None:
@@ -119,7 +125,8 @@ def _add_rows(table: Table, plan: BatchPlan, state: str, meta: Meta) -> None:
         ranges = kafka_ranges(data)
         text = json.dumps(dict(data)) if ranges is None else compact(ranges)
         cells = head if index == 0 else ("", "", "", "")
-        table.add_row(*cells, str(number), str(plan.num_records.get(number, 0)), escape(text))
+        stream = " ".join([str(number), *_name(plan, number).values()])
+        table.add_row(*cells, escape(stream), str(plan.num_records.get(number, 0)), escape(text))
 
 
 def _summary(contents: LogContents, last: int | None) -> str:

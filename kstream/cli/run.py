@@ -7,7 +7,7 @@ import importlib.util
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kstream.batch_time import Time
+from kstream.checkpoint.binding import DROPPED
 from kstream.checkpoint.reader import forget_batch
 from kstream.cli.errors import clear_errors, one_line, require_pyspark
 from kstream.errors import ConfigurationError
@@ -30,8 +31,11 @@ logger = logging.getLogger(__name__)
 @click.argument("job", metavar="MODULE:SETUP")
 @click.option("--checkpoint", "path", required=True, metavar="PATH", help="Where the stream keeps its plans; made if it is not there.")
 @click.option("--forget-batch", type=int, metavar="MS", help="First set the plans of this batch time aside, damaged or not.")
+@click.option(
+    "--allow", multiple=True, metavar="dropped:NAME", help="Go on without the stored offsets of a stream that the job has no more."
+)
 @click.option("--verbose", is_flag=True, help="Show tracebacks and what Kafka's client says.")
-def run_command(job: str, path: str, forget_batch: int | None, verbose: bool) -> None:
+def run_command(job: str, path: str, forget_batch: int | None, allow: tuple[str, ...], verbose: bool) -> None:
     """Run a streaming job until SIGTERM or Ctrl-C; start it again and it goes on exactly.
 
     MODULE:SETUP names a function without arguments that returns a StreamingContext: `jobs.orders:setup`, or `job.py:setup` for a
@@ -39,17 +43,30 @@ def run_command(job: str, path: str, forget_batch: int | None, verbose: bool) ->
     """
     configure_logging(verbose)
     with clear_errors(verbose):
+        check_allowed(allow)
         require_pyspark()
         if forget_batch is not None:
             forget(path, forget_batch)
-        _run(load_setup(job), path)
+        _run(load_setup(job), path, allow)
 
 
-def _run(setup: Callable[[], Any], path: str) -> None:
+def check_allowed(allow: Sequence[str]) -> None:
+    """ConfigurationError for what `--allow` cannot mean."""
+    for word in allow:
+        if not word.startswith(DROPPED) or "," in word or word == DROPPED:
+            raise ConfigurationError(
+                f"--allow {word} is not known: dropped:NAME lets go of the stored offsets of a stream, by its name or its number",
+                key="allow", value=word,
+            )  # fmt: skip
+
+
+def _run(setup: Callable[[], Any], path: str, allow: Sequence[str] = ()) -> None:
     """Blocks until the context has stopped; raises what its streams raise."""
     from kstream.context import StreamingContext
 
     context = StreamingContext.getOrCreate(path, setup)
+    if allow:
+        context.settings.override("spark.streaming.kstream.recovery.allow", ",".join(allow))
     ship(setup, context)
     try:
         context.start()

@@ -14,7 +14,7 @@ from kstream.dstream.call_site import user_call_site
 from kstream.dstream.ports import StreamHost
 from kstream.dstream.recipe import Recorder, recorded
 from kstream.dstream.reference import reduce_stream
-from kstream.errors import ConfigurationError, IllegalStateError
+from kstream.errors import ConfigurationError, IllegalStateError, add_note
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -44,6 +44,7 @@ class DStreamBase(ABC):
         self.remember_duration = slide_duration
         self.checkpoint_duration: Duration | None = None
         self.storage_level: StorageLevel | None = None
+        self._name: str | None = None
         self._generated: dict[Time, RDD[Any]] = {}
         self._lock = threading.RLock()
 
@@ -61,6 +62,22 @@ class DStreamBase(ABC):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.operator} at {self.creation_site}>"
 
+    # -- its name
+
+    @recorded
+    def setName(self, name: str) -> DStream:
+        """Names the stream, as RDD.setName; returns it. The stored offsets of an input with a name are found by it after any change of
+        code; those of an input without are found by its position. ValueError for a name with a comma or for none."""
+        self.ssc.check_can_add("names")
+        if not name or "," in name:
+            raise ValueError(f"a stream's name is some text without commas, it is {name!r}")
+        self._name = name
+        return self._stream
+
+    def name(self) -> str | None:
+        """The name it was given by `setName`."""
+        return self._name
+
     # -- a batch's RDD
 
     @abstractmethod
@@ -73,7 +90,11 @@ class DStreamBase(ABC):
             known = self._generated.get(time)
             if known is not None or not self._is_time_valid(time):
                 return known
-            rdd = self.compute(time)
+            try:
+                rdd = self.compute(time)
+            except Exception as e:
+                add_note(e, f"in {self.operator} at {self.creation_site}, for batch {time}")
+                raise
             if rdd is None:
                 return None
             if self.storage_level is not None and not rdd.is_cached:

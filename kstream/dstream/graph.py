@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from kstream.batch import InputOutcome, Job
@@ -78,6 +79,14 @@ class DStreamGraph:
                 "StreamingContext.checkpoint()",
                 key="spark.streaming.checkpoint.directory", value=None,
             )  # fmt: skip
+
+    def input_names(self) -> dict[int, str]:
+        """The names of the active inputs that have one, by their numbers. ConfigurationError if two have the same."""
+        names = {stream.id: name for stream in self.active_inputs() if (name := stream.name()) is not None}
+        twice = [name for name, count in Counter(names.values()).items() if count > 1]
+        if twice:
+            raise ConfigurationError(f"two input streams are named {twice[0]!r}: names tell them apart", key="setName", value=twice[0])
+        return names
 
     def remember(self, duration: Duration) -> None:
         self.remember_duration = duration

@@ -27,6 +27,8 @@ class InputDStream(DStream):
     """
 
     no_recipe_reason: ClassVar[str] = "an input has no stored form"
+    reports_input_info: ClassVar[bool] = True
+    """Whether listeners learn what it gave to a batch; as in Spark a queue's records are not counted."""
 
     def __init__(self, ssc: StreamHost) -> None:
         super().__init__(ssc, (), ssc.graph.batch_duration)

@@ -23,6 +23,7 @@ class QueueInputDStream(InputDStream):
     as Spark does. It cannot be restored: its RDDs die with the driver.
     """
 
+    reports_input_info = False
     no_recipe_reason = "queueStream doesn't support checkpointing"
 
     def __init__(

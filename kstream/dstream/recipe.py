@@ -46,6 +46,9 @@ class Recorder:
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
         self.functions: list[Any] = []
+        self.sites: list[str] = []
+        """For each function the operator it was given to, and the user's line; not stored."""
+        self._site = CallSite("", "", 0)
         self._streams: list[DStream] = []
         self._local = threading.local()
         self._scope_ids = itertools.count()
@@ -94,11 +97,13 @@ class Recorder:
             self.why_not = self.why_not or reason
             self._add(stream, {"input": None})
             return
+        self._site = user_call_site()
         functions = {name: self._encode(f) for name, f in recipe.functions.items()}
         self._add(stream, {"input": recipe.kind, "args": dict(recipe.args), "functions": functions})
 
     def add_call(self, target: DStream | None, operator: str, args: Any, kwargs: Any, result: DStream | None) -> None:
         """Notes one operator call; `target` None stands for the context."""
+        self._site = replace(user_call_site(), function=operator)
         call = {
             "on": None if target is None else self.index_of(target),
             "call": operator,
@@ -142,6 +147,7 @@ class Recorder:
             self.why_not = self.why_not or f"{value} was made by the driver, outside the graph"
             return None
         self.functions.append(value)
+        self.sites.append(self._site.short_form)
         return {"function": len(self.functions) - 1}
 
 

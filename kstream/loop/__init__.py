@@ -5,7 +5,7 @@ One idea: everything that decides runs on one thread with one queue, so that dec
 
 from kstream.loop.event_loop import EventLoop
 from kstream.loop.recurring_timer import RecurringTimer
-from kstream.loop.runtime import THREADS, Event, Runtime
+from kstream.loop.runtime import THREADS, Event, Runtime, Thread
 from kstream.loop.worker_pool import WorkerPool
 
-__all__ = ["THREADS", "Event", "EventLoop", "RecurringTimer", "Runtime", "WorkerPool"]
+__all__ = ["THREADS", "Event", "EventLoop", "RecurringTimer", "Runtime", "Thread", "WorkerPool"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kstream.clock import Clock
-from kstream.loop.runtime import THREADS, Runtime
+from kstream.loop.runtime import THREADS, Runtime, Thread
 
 
 class RecurringTimer:
@@ -47,6 +47,10 @@ class RecurringTimer:
         self._next = start_ms
         self._thread.start()
         return start_ms
+
+    def alive_thread(self) -> Thread | None:
+        """The timer's thread; None before its start and after its end."""
+        return self._thread if self._thread.is_alive() else None
 
     def stop(self, interrupt: bool) -> int:
         """Stops; returns the time of the last tick, −1 if there was none. Waits for the thread.

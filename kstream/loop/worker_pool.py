@@ -27,6 +27,10 @@ class WorkerPool:
     def submit(self, task: Callable[[], None]) -> None:
         self._queue.put(task)
 
+    def is_own_thread(self) -> bool:
+        """Whether the caller is a task of this pool."""
+        return any(self._runtime.is_current(thread) for thread in self._threads)
+
     def stop(self, timeout: float | None) -> bool:
         """Ends the threads after what was submitted so far; returns whether they ended within `timeout` seconds.
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
 
 from kstream import crash_point
 from kstream.batch import BatchPlan, InputOutcome, InputPlan, JobSet, StreamInputInfo
@@ -19,44 +17,16 @@ from kstream.checkpoint.state_log import States
 from kstream.clock import Clock, RisingClock
 from kstream.dstream import DStreamGraph, InputDStream
 from kstream.errors import BatchGivenUpError, FencedError, StorageError
-from kstream.loop import THREADS, Event, EventLoop, RecurringTimer, Runtime
+from kstream.loop import THREADS, EventLoop, RecurringTimer, Runtime, Thread
 from kstream.scheduler.downtime import batches_during_downtime, listed, unplanned
 from kstream.scheduler.input_info_tracker import InputInfoTracker
+from kstream.scheduler.job_generator_events import ClearMetadata, Drained, GenerateJobs, JobGeneratorEvent, Resume
 from kstream.scheduler.job_scheduler import JobScheduler
 from kstream.scheduler.ports import BatchLog, JobEnvironment
 from kstream.scheduler.state_checkpointer import StateCheckpointer
 from kstream.scheduler.unfinished import UnfinishedBatches
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class GenerateJobs:
-    time: Time
-
-
-@dataclass(frozen=True, slots=True)
-class ClearMetadata:
-    time: Time
-
-
-@dataclass(frozen=True, slots=True)
-class Drained:
-    """Everything posted before it has been handled."""
-
-    reached: Event
-
-
-@dataclass(slots=True)
-class Resume:
-    """Submit what an earlier driver left pending and plan what it missed; `ended` is set when that is done."""
-
-    contents: LogContents
-    missed: list[Time]
-    ended: Event
-
-
-JobGeneratorEvent: TypeAlias = GenerateJobs | ClearMetadata | Drained | Resume
 
 
 class JobGenerator:
@@ -223,6 +193,18 @@ class JobGenerator:
             stream.stop()
         return in_time
 
+    def drain(self, timeout: float) -> bool:
+        """Blocks until what has been posted so far is handled; False if `timeout` seconds passed first."""
+        return self._loop.drain(timeout)
+
+    def timer_thread(self) -> Thread | None:
+        """The thread of the batch timer, while it ticks."""
+        return self._timer.alive_thread()
+
+    def is_own_thread(self) -> bool:
+        """Whether the caller runs on the generator's thread, as the user's functions of `transform` do."""
+        return self._loop.is_own_thread()
+
     def on_batch_end(self, time: Time, succeeded: bool) -> None:
         """Called by the JobScheduler when a batch's jobs have ended and that is stored."""
         self._loop.post(ClearMetadata(time))
@@ -266,7 +248,7 @@ class JobGenerator:
         data = {stream_id: plan.data for stream_id, plan in plans.items()}
         records = {stream_id: plan.num_records for stream_id, plan in plans.items()}
         floor = min(self._unfinished.all() | {time})
-        return BatchPlan(time, self._log.epoch, uuid.uuid4().hex, data, records, floor, self._after)
+        return BatchPlan(time, self._log.epoch, uuid.uuid4().hex, data, records, floor, self._after, names=self._graph.input_names())
 
     def _go_on(self, plan: BatchPlan) -> None:
         """The plan is durable: move the cursors, look for a newer writer, submit."""
@@ -320,7 +302,7 @@ class JobGenerator:
 
     def _report_records(self, plan: BatchPlan) -> None:
         for stream in self._inputs:
-            if stream.id in plan.inputs:
+            if stream.id in plan.inputs and stream.reports_input_info:
                 info = StreamInputInfo(stream.id, plan.num_records[stream.id], stream.metadata(plan.time, plan.inputs[stream.id]))
                 self._input_info.reportInfo(plan.time, info)
 

@@ -13,7 +13,7 @@ from kstream import crash_point
 from kstream.batch import InputOutcome, Job, JobSet, events
 from kstream.batch_time import Time
 from kstream.clock import Clock
-from kstream.errors import FencedError
+from kstream.errors import FencedError, add_note
 from kstream.loop import THREADS, EventLoop, Runtime, WorkerPool
 from kstream.scheduler.listener_bus import StreamingListenerBus
 from kstream.scheduler.ports import BatchLog, JobEnvironment
@@ -105,6 +105,19 @@ class JobScheduler:
     def report_error(self, message: str, error: BaseException) -> None:
         self._loop.post(ErrorReported(message, error))
 
+    def drain(self, timeout: float) -> bool:
+        """Blocks until what has been posted so far is handled, and the listeners have heard of it; False after `timeout` seconds."""
+        return self._loop.drain(timeout) and self._bus.drain(timeout)
+
+    @property
+    def refuses_jobs(self) -> bool:
+        """Whether jobs that have not started never will."""
+        return self._closed.is_set()
+
+    def is_own_thread(self) -> bool:
+        """Whether the caller runs in a job, or on the event thread."""
+        return self._loop.is_own_thread() or self._pool.is_own_thread()
+
     def pending_times(self) -> list[Time]:
         """Batches submitted and not ended."""
         with self._lock:
@@ -148,6 +161,7 @@ class JobScheduler:
                 if job_set.has_run(job):  # here, for the state is written by Spark jobs
                     job_set.states = self._states.save(job.time)
         except BaseException as e:
+            add_note(e, f"in output operation {job.output_op_id}, {job.name}, of batch {job.time}")
             job.error = e
         crash_point.reach(crash_point.JOB_DONE)
         self._loop.post(JobCompleted(job, self._clock.time_ms() if at_ms is None else at_ms))

@@ -56,6 +56,10 @@ class StreamingListenerBus:
     def post(self, event: events.StreamingListenerEvent) -> None:
         self._loop.post(event)
 
+    def drain(self, timeout: float) -> bool:
+        """Blocks until the listeners have heard what has been posted so far; False if `timeout` seconds passed first."""
+        return self._loop.drain(timeout)
+
     def is_own_thread(self) -> bool:
         """Whether the caller is a listener being called."""
         return self._loop.is_own_thread()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 
 import pyspark
 from pyspark import SparkConf, SparkContext
@@ -34,6 +35,33 @@ def make_spark_context(conf: SparkConf) -> SparkContext:
     if (conf.get("spark.master") or "local").startswith("local") and not conf.contains("spark.pyspark.python"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return SparkContext(conf=conf)
+
+
+def default_conf() -> SparkConf:
+    """The settings of the running SparkContext, else those that a new one would be given as far as they are known by now."""
+    existing = SparkContext._active_spark_context  # pyright: ignore
+    return SparkConf() if existing is None else existing.getConf()
+
+
+def restored_conf(stored: Mapping[str, str]) -> SparkConf:
+    """The settings of a SparkContext that is to go on from `stored`; for a process that has none yet. Starts the JVM.
+
+    What this process was given (spark-submit's --master and --conf, spark-defaults.conf) wins over what is stored, with the exception
+    of the application's name, which spark-submit makes up where it is not told.
+    """
+    from kstream.spark.java import ensure_java
+
+    ensure_java()
+    at_launch = SparkConf(loadDefaults=False)  # what a JVM is given at its launch is a default of every later context in this process
+    if "spark.driver.memory" in stored:
+        at_launch.set("spark.driver.memory", stored["spark.driver.memory"])
+    SparkContext._ensure_initialized(conf=at_launch)  # pyright: ignore – a JVM of spark-submit is there already and keeps its own
+    conf = SparkConf()
+    for key, value in stored.items():
+        conf.setIfMissing(key, value)
+    if "spark.app.name" in stored:
+        conf.setAppName(stored["spark.app.name"])
+    return conf
 
 
 def dump_functions(functions: list[object]) -> bytes:

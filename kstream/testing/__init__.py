@@ -1,8 +1,9 @@
-"""For the tests of users and our own: a clock moved by hand, points to crash at, contracts to inherit, a simulator.
+"""For the tests of users and our own: a clock moved by hand, batches written down, moments to die at, contracts to inherit, a simulator.
 
-One idea: time and death are inputs of a test. `ManualClock.advance` returns when every waiter that is due has run, so no test
-sleeps; `CrashPoint` names let a test kill the driver between any two steps of a batch. `simulate` runs
-thousands of seeded schedules of a whole driver (see `simulator`).
+One idea: time and death are inputs of a test. `ManualClock.advance` returns when everything that is due has run, so no test sleeps;
+`TestInputStream` gives each batch what the test says and `CollectedOutput` keeps what came out; `restart_produces_the_same_batches` kills
+a driver between any two steps of a batch and compares with one that never stopped. `simulate` runs thousands of seeded schedules of a
+whole driver (see `simulator`). docs/testing.md shows them.
 """
 
 from __future__ import annotations
@@ -10,15 +11,35 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from kstream.crash_point import CRASH_POINTS
 from kstream.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
+    from kstream.testing.collected_output import CollectedOutput
+    from kstream.testing.input_stream import TestInputStream, restore_input
+    from kstream.testing.restarts import restart_produces_the_same_batches
     from kstream.testing.simulator import simulate
 
-__all__ = ["ManualClock", "simulate"]
+__all__ = [
+    "CRASH_POINTS",
+    "CollectedOutput",
+    "ManualClock",
+    "TestInputStream",
+    "restart_produces_the_same_batches",
+    "restore_input",
+    "simulate",
+]
+
+_LAZY = {  # they need pyspark, which a clock does not
+    "CollectedOutput": "collected_output",
+    "TestInputStream": "input_stream",
+    "restart_produces_the_same_batches": "restarts",
+    "restore_input": "input_stream",
+    "simulate": "simulator",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name != "simulate":  # it needs pyspark, which a clock does not
+    if name not in _LAZY:
         raise AttributeError(f"module 'kstream.testing' has no attribute {name!r}")
-    return importlib.import_module("kstream.testing.simulator").simulate
+    return getattr(importlib.import_module(f"kstream.testing.{_LAZY[name]}"), name)

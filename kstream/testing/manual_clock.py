@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import threading
+import time
 
-from kstream.clock import StopFlag
+from kstream.clock import Follower, StopFlag
+
+PATIENCE_S = 120.0
 
 
 class ManualClock:
     """A clock that moves only by `advance` or `set_time`, never back.
 
-    Moving it returns once every thread that was waiting for a time now reached has been woken and waits again (or has ended),
-    so what a timer posts at a tick is posted when `advance` returns. A thread that does neither is waited for 10 s.
+    Give it to a StreamingContext (`clock=`). Once that is started, moving the clock returns when everything that was due has run: every
+    batch up to the new time has been planned, its jobs have ended, well or not, and the listeners have heard of it. TimeoutError, with
+    what is to blame, when that takes more than `patience` seconds. A job, a function of `transform` and a listener may move it, too;
+    they are not waited for.
+
+    Without a context: it returns once every thread that was waiting for a time now reached has been woken and waits again (or has
+    ended), so what a timer posts at a tick is posted. A thread that does neither is waited for 10 s.
     """
 
-    def __init__(self, time_ms: int = 0) -> None:
+    def __init__(self, time_ms: int = 0, patience: float = PATIENCE_S) -> None:
         self._now = time_ms
+        self._patience = patience
         self._condition = threading.Condition()
         self._waiting: dict[threading.Thread, int] = {}
         self._woken: set[threading.Thread] = set()
+        self._followers: list[Follower] = []
 
     def time_ms(self) -> int:
         with self._condition:
@@ -27,11 +37,16 @@ class ManualClock:
     def monotonic_ms(self) -> int:
         return self.time_ms()
 
-    def advance(self, milliseconds: int) -> None:
-        """Moves on by so much. ValueError for a negative step: time can't go backwards."""
-        self.set_time(self.time_ms() + milliseconds)
+    def advance(self, milliseconds: int, wait: bool = True) -> None:
+        """Moves on by so much. Without `wait` the batches that are due are made known, and run on their own.
 
-    def set_time(self, time_ms: int) -> None:
+        ValueError for a negative step: time can't go backwards.
+        """
+        self.set_time(self.time_ms() + milliseconds, wait)
+
+    def set_time(self, time_ms: int, wait: bool = True) -> None:
+        """Moves to this moment, in ms since the epoch; otherwise as `advance`."""
+        self._wait_for_timers()
         with self._condition:
             if time_ms < self._now:
                 raise ValueError(f"time can't go backwards: {time_ms} < {self._now}")
@@ -41,6 +56,31 @@ class ManualClock:
             for _ in range(500):  # in steps: a thread that ends notifies nobody
                 if self._condition.wait_for(self._everybody_waits, 0.02):
                     break
+        for follower in list(self._followers) if wait else ():
+            if not follower.settle(self._patience):
+                raise TimeoutError(
+                    f"after the clock was set to {time_ms} ms the batches that were due had not ended within {self._patience} s: a job "
+                    "hangs, or waits for a later time (then move the clock with wait=False)"
+                )
+
+    def follow(self, follower: Follower) -> None:
+        """From now on moving the clock waits for this one. Called by a context that starts."""
+        with self._condition:
+            self._followers.append(follower)
+
+    def unfollow(self, follower: Follower) -> None:
+        with self._condition:
+            self._followers = [known for known in self._followers if known is not follower]
+
+    def _wait_for_timers(self) -> None:
+        """A timer that has been started and does not wait yet would count its tick from a time that has moved."""
+        end = time.monotonic() + self._patience
+        with self._condition:
+            while time.monotonic() < end:
+                timers = [timer for follower in self._followers if (timer := follower.timer_thread()) is not None]
+                if all(timer in self._waiting or timer is threading.current_thread() for timer in timers):
+                    return
+                self._condition.wait(0.02)
 
     def _everybody_waits(self) -> bool:
         return all(due > self._now for due in self._waiting.values()) and not any(t.is_alive() for t in self._woken)

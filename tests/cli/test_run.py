@@ -123,3 +123,9 @@ def test_a_logged_error_is_one_line_unless_tracebacks_are_wanted() -> None:
         record.exc_info = (type(e), e, e.__traceback__)
     assert run_module.LineFormatter(tracebacks=False).format(record).endswith("ERROR   kstream: batch 7: it is wrong")
     assert "Traceback" in run_module.LineFormatter(tracebacks=True).format(record)
+
+
+@pytest.mark.parametrize("word", ["orders", "dropped:", "dropped:a,dropped:b"])
+def test_what_may_be_let_go_of_is_said_in_one_form_only(word: str) -> None:
+    result = run("job_here:setup", "--allow", word)
+    assert result.exit_code == 1 and f"--allow {word} is not known" in result.output

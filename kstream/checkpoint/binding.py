@@ -1,0 +1,122 @@
+"""Which stored stream is which stream of the graph that starts now: by name, else by position. Pure.
+
+A plan stores the data of each input under the input's number, which is its position in the graph that made it, with its name if it has
+one. After the code has changed, numbers mean something else. `rebound` rewrites plans as if the graph of now had made them; the stored
+ones stay as they are, and are read so again by the next restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from kstream.batch import BatchPlan
+from kstream.checkpoint.reader import LogContents
+
+Names = Mapping[int, str | None]
+"""The streams of a graph that are planned: number → name, None for those without."""
+
+DROPPED = "dropped:"
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What became of each stored stream (`kept`: stored number → number now), and which streams have no data stored (`new`)."""
+
+    stored: Names
+    now: Names
+    kept: Mapping[int, int]
+
+    @property
+    def vanished(self) -> list[int]:
+        """Stored numbers that no stream of the graph goes on with."""
+        return [number for number in sorted(self.stored) if number not in self.kept]
+
+    @property
+    def new(self) -> list[int]:
+        return sorted(set(self.now) - set(self.kept.values()))
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether every stream is where it was."""
+        return not self.vanished and not self.new and all(old == new for old, new in self.kept.items())
+
+    def report(self) -> str:
+        """What was kept and what was not, one line a stream."""
+        kept = sorted(self.kept.items(), key=lambda pair: pair[1])
+        lines = [f"  {_call(self.now[new], new)}: goes on, {self._from(old, new)}" for old, new in kept]
+        lines += [f"  {_call(self.now[number], number)}: is new, and begins as at a first start" for number in self.new]
+        lines += [f"  {_call(self.stored[number], number)}: is not in the job; its offsets are dropped" for number in self.vanished]
+        return "\n".join(lines)
+
+    def _from(self, old: int, new: int) -> str:
+        how = "by name" if self.stored[old] is not None else "by position"
+        return how if old == new else f"{how} (it was stream {old})"
+
+
+def bind(stored: Names, now: Names) -> Binding:
+    """Named streams by name; a stored stream without a name by position, if nothing of that name or number is taken.
+
+    So a stream may be given a name later, and lose it never without a word: what was stored under a name goes to that name only.
+    """
+    by_name = {name: number for number, name in now.items() if name is not None}
+    kept = {old: by_name[name] for old, name in stored.items() if name is not None and name in by_name}
+    for old, name in stored.items():
+        if name is None and old in now and old not in kept.values():
+            kept[old] = old
+    return Binding(dict(stored), dict(now), kept)
+
+
+def names_of(plan: BatchPlan) -> Names:
+    """The streams of the graph that made the plan."""
+    return {number: plan.names.get(number) for number in sorted({*plan.inputs, *plan.names})}
+
+
+def mappings(plans: Iterable[BatchPlan], now: Names) -> dict[int, Mapping[int, int]]:
+    """Epoch → where the streams of the graph of that epoch's driver are now (number then → number now).
+
+    An old graph is followed from driver to driver: each has bound what it found to its own streams, so that a stream that got its
+    name later, and then another position, is known in the plans of its first days, too.
+    """
+    graphs = {plan.epoch: names_of(plan) for plan in plans if not plan.void}
+    epochs = sorted(graphs)
+    steps = [*(graphs[epoch] for epoch in epochs), now]
+    found: dict[int, Mapping[int, int]] = {}
+    for at, epoch in enumerate(epochs):
+        mapping = {number: number for number in graphs[epoch]}
+        for before, after in zip(steps[at:], steps[at + 1 :], strict=False):
+            step = bind(before, after).kept
+            mapping = {old: step[number] for old, number in mapping.items() if number in step}
+        found[epoch] = mapping
+    return found
+
+
+def renumbered(plan: BatchPlan, mapping: Mapping[int, int], now: Names) -> BatchPlan:
+    """The plan with the numbers and names of now; data of streams that are gone is left out."""
+    inputs = {mapping[old]: data for old, data in plan.inputs.items() if old in mapping}
+    records = {mapping[old]: count for old, count in plan.num_records.items() if old in mapping}
+    names = {number: name for number, name in now.items() if number in inputs and name is not None}
+    return replace(plan, inputs=inputs, num_records=records, names=names)
+
+
+def rebound(contents: LogContents, now: Names) -> LogContents:
+    """The log as if the graph of now had planned all of it."""
+    followed = mappings(contents.plans.values(), now)
+    plans = {time: renumbered(plan, followed.get(plan.epoch, {}), now) for time, plan in contents.plans.items()}
+    return replace(contents, plans=plans)
+
+
+def binding_of(contents: LogContents, now: Names) -> Binding:
+    """The binding of the newest plan."""
+    begun = [plan for plan in contents.plans.values() if not plan.void]
+    return bind(names_of(max(begun, key=lambda plan: plan.time)) if begun else {}, now)
+
+
+def not_allowed(binding: Binding, allow: Collection[str]) -> list[str]:
+    """The vanished streams that nobody said may go, as `dropped:NAME` would name them."""
+    called = [binding.stored[number] or str(number) for number in binding.vanished]
+    return [name for name in called if DROPPED + name not in allow]
+
+
+def _call(name: str | None, number: int) -> str:
+    return f"stream {number}" if name is None else f"stream {name!r}"

@@ -1,0 +1,64 @@
+"""CollectedOutput: what a stream gave, batch by batch, for a test to look at."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+    from kstream.dstream.dstream import DStream
+
+_known: WeakValueDictionary[int, CollectedOutput] = WeakValueDictionary()
+_numbers = itertools.count()
+
+
+class CollectedOutput:
+    """An output operation that keeps the records of every batch, in the order in which the batches ran.
+
+    Made of a stream before the start. A graph that is restored in the same process goes on filling it. A batch that runs twice is there
+    twice. Read it after `ManualClock.advance` has returned, or after stop.
+    """
+
+    def __init__(self, stream: DStream) -> None:
+        self._number = next(_numbers)
+        self._lock = threading.Lock()
+        self._batches: list[tuple[datetime, list[Any]]] = []
+        _known[self._number] = self
+        stream.foreachRDD(self)
+
+    def __call__(self, time: datetime, rdd: RDD[Any]) -> None:
+        records = rdd.collect()
+        with self._lock:
+            self._batches.append((time, records))
+
+    @property
+    def batches(self) -> list[list[Any]]:
+        """The records of each batch."""
+        with self._lock:
+            return [records for _, records in self._batches]
+
+    @property
+    def times(self) -> list[datetime]:
+        """The batch times, as foreachRDD hands them."""
+        with self._lock:
+            return [time for time, _ in self._batches]
+
+    def __reduce__(self) -> Any:
+        return _collected, (self._number,)  # the very same one: a copy would keep what nobody looks at
+
+    def __repr__(self) -> str:
+        return f"<CollectedOutput {len(self._batches)} batches>"
+
+
+def _collected(number: int) -> CollectedOutput:
+    """The one of this process; in another one, where nobody looks at it, an empty one."""
+    found = _known.get(number)
+    if found is None:
+        found = CollectedOutput.__new__(CollectedOutput)
+        found._number, found._lock, found._batches = number, threading.Lock(), []  # pyright: ignore[reportPrivateUsage]
+    return found

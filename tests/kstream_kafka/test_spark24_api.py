@@ -1,0 +1,137 @@
+"""`pyspark.streaming.kafka` of Spark 2.4: its names, arguments and defaults, on a mock cluster and a real Spark."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import kstream_kafka
+import pytest
+from confluent_kafka import Producer
+from kstream_kafka import Broker, KafkaMessageAndMetadata, KafkaUtils, OffsetRange, TopicAndPartition, utf8_decoder
+from pyspark import SparkContext
+
+from kstream import StreamingContext
+from kstream.testing import CollectedOutput, ManualClock
+
+DECODERS = [("keyDecoder", utf8_decoder), ("valueDecoder", utf8_decoder), ("messageHandler", None)]
+REQUIRED = inspect.Parameter.empty
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A cluster of one broker with 6 records in partition 0 of `orders`, which has four."""
+    producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "replaced", "log_level": 0})
+    broker = next(iter(producer.list_topics(timeout=10).brokers.values()))
+    for i in range(6):
+        producer.produce("orders", f"value {i}", None if i == 0 else f"key {i}", partition=0)
+    assert producer.flush(10) == 0
+    yield f"{broker.host}:{broker.port}"
+    del producer
+
+
+def job(sc: SparkContext) -> tuple[StreamingContext, ManualClock]:
+    clock = ManualClock(5000)
+    return StreamingContext(sc, 0.5, clock=clock), clock
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("createDirectStream", [("ssc", REQUIRED), ("topics", REQUIRED), ("kafkaParams", REQUIRED), ("fromOffsets", None)]),
+        ("createRDD", [("sc", REQUIRED), ("kafkaParams", REQUIRED), ("offsetRanges", REQUIRED), ("leaders", None)]),
+    ],
+)
+def test_the_factories_take_the_arguments_of_spark_2_4(name: str, first: list[tuple[str, Any]]) -> None:
+    parameters = inspect.signature(getattr(KafkaUtils, name)).parameters.values()
+    assert [(p.name, p.default) for p in parameters if p.kind != p.KEYWORD_ONLY] == first + DECODERS
+
+
+def test_the_names_of_spark_2_4_are_there() -> None:
+    for name in ("Broker", "KafkaMessageAndMetadata", "KafkaUtils", "OffsetRange", "TopicAndPartition", "utf8_decoder"):
+        assert name in kstream_kafka.__all__ and hasattr(kstream_kafka, name)
+    assert (utf8_decoder(None), utf8_decoder("ü".encode())) == (None, "ü")
+
+
+@pytest.mark.parametrize("bootstrap", ["metadata.broker.list", "bootstrap.servers"])
+def test_a_stream_gives_pairs_of_text_and_its_rdds_know_their_ranges(sc: SparkContext, address: str, bootstrap: str) -> None:
+    """KP1: in foreachRDD with and without the time, and in transform; the only range is [0, 6)."""
+    ssc, clock = job(sc)
+    start = {TopicAndPartition("orders", 0): 0}
+    stream = KafkaUtils.createDirectStream(ssc, ["orders"], {bootstrap: address}, start)
+    seen: list[Any] = []
+
+    def values(rdd: Any) -> Any:
+        seen.append(("transform", rdd.offsetRanges()))
+        return rdd.map(lambda pair: pair[1])
+
+    pairs, texts = CollectedOutput(stream), CollectedOutput(stream.transform(values))
+    stream.foreachRDD(lambda rdd: seen.append(("rdd", rdd.offsetRanges())))
+    stream.foreachRDD(lambda time, rdd: seen.append((type(time), rdd.offsetRanges())))
+    ssc.start()
+    clock.advance(500)
+    ssc.stop(stopSparkContext=False)
+    ssc.awaitTermination(1)
+    expected = [OffsetRange("orders", 0, 0, 6)]
+    assert seen == [("transform", expected), ("rdd", expected), (datetime, expected)]
+    assert pairs.batches == [[(None if i == 0 else f"key {i}", f"value {i}") for i in range(6)]]
+    assert texts.batches == [[f"value {i}" for i in range(6)]]
+
+
+def test_decoders_and_a_message_handler_make_the_elements(sc: SparkContext, address: str) -> None:
+    """KP1: the handler gets an object with key and message, and where they were."""
+    ssc, clock = job(sc)
+
+    def handle(m: KafkaMessageAndMetadata) -> tuple[Any, ...]:
+        return m.topic, m.partition, m.offset, m.key, m.message
+
+    stream = KafkaUtils.createDirectStream(
+        ssc, ["orders"], {"metadata.broker.list": address, "auto.offset.reset": "smallest"}, {TopicAndPartition("orders", 0): 4},
+        keyDecoder=lambda raw: raw and raw.upper(), valueDecoder=len, messageHandler=handle,
+    )  # fmt: skip
+    output = CollectedOutput(stream)
+    ssc.start()
+    clock.advance(500)
+    ssc.stop(stopSparkContext=False)
+    assert output.batches == [[("orders", 0, 4, b"KEY 4", 7), ("orders", 0, 5, b"KEY 5", 7)]]
+
+
+def test_auto_offset_reset_speaks_the_words_of_spark_2_4(sc: SparkContext, address: str) -> None:
+    """KD3: smallest begins at the first record, largest (the default) at what comes."""
+    ssc, clock = job(sc)
+    counts = [
+        CollectedOutput(KafkaUtils.createDirectStream(ssc, ["orders"], {"metadata.broker.list": address, **reset}).count())
+        for reset in ({"auto.offset.reset": "smallest"}, {"auto.offset.reset": "largest"}, {})
+    ]
+    ssc.start()
+    clock.advance(500)
+    ssc.stop(stopSparkContext=False)
+    assert [output.batches for output in counts] == [[[6]], [[0]], [[0]]]
+
+
+def test_an_rdd_takes_ranges_leaders_and_a_handler(sc: SparkContext, address: str) -> None:
+    """KP1"""
+    host, _, port = address.partition(":")
+    leaders = {TopicAndPartition("orders", 0): Broker(host, int(port))}
+    ranges = [OffsetRange("orders", 0, 1, 3), OffsetRange("orders", 0, 5, 6)]
+    params = {"metadata.broker.list": address}
+    plain = KafkaUtils.createRDD(sc, params, ranges)
+    assert plain.collect() == [("key 1", "value 1"), ("key 2", "value 2"), ("key 5", "value 5")]
+    assert (plain.offsetRanges(), plain.getNumPartitions()) == (ranges, 2)
+    led = KafkaUtils.createRDD(sc, params, ranges, leaders)
+    assert led.count() == 3
+    handled = KafkaUtils.createRDD(sc, params, ranges, leaders, messageHandler=lambda m: f"{m.key}={m.message}")
+    assert handled.first() == "key 1=value 1"
+
+
+def test_ranges_partitions_and_brokers_are_values(sc: SparkContext) -> None:
+    """KP1: equal and hashed by what they hold, also on the workers."""
+    for make, other in (
+        (lambda: OffsetRange("t", 0, 1, 5), OffsetRange("t", 0, 1, 6)),
+        (lambda: TopicAndPartition("t", 0), TopicAndPartition("u", 0)),
+        (lambda: Broker("h", 1), Broker("h", 2)),
+    ):
+        assert make() == make() != other and len({make(), make(), other}) == 2 and make() != "something else"
+        assert sc.parallelize([make()], 1).map(lambda x: x).collect() == [make()]

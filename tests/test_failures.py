@@ -1,0 +1,120 @@
+"""What a user sees of a failure: their own traceback, the operator and their line; and the stream that goes on."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+
+from kstream import StreamingContext, StreamingContextState
+from kstream.errors import NotSerializableError
+from tests.streams import Stream
+
+
+def line_of(text: str) -> str:
+    """file:line of the one line of this file that ends with the comment `text`."""
+    (number,) = [n for n, line in enumerate(Path(__file__).read_text().splitlines(), 1) if line.endswith(f"# {text}")]
+    return f"{__file__}:{number}"
+
+
+def shown(error: BaseException) -> str:
+    """What Python prints of it, notes included (which only 3.11 does by itself)."""
+    return "".join(traceback.format_exception(error)) + "\n".join(getattr(error, "__notes__", []))
+
+
+def test_a_failing_task_is_raised_with_the_users_traceback_and_the_stream_goes_on(sc: SparkContext) -> None:
+    """SC13"""
+    stream, sums = Stream(sc), []
+
+    def fail_on_two(x: int) -> int:
+        if x == 2:
+            raise ValueError("error in map task")  # the line that fails
+        return x
+
+    source = stream.ssc.queueStream([[1], [2], [3]])
+    source.map(fail_on_two).foreachRDD(lambda rdd: sums.append(rdd.sum()))  # the output
+    stream.start()
+    stream.tick()
+    stream.tick()
+    for _ in range(2):
+        with pytest.raises(Exception, match="error in map task") as caught:
+            stream.ssc.awaitTerminationOrTimeout(60)
+    assert "fail_on_two" in shown(caught.value) and f"line {line_of('the line that fails').rpartition(':')[2]}" in shown(caught.value)
+    assert f"in output operation 0, foreachRDD at {line_of('the output')}, of batch" in shown(caught.value)
+    assert stream.ssc.getState() is StreamingContextState.ACTIVE
+    stream.tick()
+    assert sums == [1, 3]
+    stream.stop()
+    with pytest.raises(Exception, match="error in map task"):
+        stream.ssc.awaitTermination()
+
+
+def test_a_failing_generation_is_raised_as_it_is_with_the_operator_and_the_stream_goes_on(
+    sc: SparkContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SC13"""
+    stream, batches = Stream(sc), []
+
+    def fail_once(rdd: Any) -> Any:
+        if not batches:
+            batches.append("failed")
+            raise KeyError("error in transform")
+        return rdd
+
+    source = stream.ssc.queueStream([[1], [2]])
+    source.transform(fail_once).map(str).foreachRDD(lambda rdd: batches.append(rdd.collect()))  # the transform
+    stream.start()
+    stream.tick(wait=False)
+    with pytest.raises(KeyError, match="error in transform") as caught:
+        stream.ssc.awaitTermination(60)
+    assert "fail_once" in shown(caught.value)
+    assert f"in transform at {line_of('the transform')}, for batch 1001000 ms" in shown(caught.value)
+    assert f"Error generating jobs for time 1001000 ms (in transform at {line_of('the transform')}" in caplog.text
+    stream.tick()
+    stream.stop()
+    assert batches == ["failed", ["2"]]
+
+
+def test_a_function_that_holds_the_spark_context_is_refused_at_the_start_with_its_line(sc: SparkContext, tmp_path: Path) -> None:
+    """SC3"""
+    stream = Stream(sc)
+
+    def process(_time: Any, _rdd: Any) -> None:
+        sc.parallelize(range(1, 10)).count()
+
+    source = stream.ssc.queueStream([[1]])
+    source.map(lambda x: x).foreachRDD(process)  # the one at fault
+    stream.ssc.checkpoint(str(tmp_path / "c"))
+    with pytest.raises(NotSerializableError, match="DStreams with their functions are not serializable") as caught:
+        stream.start()
+    assert "It appears that you are attempting to reference SparkContext" in shown(caught.value)
+    assert caught.value.sites == [f"foreachRDD at {line_of('the one at fault')}"]
+    assert caught.value.sites[0] in str(caught.value)
+    assert stream.ssc.getState() is StreamingContextState.STOPPED and StreamingContext.getActive() is None
+
+
+def test_every_function_that_cannot_be_stored_is_named(sc: SparkContext, tmp_path: Path) -> None:
+    """SC3"""
+    stream = Stream(sc)
+    lock = threading.Lock()
+    source = stream.ssc.queueStream([[1]])
+    source.map(lambda x: (x, lock)).foreachRDD(lambda rdd: rdd.count())  # mapped
+    source.filter(lambda x: lock).pprint()  # filtered
+    stream.ssc.checkpoint(str(tmp_path / "c"))
+    with pytest.raises(NotSerializableError) as caught:
+        stream.start()
+    assert caught.value.sites == [f"map at {line_of('mapped')}", f"filter at {line_of('filtered')}"]
+
+
+def test_a_task_function_that_holds_the_spark_context_fails_its_batch_with_sparks_own_words(sc: SparkContext) -> None:
+    """Without a checkpoint nothing is pickled before the first batch: as in pyspark, it is the batch that fails."""
+    stream = Stream(sc)
+    stream.ssc.queueStream([[1]]).map(lambda x: sc.parallelize([x]).count()).foreachRDD(lambda rdd: rdd.count())
+    stream.start()
+    stream.tick(wait=False)
+    with pytest.raises(Exception, match="attempting to reference SparkContext"):
+        stream.ssc.awaitTermination(60)
