@@ -50,11 +50,11 @@ def content(states: RDD[bytes]) -> dict[Any, Any]:
 
 @pytest.fixture(scope="module")
 def counted(sc: SparkContext) -> MapWithStateRDD:
-    """The states after all LETTERS, each batch of its own RDD, none of them persisted."""
+    """The states after all LETTERS, of which each batch is an RDD of its own."""
     states: Any = None
     for text in LETTERS:
         states = batch(sc, ones(text), states)
-    return states
+    return states.persist()
 
 
 def test_the_states_are_one_record_of_bytes_a_partition(sc: SparkContext, counted: MapWithStateRDD) -> None:
