@@ -7,31 +7,25 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 import threading
 import time as real_time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kstream.batch import InputPlan, Job, StateCheckpoint
-from kstream.batch_time import Duration, Time
-from kstream.checkpoint import names
-from kstream.checkpoint.state_format import decode_state, encode_state
+from kstream.batch import InputPlan
+from kstream.batch_time import Time
 from kstream.clock import Clock
-from kstream.conf import Settings
-from kstream.dstream import DStream, DStreamGraph, ForEachDStream, InputDStream
-from kstream.dstream.stateful_dstream import StatefulDStream
+from kstream.dstream import DStream, ForEachDStream, InputDStream
 from kstream.engine import Engine
 from kstream.listener import StreamingListener
 from kstream.scheduler import StreamingListenerBus
 from kstream.storage import FileStore, MemoryFileStore
 from kstream.testing import ManualClock
+from tests.fakes import INTERVAL, FakeEnvironment, FakeHost, FakeRDD, FakeStateFiles
 from tests.stores import MortalStore
 
-INTERVAL = 1000
 START = 1_000_000
 PATIENCE = 20.0
 _living: list[Driver] = []
@@ -39,134 +33,6 @@ _living: list[Driver] = []
 
 class Killed(BaseException):
     """The driver died here."""
-
-
-class FakeRDD:
-    """Records in a list, with the few calls that streams make."""
-
-    def __init__(self, records: Sequence[Any], ranges: tuple[int, int] | None = None) -> None:
-        self.records = list(records)
-        self.range = ranges
-        self.is_cached = False
-        self.unpersisted = False
-        self.cut = False
-
-    def persist(self, _level: Any) -> FakeRDD:
-        self.is_cached = True
-        return self
-
-    def localCheckpoint(self) -> None:
-        self.cut = True
-
-    def unpersist(self) -> FakeRDD:
-        self.unpersisted = True
-        return self
-
-    def map(self, f: Callable[[Any], Any], preservesPartitioning: bool = False) -> FakeRDD:
-        return FakeRDD([f(record) for record in self.records])
-
-    def flatMap(self, f: Callable[[Any], Any], preservesPartitioning: bool = False) -> FakeRDD:
-        return FakeRDD([made for record in self.records for made in f(record)])
-
-    def collect(self) -> list[Any]:
-        return list(self.records)
-
-
-class StoredRDD(FakeRDD):
-    """Records that are read from the store when they are asked for."""
-
-    def __init__(self, store: FileStore, files: Sequence[str]) -> None:
-        self._store, self._files = store, files
-        self.is_cached = self.unpersisted = self.cut = False
-
-    @property
-    def records(self) -> list[Any]:  # pyright: ignore
-        return [r for f in self._files for r in decode_state(self._store.read(f), self._store.path(f), pickle.loads)]
-
-
-class FakeStateFiles:
-    """Fake RDDs of state into two files each, and back."""
-
-    def __init__(self, store: FileStore, epoch: int) -> None:
-        self._store, self._epoch = store, epoch
-
-    def write(self, time: Time, states: Mapping[str, FakeRDD]) -> dict[str, StateCheckpoint]:
-        return {stream: StateCheckpoint(time, self._files(time, stream, rdd.records), 7) for stream, rdd in states.items()}
-
-    def _files(self, time: Time, stream: str, records: list[Any]) -> tuple[str, ...]:
-        prefix, half = names.state_prefix(time, self._epoch, stream), len(records) // 2
-        files: list[str] = []
-        for index, part in enumerate((records[:half], records[half:])):
-            files.append(names.state(prefix, index, uuid.uuid4().hex[:16]))
-            self._store.create(files[-1], encode_state(part, pickle.dumps))
-        return tuple(files)
-
-    def read(self, checkpoint: StateCheckpoint, keyed: bool) -> FakeRDD:
-        return StoredRDD(self._store, checkpoint.files)
-
-    def hashing(self) -> int:
-        return 7
-
-
-class FakeStateDStream(StatefulDStream):
-    """At T: every record of every batch up to T, in order."""
-
-    def compute(self, time: Time) -> Any:
-        before, new = self.previous(time), self.dependencies[0].getOrCompute(time)
-        return FakeRDD([*(before.records if before else []), *(new.records if new else [])])
-
-
-class FakeSparkContext:
-    """Makes fake RDDs."""
-
-    defaultParallelism = 2
-
-    def union(self, rdds: Sequence[FakeRDD]) -> FakeRDD:
-        return FakeRDD([record for rdd in rdds for record in rdd.records])
-
-    def emptyRDD(self) -> FakeRDD:
-        return FakeRDD([])
-
-    def parallelize(self, records: Sequence[Any], numSlices: int | None = None) -> FakeRDD:
-        return FakeRDD(records)
-
-
-class FakeConf(dict[str, str]):
-    """A SparkConf's reading side is a dict's."""
-
-
-class FakeHost:
-    """What streams hold of a context. Without a history, unless asked for: then old plans are gone at once, one by one."""
-
-    def __init__(self, conf: Mapping[str, str], interval_ms: int = INTERVAL) -> None:
-        self.settings = Settings(FakeConf({"spark.streaming.kstream.history": "0", **conf}))
-        self.graph = DStreamGraph(Duration(interval_ms))
-        self.sparkContext: Any = FakeSparkContext()
-
-    @property
-    def recorder(self) -> Any:
-        return self.graph.recorder
-
-    def check_can_add(self, what: str) -> None:
-        """Anything may be added."""
-
-
-class FakeEnvironment:
-    """No Spark around the jobs."""
-
-    def __init__(self) -> None:
-        self.cancelled = 0
-
-    @contextmanager
-    def for_job(self, job: Job) -> Iterator[None]:
-        yield
-
-    @contextmanager
-    def for_generation(self, time: Time) -> Iterator[None]:
-        yield
-
-    def cancel_all(self) -> None:
-        self.cancelled += 1
 
 
 class LogInput(InputDStream):

@@ -12,7 +12,8 @@ import fsspec
 
 from kstream.dstream import FileInputDStream
 from kstream.files import FileFormat, TextLines, WatchedDirectory
-from tests.harness import Build, Driver, FakeHost, FakeRDD, World
+from tests.fakes import FakeHost, FakeRDD
+from tests.harness import Build, Driver, World
 
 
 def fake_rdd(count: int, make: Callable[[int], Iterable[Any]]) -> FakeRDD:

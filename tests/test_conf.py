@@ -6,7 +6,7 @@ import pytest
 
 from kstream.conf import BY_KEY, ENTRIES, Settings, markdown_table, parse_bool, parse_time_ms
 from kstream.errors import ConfigurationError
-from tests.harness import FakeConf
+from tests.fakes import FakeConf
 
 
 @pytest.mark.parametrize(

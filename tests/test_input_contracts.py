@@ -16,7 +16,8 @@ from kstream.errors import BlocksLostError, NotRecoverableError
 from kstream.receiver import Receiver
 from kstream.testing import ManualClock
 from kstream.testing.input_dstream_contract import ZERO, InputDStreamContract, RestorableInputDStreamContract, batch_time
-from tests.harness import FakeHost, FakeRDD, LogInput
+from tests.fakes import FakeHost, FakeRDD
+from tests.harness import LogInput
 from tests.inputs import file_stream, write
 
 

@@ -22,7 +22,8 @@ from kstream.dstream.recipe import Recorder, Replay
 from kstream.errors import ConfigurationError, CorruptRecordError, NotRecoverableError
 from kstream.storage import open_store
 from kstream.testing import ManualClock
-from tests.harness import START, FakeHost, LogInput
+from tests.fakes import FakeHost
+from tests.harness import START, LogInput
 from tests.streams import NumbersInput, Stream, numbers, numbers_connector
 
 Setting = Callable[[str, str], None]

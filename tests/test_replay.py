@@ -12,7 +12,8 @@ from kstream.batch_time import Duration, Time
 from kstream.dstream import ForEachDStream
 from kstream.errors import ConfigurationError, IntervalChangedError
 from kstream.replay import Change, ReplayedBatch, Replayer, changed
-from tests.harness import START, Driver, FakeEnvironment, FakeHost, FakeRDD, FakeStateDStream, LogInput, World, started
+from tests.fakes import FakeEnvironment, FakeHost, FakeRDD, FakeStateDStream
+from tests.harness import START, Driver, LogInput, World, started
 from tests.stores import CountingStore
 
 KEPT = {"spark.streaming.kstream.history": "1h"}

@@ -7,7 +7,7 @@ One idea: these are values. Nothing here acts; every room above passes them on. 
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
 from kstream.batch.job import Job, JobSet
 from kstream.batch.plan import BatchPlan, InputOutcome, InputPlan, Json
-from kstream.batch.state import StateCheckpoint
+from kstream.batch.state import KeyHash, StateCheckpoint
 
 __all__ = [
     "BatchInfo",
@@ -17,6 +17,7 @@ __all__ = [
     "Job",
     "JobSet",
     "Json",
+    "KeyHash",
     "OutputOperationInfo",
     "ReceiverInfo",
     "StateCheckpoint",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.storagelevel import StorageLevel
 
+from kstream.batch import KeyHash
 from kstream.batch_time import Duration, Seconds, Time
 from kstream.dstream.dstream import DStream
 from kstream.dstream.recipe import recorded
@@ -29,6 +30,7 @@ class InternalMapWithStateDStream(StatefulDStream):
     `checkpoint_duration` is ten times the slide duration unless set.
     """
 
+    key_hash = KeyHash.STABLE
     operator = "mapWithState"
 
     def __init__(self, parent: DStream, spec: StateSpec) -> None:
@@ -41,12 +43,19 @@ class InternalMapWithStateDStream(StatefulDStream):
         """A batch without data (or without an RDD of it) goes on with the states, too: some may time out."""
         spec, rdds = self._spec, self.ssc.state_rdds
         partitions = self._partitions(spec.partitions)
-        states = self.previous(time)
-        if states is None:
-            states = rdds.initial(spec.initial, partitions, time.milliseconds)
+        data, before = self.dependencies[0].getOrCompute(time), self.previous(time)
         idle_before = None if spec.timeout_duration is None else (time - spec.timeout_duration).milliseconds
         update = MapWithState(spec.mapping_function, time.milliseconds, time.to_datetime(), idle_before, spec.pass_time)
-        return rdds.updated(self.dependencies[0].getOrCompute(time), states, partitions, update)
+
+        def made() -> RDD[bytes]:
+            states = rdds.initial(spec.initial, partitions, time.milliseconds) if before is None else before
+            return rdds.updated(data, states, partitions, update)
+
+        return self.placed(time, made)
+
+    def stands_in(self, state: Any, made: Any) -> None:
+        """What the function returned may still be asked for by a window that slides by more than a batch."""
+        state.mapped = getattr(made, "mapped", None)
 
 
 class MapWithStateDStream(DStream):
@@ -62,11 +71,15 @@ class MapWithStateDStream(DStream):
         self.states = InternalMapWithStateDStream(parent, spec)
         super().__init__(parent.ssc, (self.states,), parent.slide_duration)
 
+    def reaches_back_to(self, time: Time) -> Time:
+        """What the function returned comes only from the making of a state, out of the state before."""
+        return time - self.slide_duration
+
     def compute(self, time: Time) -> RDD[Any] | None:
         states: Any = self.states.getOrCompute(time)
         if states is None:
             return None
-        if not hasattr(states, "mapped"):
+        if getattr(states, "mapped", None) is None:
             raise NoRDDError(
                 f"{self!r}: the states after batch {time} are known, what the function returned in it is not any more",
                 time=time.milliseconds,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.storagelevel import StorageLevel
 
+from kstream.batch import KeyHash
 from kstream.batch_time import Duration, Time
 from kstream.dstream.rdd_functions import co_grouped
 from kstream.dstream.stateful_dstream import StatefulDStream
@@ -29,7 +30,7 @@ class ReducedWindowedDStream(StatefulDStream):
     with whatever `inverse` has left of it, unless `keep` – called with each (key, value) – says that it is to go.
     """
 
-    keyed = True
+    key_hash = KeyHash.PYSPARK
     survives_absence = False
     operator = "reduceByKeyAndWindow"
 
@@ -61,7 +62,7 @@ class ReducedWindowedDStream(StatefulDStream):
         empty: RDD[Any] = self.ssc.sparkContext.emptyRDD()
         parts = [state or empty, *left, *self._batches(begin, time)]
         step = _step(self._combine, self._inverse, self._keep, 1 + len(left))
-        return co_grouped(parts, self._partitions_of_state).mapPartitions(step, preservesPartitioning=True)
+        return self.placed(time, lambda: co_grouped(parts, self._partitions_of_state).mapPartitions(step, preservesPartitioning=True))
 
     def _batches(self, after: Time, until: Time) -> list[RDD[Any]]:
         """The parent's RDDs of (after, until]."""

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from kstream.batch import KeyHash
 from kstream.batch_time import Time
 from kstream.dstream.rdd_functions import co_grouped
 from kstream.dstream.stateful_dstream import StatefulDStream
@@ -44,7 +45,7 @@ class StateDStream(StatefulDStream):
     `update` also runs for a planned batch whose parent has no RDD. `initial`: what keys start with, seen in the first batch.
     """
 
-    keyed = True
+    key_hash = KeyHash.PYSPARK
     operator = "updateStateByKey"
 
     def __init__(self, parent: DStream, update: Update, partitions: int, initial: RDD[Any] | None) -> None:
@@ -57,7 +58,8 @@ class StateDStream(StatefulDStream):
         values = self.dependencies[0].getOrCompute(time)
         state = self.previous(time) or self._initial
         sc = self.ssc.sparkContext
-        return updated(state or sc.emptyRDD(), values or sc.emptyRDD(), self._update, time, self._partitions_of_state)
+        before, new = state or sc.emptyRDD(), values or sc.emptyRDD()
+        return self.placed(time, lambda: updated(before, new, self._update, time, self._partitions_of_state))
 
 
 def updated(state: RDD[Any], values: RDD[Any], update: Update, time: Time, partitions: int) -> RDD[Any]:

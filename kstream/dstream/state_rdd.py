@@ -15,19 +15,25 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkContext
 
-from kstream.batch import StateCheckpoint
+from kstream.batch import KeyHash, StateCheckpoint
 from kstream.batch_time import Time
 from kstream.checkpoint import names
 from kstream.checkpoint.state_format import decode_state, encode_state
 from kstream.errors import StorageError
+from kstream.rdd.stable_hash import partition_of
 from kstream.storage import FileStore, LocalFileStore
 from kstream.storage.worker_store import StorePlace
 
 if TYPE_CHECKING:
     from pyspark import RDD
+    from pyspark.core.rdd import portable_hash
+else:
+    from pyspark.rdd import portable_hash
 
 _WORD = "kstream"
 _BASES = "_kstream_state_bases"
+_FUNCTIONS = {KeyHash.PYSPARK: portable_hash, KeyHash.STABLE: partition_of}
+"""The very objects by which the streams place their keys: PySpark compares partitioners by the identity of these."""
 _lock = threading.Lock()
 
 
@@ -75,16 +81,15 @@ class StateFiles:
                     path=self._store.path(file),
                 )
 
-    def read(self, checkpoint: StateCheckpoint, keyed: bool) -> RDD[Any]:
-        """An RDD of the state, with the partitions it was written in; `keyed`: and known to be placed by the hash of the keys.
+    def read(self, checkpoint: StateCheckpoint, placed: KeyHash) -> RDD[Any]:
+        """An RDD of the state, with the partitions it was written in, known to Spark as those that `placed` gives for its keys.
 
         The workers read a file when its partition is computed; CorruptRecordError and MissingFileError fail the task and name it.
         """
         files = tuple(checkpoint.files)
         if self._place is not None:
-            return _base(self._sc, len(files), keyed).mapPartitionsWithIndex(
-                partial(_read, self._place, files), preservesPartitioning=keyed
-            )
+            read = partial(_read, self._place, files)
+            return _base(self._sc, len(files), placed).mapPartitionsWithIndex(read, preservesPartitioning=True)
         blobs = [self._sc.parallelize([(self._store.path(file), self._store.read(file))], 1) for file in files]
         return self._sc.union(blobs).flatMap(_decoded)
 
@@ -98,17 +103,18 @@ def _checkpoint(time: Time, files: Mapping[int, tuple[str, int]]) -> StateCheckp
     return StateCheckpoint(time, tuple(name for name, _ in in_order), in_order[0][1] if in_order else None)
 
 
-def _base(sc: SparkContext, partitions: int, keyed: bool) -> RDD[Any]:
-    """An RDD of so many empty partitions; `keyed`: which the JVM, too, takes for hashed by key, so that nothing made of it is shuffled.
+def _base(sc: SparkContext, partitions: int, placed: KeyHash) -> RDD[Any]:
+    """An RDD of so many empty partitions, which the JVM, too, takes for placed by that hash, so that nothing made of it is shuffled.
 
     That costs a shuffle of nothing, once a SparkContext and number of partitions.
     """
     with _lock:
         bases: dict[Any, RDD[Any]] = sc.__dict__.setdefault(_BASES, {})
-        if (partitions, keyed) not in bases:
-            empty: RDD[Any] = sc.parallelize([], 1 if keyed else partitions)
-            bases[partitions, keyed] = empty.map(_pair).partitionBy(partitions) if keyed else empty
-        return bases[partitions, keyed]
+        if (partitions, placed) not in bases:
+            function = _FUNCTIONS.get(placed)
+            empty: RDD[Any] = sc.parallelize([], 1 if function else partitions)
+            bases[partitions, placed] = empty.map(_pair).partitionBy(partitions, function) if function else empty
+        return bases[partitions, placed]
 
 
 # -- in the workers
@@ -119,9 +125,7 @@ def _pair(record: Any) -> Any:
 
 
 def _hash(word: str) -> int:
-    from pyspark import rdd
-
-    return rdd.portable_hash(word)
+    return portable_hash(word)
 
 
 def _name_of(prefix: str, index: int) -> str:

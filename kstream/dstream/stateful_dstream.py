@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.storagelevel import StorageLevel
 
+from kstream.batch import KeyHash
 from kstream.batch_time import Duration, Time
 from kstream.dstream.dstream import DStream
-from kstream.errors import NoRDDError, NotRecoverableError, StorageError
+from kstream.errors import NoRDDError, StorageError
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -36,11 +37,11 @@ class StatefulDStream(DStream):
     checkpointed by Spark in the executors' own stores, which cuts the lineage when it has run. An executor that is lost takes such blocks
     with it; `go_back` then makes the batches anew from what was written last.
 
-    `keyed`: its RDDs hold (key, …) records in the partitions that pyspark's hash of the key gives; they are read back as such.
+    `key_hash`: what places the keys of its RDDs; they are read back as such.
     `survives_absence`: state of a stream that was taken out of the program for a while means something when the stream is back.
     """
 
-    keyed = False
+    key_hash = KeyHash.NONE
     survives_absence = True
 
     def __init__(self, parent: DStream, slide_duration: Duration) -> None:
@@ -190,6 +191,8 @@ class StatefulDStream(DStream):
         except StorageError as e:  # where the driver itself reads
             logger.warning("the state of %r that was written cannot be read back: %s", self, e)
             return
+        if written in self._generated:
+            self.stands_in(state, self._generated[written])
         self._let_go += [(t, self._generated.pop(t)) for t in [*younger, written] if t in self._generated]
         self._held.difference_update(younger)
         self._generated[written] = state
@@ -197,19 +200,11 @@ class StatefulDStream(DStream):
         self._marks = [t for t in self._marks if t < written]
         self._lineage_from = written
 
+    def stands_in(self, state: RDD[Any], made: RDD[Any]) -> None:
+        """`state` was read back and takes the place of what was `made`. For a subclass whose RDDs carry more than the state."""
+
     def _persisted(self, rdd: RDD[Any]) -> RDD[Any]:
         return rdd if self.storage_level is None or rdd.is_cached else rdd.persist(self.storage_level)
-
-    def placed_anew(self, state: RDD[Any]) -> RDD[Any]:
-        """State that was written under another hash of keys (another Python or PYTHONHASHSEED), for `begin`. `keyed`: as it is, what is
-        made of it is shuffled. A subclass that packs the keys of a partition together must unpack and place them anew."""
-        if not self.keyed:
-            raise NotRecoverableError(
-                f"the state of {self!r} was written by workers whose Python hashes keys otherwise: start them with the Python version and "
-                "the PYTHONHASHSEED of before",
-                path="",
-            )
-        return state
 
     # -- clean-up
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kstream.batch import BatchPlan, InputOutcome, Job, StateCheckpoint
+from kstream.batch import BatchPlan, InputOutcome, Job, KeyHash, StateCheckpoint
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint.state_log import States
 from kstream.errors import ConfigurationError
@@ -39,7 +39,7 @@ class StatePort(Protocol):
         """Writes a batch's states, by stream, in one job; blocks until they are durable."""
         ...
 
-    def read(self, checkpoint: StateCheckpoint, keyed: bool) -> RDD[Any]: ...
+    def read(self, checkpoint: StateCheckpoint, placed: KeyHash) -> RDD[Any]: ...
 
     def hashing(self) -> int: ...
 

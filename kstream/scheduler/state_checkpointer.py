@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from kstream import crash_point
-from kstream.batch import StateCheckpoint
+from kstream.batch import KeyHash, StateCheckpoint
 from kstream.batch_time import Time
 from kstream.checkpoint import LogContents
 from kstream.checkpoint.state_log import States, StoredStates, forget_gone, read_states, set_aside
@@ -71,7 +71,7 @@ class StateCheckpointer:
         stored = read_states(self._store, contents, bool(streams))
         hashing: int | None = None
         for stream, state in self._chosen(stored, first).items():
-            if state.files and hashing is None:
+            if state.files and stream.key_hash is KeyHash.PYSPARK and hashing is None:
                 hashing = self._port().hashing()
             self._kept[stream.state_id] = list(stored.kept.get(stream.state_id, []))
             self._begin(stream, state, hashing)
@@ -112,10 +112,11 @@ class StateCheckpointer:
     def _begin(self, stream: StatefulDStream, state: StateCheckpoint, hashing: int | None) -> None:
         rdd = None
         if state.files:
-            rdd = self._port().read(state, stream.keyed and state.hashing == hashing)
-            if state.hashing != hashing:
+            placed = stream.key_hash
+            if placed is KeyHash.PYSPARK and state.hashing != hashing:
                 logger.warning("the workers hash keys otherwise than those that wrote the state of %r: it is placed anew", stream)
-                rdd = stream.placed_anew(rdd)
+                placed = KeyHash.NONE
+            rdd = self._port().read(state, placed)
         stream.begin(state.time, rdd, empty_before=not state.files)
         if not any(kept.time == state.time for kept in self._kept.get(stream.state_id, [])):
             self._begun[stream.state_id] = state
@@ -185,7 +186,7 @@ class StateCheckpointer:
                 self._kept[stream_id].sort(key=lambda kept: kept.time)
             stream = by_id.get(stream_id)
             if stream is not None and fresh and state.files:
-                stream.written(state.time, partial(self._port().read, state, stream.keyed))
+                stream.written(state.time, partial(self._port().read, state, stream.key_hash))
 
     def failed(self, error: BaseException) -> None:
         """A job has failed. If that is for lost blocks, which only executors had, the states go back to what was written."""

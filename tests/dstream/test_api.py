@@ -19,7 +19,8 @@ from pyspark import StorageLevel
 from pyspark import rdd as pyspark_rdd
 
 from kstream import DStream, StreamingContext, StreamingListener
-from tests.harness import FakeHost, LogInput
+from tests.fakes import FakeHost
+from tests.harness import LogInput
 
 HERE = {"DStream": DStream, "StreamingContext": StreamingContext, "StreamingListener": StreamingListener}
 MODULES = {"DStream": "dstream", "StreamingContext": "context", "StreamingListener": "listener"}

@@ -20,7 +20,8 @@ from kstream.checkpoint.ledger import read_ledger
 from kstream.dstream import DStream, FileInputDStream
 from kstream.errors import DataLossError, FileLostError, NotRecoverableError, PlanFailedError, UnsupportedStoreError
 from kstream.files import FixedRecords
-from tests.harness import INTERVAL, START, FakeRDD, Killed, World
+from tests.fakes import FakeRDD
+from tests.harness import INTERVAL, START, Killed, World
 from tests.inputs import FileDriver, batches, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of threads of dead drivers

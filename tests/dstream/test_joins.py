@@ -10,7 +10,8 @@ from pyspark import SparkContext
 
 from kstream import DStream, StreamingContext
 from kstream.errors import NoRDDError
-from tests.harness import FakeHost, LogInput
+from tests.fakes import FakeHost
+from tests.harness import LogInput
 from tests.streams import Build, Stream, run, run_all
 
 HERE = ["ab", ["a", ""], [""], []]

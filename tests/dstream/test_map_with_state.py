@@ -16,48 +16,18 @@ from kstream.batch_time import Time
 from kstream.dstream import InputDStream, MapWithStateDStream
 from kstream.dstream.recipe import Replay
 from kstream.errors import ConfigurationError, NoRDDError
-from kstream.rdd.map_with_state import MapWithState, initial_states
-from kstream.rdd.stable_hash import partition_of
-from tests.harness import INTERVAL, START, FakeHost, FakeRDD, LogInput
+from tests.fakes import FakeHost, FakeRDD
+from tests.harness import INTERVAL, START, LogInput
 
 LETTERS = ["", "a", "ab", "abc", "ab", "a", ""]
 COUNTED = ["", "a1", "a2 b1", "a3 b2 c1", "a4 b3 c1", "a5 b3 c1", "a5 b3 c1"]
-
-
-class States(FakeRDD):
-    """One record of bytes a partition, and what the function returned."""
-
-    mapped: FakeRDD
-
-    def flatMap(self, f: Callable[[bytes], Any], preservesPartitioning: bool = False) -> FakeRDD:
-        return FakeRDD([result for record in self.records for result in f(record)])
-
-
-class FakeStateRDDs:
-    """`StateRDDs` without Spark."""
-
-    def initial(self, pairs: list[tuple[Any, Any]], partitions: int, time_ms: int) -> States:
-        return States([initial_states(part, time_ms) for part in _parted(pairs, partitions)])
-
-    def updated(self, data: FakeRDD | None, states: States, partitions: int, update: MapWithState) -> States:
-        parts = _parted(() if data is None else data.records, partitions)
-        done = [update.update(before, records) for before, records in zip(states.records, parts, strict=True)]
-        after = States([states for states, _ in done])
-        after.mapped = FakeRDD([result for _, mapped in done for result in mapped])
-        return after
-
-
-def _parted(pairs: Any, partitions: int) -> list[list[tuple[Any, Any]]]:
-    return [[pair for pair in pairs if partition_of(pair[0]) % partitions == index] for index in range(partitions)]
 
 
 class Batches(InputDStream):
     """An input that gives one list a batch; None stands for a batch without an RDD."""
 
     def __init__(self, batches: list[Any], first: int = START + INTERVAL) -> None:
-        host: Any = FakeHost({})
-        host.state_rdds = FakeStateRDDs()
-        super().__init__(host)
+        super().__init__(FakeHost({}))
         self.batches = {Time(first + n * INTERVAL): batch for n, batch in enumerate(batches)}
 
     def plan(self, time: Time) -> InputPlan:
@@ -176,7 +146,7 @@ def test_another_driver_goes_on_from_the_stored_bytes_to_the_same_batches(after:
     second = Batches(ones(LETTERS[after:]), START + (after + 1) * INTERVAL)
     made = second.mapWithState(spec)
     previous: Any = made.states.previous
-    made.states.previous = lambda time: previous(time) or States(pickle.loads(stored))
+    made.states.previous = lambda time: previous(time) or FakeRDD(pickle.loads(stored))
     assert second.run(made) == expected[after:]
 
 
@@ -186,6 +156,24 @@ def test_what_the_function_returned_is_not_known_of_a_batch_of_which_only_the_st
     made.states._generated[Time(START + INTERVAL)] = FakeRDD([b""])
     with pytest.raises(NoRDDError, match="not any more"):
         made.getOrCompute(Time(START + INTERVAL))
+
+
+def test_a_window_that_slides_by_two_finds_what_the_function_returned_before_the_state_was_written() -> None:
+    batches = Batches(ones(["a", "ab", "a", "b"]))
+    made = batches.mapWithState(StateSpec.function(running_count)).checkpoint(1)
+    snapshots, window = made.stateSnapshots(), made.window(2, 2)
+    zero = Time(min(batches.batches).milliseconds - INTERVAL)
+    window.initialize(zero)
+    snapshots.initialize(zero)
+    seen: list[Any] = []
+    for time in batches.batches:
+        batches.remember_plan(time, {})
+        assert snapshots.getOrCompute(time) is not None
+        rdd: Any = window.getOrCompute(time)
+        seen.append(None if rdd is None else sorted(rdd.records))
+        states: Any = made.states.state_at(time)
+        made.states.written(time, lambda states=states: FakeRDD(states.records))
+    assert seen == [None, [1, 1, 2], None, [2, 3]]
 
 
 # -- the spec and the stream

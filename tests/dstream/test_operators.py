@@ -10,7 +10,8 @@ from pyspark import SparkContext, StorageLevel
 
 from kstream import DStream, Seconds
 from kstream.errors import NoRDDError
-from tests.harness import FakeHost, LogInput
+from tests.fakes import FakeHost
+from tests.harness import LogInput
 from tests.streams import Build, Stream, run, run_all
 
 THREE = [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]

@@ -18,7 +18,8 @@ from kstream.batch_time import format_batch_time
 from kstream.dstream.call_site import CallSite
 from kstream.dstream.recipe import Replay
 from kstream.spark.rdd_placement import called_at
-from tests.harness import FakeHost, LogInput
+from tests.fakes import FakeHost
+from tests.harness import LogInput
 from tests.streams import Stream, numbers, numbers_connector
 
 HERE = os.path.basename(__file__)

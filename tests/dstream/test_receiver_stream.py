@@ -16,7 +16,8 @@ from kstream.checkpoint.ledger import read_ledger
 from kstream.dstream import DStream, ReceiverInputDStream
 from kstream.errors import BlocksLostError, ConfigurationError, NotRecoverableError
 from kstream.receiver import Receiver, SocketReceiver, lines_of
-from tests.harness import INTERVAL, PATIENCE, START, Driver, FakeHost, World
+from tests.fakes import FakeHost
+from tests.harness import INTERVAL, PATIENCE, START, Driver, World
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 

@@ -11,7 +11,8 @@ from kstream import StreamingContext, restore
 from kstream.dstream.recipe import Replay
 from kstream.dstream.reference import loading
 from kstream.errors import IllegalStateError
-from tests.harness import FakeHost, LogInput
+from tests.fakes import FakeHost
+from tests.harness import LogInput
 from tests.streams import numbers, numbers_connector
 
 

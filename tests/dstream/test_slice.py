@@ -12,7 +12,8 @@ from pyspark import SparkContext
 from kstream import DStream, Seconds, Time
 from kstream.dstream.window_operators import as_time
 from kstream.errors import IllegalStateError
-from tests.harness import FakeHost, LogInput
+from tests.fakes import FakeHost
+from tests.harness import LogInput
 from tests.streams import Stream
 
 

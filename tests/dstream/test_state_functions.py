@@ -13,7 +13,8 @@ from kstream.batch_time import Time
 from kstream.dstream import ForEachDStream, reduced_windowed
 from kstream.dstream.reduced_windowed import ReducedWindowedDStream
 from kstream.dstream.state_dstream import with_time_and_key
-from tests.harness import INTERVAL, FakeHost, FakeRDD, LogInput
+from tests.fakes import FakeHost, FakeRDD
+from tests.harness import INTERVAL, LogInput
 
 STEP = Duration(INTERVAL)
 ZERO = Time(0)

@@ -12,8 +12,8 @@ import pytest
 from pyspark import SparkContext
 
 from integration.s3_server import BUCKET, S3Server
-from kstream import DStream, StreamingContext
-from kstream.batch import InputPlan
+from kstream import DStream, State, StateSpec, StreamingContext
+from kstream.batch import InputPlan, KeyHash
 from kstream.batch_time import Time
 from kstream.checkpoint import read_log
 from kstream.checkpoint.state_log import stored_states
@@ -205,14 +205,23 @@ def test_a_window_as_long_as_its_slide_keeps_the_keys_of_the_one_before(seen: Se
 
 
 def all_kinds(ones: DStream) -> dict[str, DStream]:
-    """A window with inverse, a state, a state of that state and a window over it."""
+    """A window with inverse, a state, a state of that state and a window over it; mapWithState, a window over it, and its snapshots."""
     state = ones.updateStateByKey(count)
+    mapped = ones.mapWithState(StateSpec.function(running)).checkpoint(2)
     return {
         "window": ones.reduceByKeyAndWindow(operator.add, operator.sub, 4, 1).checkpoint(2),
         "state": state.checkpoint(2),
         "of state": state.updateStateByKey(count).checkpoint(2),
         "window of state": state.window(3, 1).reduceByKey(operator.add),
+        "mapped": mapped,
+        "window of mapped": mapped.window(3, 1).reduceByKey(operator.add),
+        "snapshots": mapped.stateSnapshots(),
     }
+
+
+def running(key: str, value: int, state: State) -> tuple[str, int]:
+    state.update((state.getOption() or 0) + value)
+    return key, state.get()
 
 
 def one_kind(ones: DStream) -> dict[str, DStream]:
@@ -241,6 +250,9 @@ EXPECTED = {
     "state": list(range(1, 11)),
     "of state": [n * (n + 1) // 2 for n in range(1, 11)],
     "window of state": [1, 3, 6, 9, 12, 15, 18, 21, 24, 27],
+    "mapped": list(range(1, 11)),
+    "window of mapped": [1, 3, 6, 9, 12, 15, 18, 21, 24, 27],
+    "snapshots": list(range(1, 11)),
 }
 
 
@@ -251,7 +263,7 @@ def batches_of_files(store: FileStore) -> set[int]:
 def test_windows_and_states_go_on_after_a_restart_as_if_the_driver_had_never_stopped(
     sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CP2, CP5, CP12: restarted after seven of ten batches, mid-window and between two checkpoints. All states of a batch in one job."""
+    """CP2, CP5, CP12, MS7: restarted after seven of ten batches, mid-window and between two checkpoints. One job for a batch's states."""
     jobs: list[set[str]] = []
     write = StateFiles.write
     monkeypatch.setattr(StateFiles, "write", lambda self, time, states: jobs.append(set(states)) or write(self, time, states))
@@ -259,7 +271,7 @@ def test_windows_and_states_go_on_after_a_restart_as_if_the_driver_had_never_sto
     before, _ = life(sc, str(tmp_path), clock, 7, all_kinds)
     after, _ = life(sc, str(tmp_path), clock, 3, all_kinds)
     assert {name: before[name] + after[name] for name in before} == EXPECTED
-    assert jobs == [{"s0", "s1", "s2"}] * 5
+    assert jobs == [{"s0", "s1", "s2", "s3"}] * 5
     batches = batches_of_files(LocalFileStore(tmp_path))
     assert 10 in batches <= {4, 6, 8, 10}
 
@@ -303,7 +315,7 @@ def files(sc: SparkContext, tmp_path: Path) -> StateFiles:
 def test_state_comes_back_in_its_partitions_and_is_not_shuffled_again(sc: SparkContext, files: StateFiles) -> None:
     state = sc.parallelize([(str(n), n) for n in range(20)], 2).partitionBy(3)
     [(_, checkpoint)] = files.write(Time(1000), {"s0": state}).items()
-    back = files.read(checkpoint, keyed=True)
+    back = files.read(checkpoint, KeyHash.PYSPARK)
     assert back.glom().collect() == state.glom().collect()
     assert checkpoint.hashing == files.hashing()
     grouped = co_grouped([back, sc.parallelize([("7", 1)]).partitionBy(3)], 3)
@@ -331,7 +343,7 @@ def test_a_local_checkpoint_cuts_the_lineage_of_states_that_were_made_before_it_
 def test_state_hashed_otherwise_is_placed_anew(sc: SparkContext, files: StateFiles) -> None:
     state = sc.parallelize([(str(n), n) for n in range(20)], 3)
     [(_, checkpoint)] = files.write(Time(1000), {"s0": state}).items()
-    back = files.read(checkpoint, keyed=False)
+    back = files.read(checkpoint, KeyHash.NONE)
     assert back.partitioner is None
     grouped = dict(co_grouped([back, sc.parallelize([(str(n), -n) for n in range(20)])], 2).collect())
     assert grouped == {str(n): ([n], [-n]) for n in range(20)}
@@ -340,10 +352,10 @@ def test_state_hashed_otherwise_is_placed_anew(sc: SparkContext, files: StateFil
 def test_elements_of_bytes_and_objects_of_main_come_back(sc: SparkContext, files: StateFiles) -> None:
     """mapWithState's partitions are one `bytes` object each."""
     blobs = files.write(Time(1000), {"s0": sc.parallelize([b"one", b"two"], 2)})["s0"]
-    assert files.read(blobs, keyed=False).glom().collect() == [[b"one"], [b"two"]]
+    assert files.read(blobs, KeyHash.NONE).glom().collect() == [[b"one"], [b"two"]]
     double = lambda x: 2 * x  # noqa: E731
     functions = files.write(Time(2000), {"s0": sc.parallelize([1], 1).map(lambda _: double)})["s0"]
-    assert files.read(functions, keyed=False).map(lambda f: f(4)).collect() == [8]
+    assert files.read(functions, KeyHash.NONE).map(lambda f: f(4)).collect() == [8]
 
 
 @pytest.mark.parametrize("through_driver", [False, True])
@@ -354,10 +366,10 @@ def test_a_damaged_or_missing_file_fails_the_reading_task_and_is_named(sc: Spark
     damaged = checkpoint.files[1]
     store.replace(damaged, store.read(damaged)[:-9])
     with pytest.raises(Exception, match=f"{damaged} is damaged"):
-        files.read(checkpoint, keyed=False).collect()
+        files.read(checkpoint, KeyHash.NONE).collect()
     store.delete(damaged)
     with pytest.raises(Exception, match=f"{damaged} is not there"):
-        files.read(checkpoint, keyed=False).collect()
+        files.read(checkpoint, KeyHash.NONE).collect()
 
 
 def test_workers_open_what_they_can_reach_and_the_driver_passes_on_the_rest(tmp_path: Path) -> None:

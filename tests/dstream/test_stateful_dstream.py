@@ -10,7 +10,8 @@ from kstream import Duration
 from kstream.batch_time import Time
 from kstream.dstream import ForEachDStream
 from kstream.errors import ConfigurationError, NoRDDError
-from tests.harness import INTERVAL, FakeHost, FakeRDD, FakeStateDStream, LogInput
+from tests.fakes import FakeHost, FakeRDD, FakeStateDStream
+from tests.harness import INTERVAL, LogInput
 
 STEP = Duration(INTERVAL)
 ZERO = Time(1_000_000)

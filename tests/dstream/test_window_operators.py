@@ -12,7 +12,8 @@ from pyspark import SparkContext, StorageLevel
 
 from kstream import DStream
 from kstream.dstream import WindowedDStream
-from tests.harness import FakeHost, LogInput
+from tests.fakes import FakeHost
+from tests.harness import LogInput
 from tests.streams import Build, Stream, run, run_all
 
 PLAIN = DStream.reduceByKeyAndWindow

@@ -6,7 +6,8 @@ import threading
 
 from kstream.batch_time import Time
 from kstream.checkpoint import read_log
-from tests.harness import INTERVAL, START, Driver, FakeHost, World, started
+from tests.fakes import FakeHost
+from tests.harness import INTERVAL, START, Driver, World, started
 
 TWO = {"spark.streaming.concurrentJobs": "2"}
 

@@ -15,7 +15,8 @@ from kstream import crash_point
 from kstream.checkpoint import history, read_log
 from kstream.checkpoint.reader import has_checkpoint
 from kstream.storage import FileStore, LocalFileStore
-from tests.harness import INTERVAL, Driver, FakeHost, Killed, World
+from tests.fakes import FakeHost
+from tests.harness import INTERVAL, Driver, Killed, World
 from tests.stores import SteppingStore
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -11,7 +11,8 @@ from kstream.batch_time import Duration, Seconds
 from kstream.checkpoint import names, read_log
 from kstream.dstream import DStream, TransformedDStream, UnionDStream
 from kstream.errors import ConfigurationError, NoRDDError
-from tests.harness import INTERVAL, START, Driver, FakeHost, LogInput, World, mapped, started
+from tests.fakes import FakeHost
+from tests.harness import INTERVAL, START, Driver, LogInput, World, mapped, started
 from tests.stores import CountingStore
 
 

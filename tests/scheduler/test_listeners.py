@@ -12,7 +12,8 @@ from kstream.batch import BatchInfo, OutputOperationInfo, ReceiverInfo, events
 from kstream.batch_time import Time
 from kstream.listener import StreamingListener
 from kstream.scheduler import StreamingListenerBus
-from tests.harness import INTERVAL, START, Driver, FakeHost, World, started
+from tests.fakes import FakeHost
+from tests.harness import INTERVAL, START, Driver, World, started
 
 
 def infos(driver: Driver, name: str) -> list[Any]:

@@ -13,7 +13,8 @@ from kstream.checkpoint import Meta, names, read_log, take_epoch
 from kstream.checkpoint.reader import forget_batch, write_meta
 from kstream.errors import BatchGivenUpError, CorruptRecordError, NotRecoverableError, PlanFailedError
 from kstream.testing import ManualClock
-from tests.harness import INTERVAL, START, Driver, FakeHost, LogInput, World, started
+from tests.fakes import FakeHost
+from tests.harness import INTERVAL, START, Driver, LogInput, World, started
 from tests.stores import FaultyStore
 
 HOUR = 3_600_000

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import operator
 import random
+from collections import Counter
 from collections.abc import Mapping
+from functools import reduce
+from itertools import chain
 
 import pytest
 
-from kstream import crash_point
+from kstream import DStream, State, StateSpec, crash_point
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import read_log
-from tests.harness import INTERVAL, Driver, FakeHost, FakeStateDStream, World
+from tests.fakes import FakeHost, FakeStateDStream
+from tests.harness import INTERVAL, Driver, World
 from tests.scheduler.test_crashes import Kill, Story, nth
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -99,6 +104,60 @@ def check_windows(world: World, window: int) -> None:
         times = [time - INTERVAL * back for back in reversed(range(window))]
         if all(t in planned for t in times):
             assert records == tuple(r for t in times for r in range(planned[t])), time
+
+
+def counted(key: int, _value: int, state: State) -> tuple[int, int]:
+    state.update((state.getOption() or 0) + 1)
+    return key, state.get()
+
+
+class KeyedStory(Story):
+    """The story of five keys counted by mapWithState, in windows over that, by its snapshots, and in windows of three batches each made of
+    the window before. A record of the output says what it is, the key and the count; the batch's own records are in it, too."""
+
+    def _build(self, host: FakeHost, driver: Driver) -> None:
+        pairs = driver.input.map(lambda n: (n % 5, n))
+        states = pairs.mapWithState(StateSpec.function(counted).numPartitions(2)).checkpoint(Duration(INTERVAL * 2))
+        ones = pairs.mapValues(lambda _n: 1)
+        window = ones.reduceByKeyAndWindow(operator.add, operator.sub, 3, 1, 1, lambda pair: pair[1] > 0).checkpoint(Duration(INTERVAL * 3))
+        kinds = {"own": pairs, "mapped": states, "snapshot": states.stateSnapshots(), "window": window, "of mapped": states.window(2)}
+        driver.output(reduce(lambda one, other: one.union(other), (labelled(*kind) for kind in kinds.items())))
+
+
+def labelled(kind: str, stream: DStream) -> DStream:
+    return stream.map(lambda pair: (kind, *pair))
+
+
+def check_counts(world: World) -> None:
+    """Every batch of the three streams is what the records of the batches up to it make of it."""
+    seen = world.records_by_time()
+    own = {time: [n for kind, _, n in records if kind == "own"] for time, records in seen.items()}
+    assert sorted(n for batch in own.values() for n in batch) == world.log
+    for time, records in seen.items():
+        found = {kind: sorted(r[1:] for r in records if r[0] == kind) for kind in ("mapped", "of mapped", "snapshot", "window")}
+        until = max((n + 1 for t in own if t <= time for n in own[t]), default=0)
+        keys = [n % 5 for n in range(until)]
+        mapped = {t: [(n % 5, keys[: n + 1].count(n % 5)) for n in own.get(t, ())] for t in (time - INTERVAL, time)}
+        assert found["mapped"] == sorted(mapped[time]) and found["of mapped"] == sorted(chain(*mapped.values()))
+        assert found["snapshot"] == sorted(Counter(keys).items())
+        last = [n % 5 for t in (time - 2 * INTERVAL, time - INTERVAL, time) for n in own.get(t, ())]
+        assert found["window"] == sorted(Counter(last).items())
+
+
+@pytest.mark.parametrize("occurrence", [1, 2, 3, 4])
+@pytest.mark.parametrize("moment", moments("create plans", "create state", "create done", "delete state"))
+def test_keys_and_windows_of_a_driver_killed_around_a_write_are_those_of_a_twin(moment: str, occurrence: int) -> None:
+    """CP5, MS7: mapWithState, its snapshots, and windows with an inverse"""
+    story = KeyedStory(nth(moment, occurrence), 1)
+    check_counts(story.run())
+    assert story.deaths == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_keys_and_windows_of_drivers_killed_at_random_are_those_of_a_twin(seed: int) -> None:
+    """CP5, MS7"""
+    chance = random.Random(900 + seed)
+    check_counts(KeyedStory(lambda _moment: chance.random() < 0.05, 1 + seed % 2).run())
 
 
 def test_a_driver_killed_at_every_single_moment_of_its_life_in_turn() -> None:

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from kstream import crash_point
-from kstream.batch import StateCheckpoint
+from kstream.batch import KeyHash, StateCheckpoint
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import PlanLog, read_log
 from kstream.checkpoint.state_log import stored_states
-from kstream.errors import ConfigurationError, CorruptRecordError, NotRecoverableError, StorageError
+from kstream.errors import ConfigurationError, CorruptRecordError, StorageError
 from kstream.storage import LocalFileStore
-from tests.harness import INTERVAL, START, Driver, FakeHost, FakeRDD, FakeStateDStream, FakeStateFiles, Killed, World
+from tests.fakes import FakeHost, FakeStateDStream, FakeStateFiles
+from tests.harness import INTERVAL, START, Driver, Killed, World
 from tests.stores import CountingStore, FaultyStore
 
 HISTORY = {"spark.streaming.kstream.history": "0"}
@@ -307,13 +308,23 @@ def test_batches_that_could_not_be_planned_leave_the_state_as_it_is() -> None:
     assert [len(a.records) for a in world.attempts] == [1, 3, 4, 5]
 
 
-def test_state_of_workers_that_hash_otherwise_is_placed_anew_by_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another Python version, or another PYTHONHASHSEED, puts keys into other partitions."""
+@pytest.mark.parametrize(
+    ("placed", "now", "read_as"),
+    [
+        (KeyHash.PYSPARK, 7, KeyHash.PYSPARK), (KeyHash.PYSPARK, 8, KeyHash.NONE),
+        (KeyHash.STABLE, 8, KeyHash.STABLE), (KeyHash.NONE, 8, KeyHash.NONE),
+    ],
+)  # fmt: skip
+def test_state_of_workers_that_hash_otherwise_is_not_taken_for_placed(
+    monkeypatch: pytest.MonkeyPatch, placed: KeyHash, now: int, read_as: KeyHash
+) -> None:
+    """Another Python version, or another PYTHONHASHSEED, puts keys into other partitions; not those of mapWithState."""
     world = World()
     life(world, 4, 2)
-    monkeypatch.setattr(FakeStateFiles, "hashing", lambda _self: 8)
-    with pytest.raises(NotRecoverableError, match="PYTHONHASHSEED"):
-        life(world, 1, 2)
-    monkeypatch.setattr(FakeStateDStream, "placed_anew", lambda _self, rdd: FakeRDD([*rdd.records, "placed"]))
+    asked: list[KeyHash] = []
+    read = FakeStateFiles.read
+    monkeypatch.setattr(FakeStateDStream, "key_hash", placed)
+    monkeypatch.setattr(FakeStateFiles, "hashing", lambda _self: now)
+    monkeypatch.setattr(FakeStateFiles, "read", lambda self, state, placed: asked.append(placed) or read(self, state, placed))
     life(world, 1, 2)
-    assert world.attempts[-1].records == (0, 1, 2, 3, "placed", 4)
+    assert asked == [read_as] and world.attempts[-1].records == (0, 1, 2, 3, 4)

@@ -10,7 +10,8 @@ from kstream.checkpoint.plan_record import decode_plan
 from kstream.testing.simulator import NO_FAULTS, NumberSource, Scenario
 from kstream.testing.simulator.schedule import Schedule
 from kstream.testing.simulator.source import NumberInput
-from tests.harness import INTERVAL, START, Driver, FakeHost, World
+from tests.fakes import FakeHost
+from tests.harness import INTERVAL, START, Driver, World
 from tests.stores import WrappedStore
 
 LIVES = [[2, 0, 5, 1], [3, 3, 0, 1, 4], [1]]

@@ -6,6 +6,7 @@ import pickle
 import threading
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -183,9 +184,10 @@ def test_a_key_that_could_not_be_found_again_is_named(sc: SparkContext) -> None:
 # -- a stream
 
 
-def test_a_stream_of_states_on_a_real_context(sc: SparkContext) -> None:
+def test_a_stream_of_states_on_a_real_context(sc: SparkContext, tmp_path: Path) -> None:
     """MS2"""
     stream = Stream(sc)
+    stream.ssc.checkpoint(str(tmp_path))
     mapped: list[list[Any]] = []
     snapshots: list[dict[Any, Any]] = []
     made = stream.ssc.queueStream([sc.parallelize(ones(text), 3) for text in LETTERS]).mapWithState(StateSpec.function(running_count))
