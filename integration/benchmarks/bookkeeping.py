@@ -13,32 +13,17 @@ import argparse
 import statistics
 import sys
 import tempfile
-import threading
 import time
 import uuid
 from pathlib import Path
-from typing import Any
 
 from kstream_kafka import KafkaUtils
-from pyspark import SparkConf
 
 from integration.benchmarks import bare_job
+from integration.benchmarks.ticked import Ticked
 from integration.kafka_broker import KafkaBroker, running_broker
-from kstream import StreamingContext, StreamingListener
-from kstream.testing import ManualClock
 
 LIMIT = 0.3
-INTERVAL_MS = 1000
-
-
-class Ticker(StreamingListener):
-    """Lets the benchmark wait for the end of a batch."""
-
-    def __init__(self) -> None:
-        self.ended = threading.Semaphore(0)
-
-    def onBatchCompleted(self, batchCompleted: Any) -> None:
-        self.ended.release()
 
 
 class Bench:
@@ -47,24 +32,15 @@ class Bench:
     def __init__(self, broker: KafkaBroker, directory: Path) -> None:
         topic = f"bench-{uuid.uuid4().hex[:8]}"
         broker.create_topic(topic, 4)
-        conf = SparkConf().setMaster("local[2]").setAppName("bookkeeping").set("spark.ui.enabled", "false")
-        conf = conf.set("spark.driver.host", "127.0.0.1").set("spark.ui.showConsoleProgress", "false")
-        self.clock = ManualClock(10 * INTERVAL_MS)
-        self.ssc = StreamingContext(conf, INTERVAL_MS / 1000, clock=self.clock)
-        self.ssc.sparkContext.setLogLevel("ERROR")
-        self.ssc.checkpoint(str(directory))
-        self.ticker = Ticker()
-        self.ssc.addStreamingListener(self.ticker)
+        self.ticked = Ticked("bookkeeping", directory)
+        self.ssc = self.ticked.ssc
         stream = KafkaUtils.createDirectStream(self.ssc, [topic], {"bootstrap.servers": broker.bootstrap})
         stream.foreachRDD(bare_job.output)
 
     def batch(self) -> float:
         """Seconds of one batch beside the user's function."""
-        self.clock.wait_for_waiters()
         began = time.perf_counter()
-        self.clock.advance(INTERVAL_MS)
-        if not self.ticker.ended.acquire(timeout=60):
-            raise SystemExit("a batch did not end within 60 s")
+        self.ticked.batch()
         return time.perf_counter() - began - bare_job.output_seconds
 
 

@@ -1,6 +1,6 @@
 """SQL over Kafka: our DataFrame against Spark's own JVM connector, side by side in one run. A report, not a bar.
 
-    python -m integration.benchmarks.data_frames [--bootstrap HOST:PORT] [--records N] [--rounds N]
+    python -m integration.benchmarks.data_frames [--bootstrap HOST:PORT] [--records N] [--rounds N] [--alone]
 
 Without an address it starts a broker of its own. The same queries over the same ranges (4 partitions, JSON values of 100 B) by
 `KafkaUtils.createDataFrame` and by `spark.read.format("kafka")`, each in a local[2] of its own, in turns; the answers must be the
@@ -182,7 +182,7 @@ def compare(sides: dict[str, Side], plain: Callable[[], int], records: int, roun
     print(f"     plain consume loop, sum of lengths, one process without Spark: {speed['plain']:.2f} M/s")
 
 
-def run(bootstrap: str, records: int, rounds: int, directory: Path) -> int:
+def run(bootstrap: str, records: int, rounds: int, directory: Path, alone: bool) -> int:
     """Makes the topic and both sides, measures, cleans up; the exit status."""
     topic = make_topic(bootstrap, records)
     ranges = [OffsetRange(topic, p, 0, len(range(p, records, PARTITIONS))) for p in range(PARTITIONS)]
@@ -193,6 +193,8 @@ def run(bootstrap: str, records: int, rounds: int, directory: Path) -> int:
             sides = {"ours": stack.enter_context(our_side(bootstrap, ranges))}
             print(f"DataFrames of {records:,} records of 100 B, local[2]: pyspark {pyspark.__version__}", end="")
             try:
+                if alone:
+                    raise PartsMissingError("none was asked for")
                 python, jars, version = connector_parts()
                 sides["connector"] = stack.enter_context(connector_side(python, jars, bootstrap, ranges, directory / "connector.log"))
                 print(f", JVM connector of Spark {version}")
@@ -212,11 +214,12 @@ def main() -> int:
     parser.add_argument("--bootstrap", help="a broker that runs; default: one is started")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--alone", action="store_true", help="only our side: the JVM connector is neither fetched nor measured")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         directory = Path(name)
         bootstrap = args.bootstrap or stack.enter_context(running_broker(directory / "kafka")).bootstrap
-        return run(bootstrap, args.records, args.rounds, directory)
+        return run(bootstrap, args.records, args.rounds, directory, args.alone)
 
 
 if __name__ == "__main__":

@@ -328,3 +328,18 @@ def test_state_of_workers_that_hash_otherwise_is_not_taken_for_placed(
     monkeypatch.setattr(FakeStateFiles, "read", lambda self, state, placed: asked.append(placed) or read(self, state, placed))
     life(world, 1, 2)
     assert asked == [read_as] and world.attempts[-1].records == (0, 1, 2, 3, 4)
+
+
+def test_a_restart_reads_the_files_of_the_newest_state_and_of_no_other() -> None:
+    """The older ones are still there: none of them could be removed."""
+    faulty = FaultyStore(World().store)
+    faulty.fault = lambda verb, name: "before" if verb == "delete" and name.startswith("state/") else None
+    store = CountingStore(faulty)
+    world = World(store)
+    life(world, 9, 2)
+    assert len(times_of_files(world)) == 4
+    store.take()
+    life(world, 1, 2)
+    read = {name.split("-")[0] for verb, name, _ in store.take() if verb == "read" and name.startswith("state/")}
+    assert read == {f"state/{START + 8 * INTERVAL:015d}"}
+    assert world.records_by_time()[START + 10 * INTERVAL] == tuple(range(10))

@@ -110,13 +110,15 @@ def _explained(ident: str, p: Partition, offset: int, cluster: SimulatedCluster,
 
 def _waits_to_be_told(ident: str, p: Partition, offset: int, cluster: SimulatedCluster, history: History) -> bool:
     """Whether the record took the place of another one in a log of which nothing has been read since: the next record read will tell,
-    since the cursor still has the epoch of before."""
+    since the cursor still has the epoch of before. Nothing new came, or the stream stands still for what happened to another log."""
     log = cluster.logs.get(p)
     record = None if log is None else next((r for r in log.records if r.ident == ident), None)
     if log is None or record is None:
         return False
     newest = max(history.attempts, key=lambda a: a.time)
-    if any((t, n) == p and until == log.end and _is_older(epoch, record) for t, n, _, until, epoch in _rows(newest)):
+    stands_still = bool(history.trouble) and "LogShrankError" in history.trouble[-1]
+    mine = [(until, epoch) for t, n, _, until, epoch in _rows(newest) if (t, n) == p]
+    if any((until == log.end or (stands_still and offset < until)) and _is_older(epoch, record) for until, epoch in mine):
         return True
     # The batch that would have told failed over another partition first: nobody counts it as done, and its next run will tell.
     finished = {a.time for a in history.attempts if a.finished}

@@ -1,0 +1,54 @@
+"""A context whose batches a benchmark asks for one at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf
+
+from kstream import StreamingContext, StreamingListener
+from kstream.testing import ManualClock
+
+INTERVAL_MS = 1000
+
+
+class Ticker(StreamingListener):
+    """Lets the benchmark wait for the end of a batch."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Semaphore(0)
+
+    def onBatchCompleted(self, batchCompleted: Any) -> None:
+        self.ended.release()
+
+
+class Ticked:
+    """`ssc` is on local[cores] and a clock that stands still between two calls of `batch`."""
+
+    def __init__(self, name: str, directory: Path | str, cores: int = 2, conf: Mapping[str, str] | None = None) -> None:
+        spark = SparkConf().setMaster(f"local[{cores}]").setAppName(name).set("spark.ui.enabled", "false")
+        spark = spark.set("spark.driver.host", "127.0.0.1").set("spark.ui.showConsoleProgress", "false")
+        self.clock = ManualClock(10 * INTERVAL_MS)
+        self.ssc = StreamingContext(spark.setAll(list((conf or {}).items())), INTERVAL_MS / 1000, clock=self.clock)
+        self.ssc.sparkContext.setLogLevel("ERROR")
+        self.ssc.checkpoint(str(directory))
+        self._ticker = Ticker()
+        self.ssc.addStreamingListener(self._ticker)
+
+    def batch(self, timeout: float = 60) -> None:
+        """One batch, from the tick to its end."""
+        self.clock.wait_for_waiters()
+        self.clock.advance(INTERVAL_MS)
+        if not self._ticker.ended.acquire(timeout=timeout):
+            raise SystemExit(f"a batch did not end within {timeout:.0f} s")
+
+    def run(self, batches: int, timeout: float = 60) -> None:
+        """From the start of the context to its end."""
+        self.ssc.start()
+        for _ in range(batches):
+            self.batch(timeout)
+        self.ssc.stop()
+        self.ssc.awaitTermination(1)

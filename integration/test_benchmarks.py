@@ -1,0 +1,44 @@
+"""The benchmarks run: each to its end, on so little data that its ratios say nothing. What is run by hand only breaks unseen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from integration.benchmarks.__main__ import MODULES
+from integration.kafka_broker import Broker
+
+LITTLE = {
+    "bookkeeping": ["--batches", "2"],
+    "map_with_state": ["--batches", "11", "--keys", "200", "--touched", "20"],
+    "inverse_window": ["--batches", "2", "--short", "2", "--long", "3", "--keys", "5", "--records", "10"],
+}
+ON_THE_BROKER = {
+    "kafka_read": ["--records", "2000", "--rounds", "1"],
+    "data_frames": ["--records", "2000", "--rounds", "1", "--alone"],
+}
+
+
+def run(name: str, *arguments: str) -> str:
+    """What it prints. It ends with 1 if a bar is missed, which here means nothing; a failure tells of itself on stderr."""
+    command = [sys.executable, "-m", f"integration.benchmarks.{name}", *arguments]
+    done = subprocess.run(command, env=os.environ, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", LITTLE)
+def test_a_benchmark_runs_to_its_end(name: str) -> None:
+    assert "bar" in run(name, *LITTLE[name])
+
+
+@pytest.mark.parametrize("name", ON_THE_BROKER)
+def test_a_benchmark_on_kafka_runs_to_its_end(name: str, kafka: Broker) -> None:
+    assert "M/s" in run(name, "--bootstrap", kafka.bootstrap, *ON_THE_BROKER[name])
+
+
+def test_every_benchmark_is_run_here() -> None:
+    assert {*LITTLE, *ON_THE_BROKER} == set(MODULES)
