@@ -5,6 +5,8 @@ STAMP := $(VENV)/.installed
 # Most of what the integration suite does is waiting, for brokers that come back and clients that give up: two files at a time,
 # in their own order: xdist would begin with the files of many tests, and end waiting for those of few, which are the longest.
 BESIDE := -n 2 --dist loadfile --no-loadscope-reorder
+# The fast suite computes: one process a core, the files of most tests first.
+FAST := -n 2 --dist loadfile
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
 .DEFAULT_GOAL := help
@@ -23,11 +25,11 @@ demo: install ## an embedded broker, a stream of orders, a driver that is killed
 	@$(VENV)/bin/kstream demo
 
 test: install ## the fast suite, then the integration suite against a real Kafka broker
-	@$(PY) -m pytest tests
+	@$(PY) -m pytest tests $(FAST)
 	@$(PY) -m pytest integration $(BESIDE)
 
 test-fast: install ## no broker, no sleep
-	@$(PY) -m pytest tests
+	@$(PY) -m pytest tests $(FAST)
 
 test-integration: install ## real things; the broker's jars are fetched once into .cache/
 	@$(PY) -m pytest integration $(BESIDE)

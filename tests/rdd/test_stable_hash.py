@@ -45,6 +45,11 @@ class Plain:
     pass
 
 
+def name_of(value: Any) -> str | None:
+    """The name of a case. Of a set it would be another one in every process."""
+    return None if "frozenset" in repr(value) else repr(value)
+
+
 GOLDEN: list[tuple[Any, int]] = [
     (None, 0x3041FD28A7B04184),
     ("", 0xDE6ECFAAC38449E6),
@@ -71,7 +76,7 @@ GOLDEN: list[tuple[Any, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("key", "number"), GOLDEN, ids=repr)
+@pytest.mark.parametrize(("key", "number"), GOLDEN, ids=name_of)
 def test_the_hash_of_a_key_never_changes(key: Any, number: int) -> None:
     assert stable_hash(key) == number
 
@@ -102,7 +107,7 @@ EQUAL: list[tuple[Any, ...]] = [
 ]
 
 
-@pytest.mark.parametrize("keys", EQUAL, ids=repr)
+@pytest.mark.parametrize("keys", EQUAL, ids=name_of)
 def test_equal_keys_have_one_hash(keys: tuple[Any, ...]) -> None:
     assert all(key == keys[0] for key in keys)
     assert {stable_hash(key) for key in keys} == {stable_hash(keys[0])}
