@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -34,7 +34,7 @@ class StoredState:
 
     stream: str
     time: Time
-    files: tuple[str, ...]
+    files: Sequence[str]
     bytes: int
     missing: tuple[str, ...]
 

@@ -235,17 +235,17 @@ def test_a_graceful_stop_with_nothing_received_needs_no_further_batch(world: Wor
     assert world.attempts == [] and driver.receiver.isStopped()
 
 
-def test_a_graceful_stop_ends_before_the_receiver_has_begun(world: World) -> None:
+def test_a_graceful_stop_that_comes_while_the_receiver_is_still_starting_ends(world: World) -> None:
     """SC8"""
-    receiver, entered = Quiet(), threading.Event()
-    receiver.onStart = lambda: (entered.set(), receiver.started.wait(PATIENCE))  # begins when it is stopped
-    receiver.on_stop = receiver.started.set
+    receiver, entered, stopped = Quiet(), threading.Event(), threading.Event()
+    receiver.onStart = lambda: (entered.set(), stopped.wait(PATIENCE))
+    receiver.on_stop = stopped.set
     driver = ReceiverDriver(world, receiver=receiver)
     Driver.start(driver)
+    assert entered.wait(PATIENCE)
     stopping = graceful_stop(driver)
     stopping.join(PATIENCE)
-    assert not stopping.is_alive() and driver.errors == []
-    assert not entered.is_set() or receiver.started.is_set()
+    assert not stopping.is_alive() and stopped.is_set() and receiver.isStopped() and driver.errors == []
 
 
 def test_a_graceful_stop_long_after_computes_no_batch_on_what_is_stopped(world: World) -> None:

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from kstream_kafka import Broker, KafkaMessageAndMetadata, KafkaUtils, OffsetRange, TopicAndPartition, utf8_decoder
 from pyspark import SparkContext
 
-from kstream import StreamingContext
+from kstream import StreamingContext, StreamingListener
 from kstream.testing import CollectedOutput, ManualClock
 
 DECODERS = [("keyDecoder", utf8_decoder), ("valueDecoder", utf8_decoder), ("messageHandler", None)]
@@ -37,6 +37,22 @@ def address(producer: Producer) -> str:
         producer.produce("orders", f"value {i}", None if i == 0 else f"key {i}", partition=0)
     assert producer.flush(10) == 0
     return f"{broker.host}:{broker.port}"
+
+
+class NumRecords(StreamingListener):
+    """How many records each batch is told to have, when."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, int]] = []
+
+    def onBatchSubmitted(self, batchSubmitted: Any) -> None:
+        self.heard.append(("submitted", batchSubmitted.batchInfo().numRecords()))
+
+    def onBatchStarted(self, batchStarted: Any) -> None:
+        self.heard.append(("started", batchStarted.batchInfo().numRecords()))
+
+    def onBatchCompleted(self, batchCompleted: Any) -> None:
+        self.heard.append(("completed", batchCompleted.batchInfo().numRecords()))
 
 
 def job(sc: SparkContext) -> tuple[StreamingContext, ManualClock]:
@@ -64,8 +80,10 @@ def test_the_names_of_spark_2_4_are_there() -> None:
 
 @pytest.mark.parametrize("bootstrap", ["metadata.broker.list", "bootstrap.servers"])
 def test_a_stream_gives_pairs_of_text_and_its_rdds_know_their_ranges(sc: SparkContext, address: str, bootstrap: str) -> None:
-    """KP1: in foreachRDD with and without the time, and in transform; the only range is [0, 6)."""
+    """KP1: in foreachRDD with and without the time, and in transform; the only range is [0, 6). KD4: listeners are told 6 from the
+    beginning."""
     ssc, clock = job(sc)
+    ssc.addStreamingListener(told := NumRecords())
     start = {TopicAndPartition("orders", 0): 0}
     stream = KafkaUtils.createDirectStream(ssc, ["orders"], {bootstrap: address}, start)
     seen: list[Any] = []
@@ -85,6 +103,7 @@ def test_a_stream_gives_pairs_of_text_and_its_rdds_know_their_ranges(sc: SparkCo
     assert seen == [("transform", expected), ("rdd", expected), (datetime, expected)]
     assert pairs.batches == [[(None if i == 0 else f"key {i}", f"value {i}") for i in range(6)]]
     assert texts.batches == [[f"value {i}" for i in range(6)]]
+    assert told.heard == [("submitted", 6), ("started", 6), ("completed", 6)]
 
 
 def test_decoders_and_a_message_handler_make_the_elements(sc: SparkContext, address: str) -> None:

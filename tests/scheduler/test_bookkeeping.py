@@ -96,6 +96,14 @@ def test_a_set_is_complete_with_its_last_job_and_remembers_who_failed() -> None:
     assert [str(e) for e in jobs_of_batch.errors] == ["boom"]
 
 
+def test_an_error_without_a_message_is_a_reason_of_failure_all_the_same() -> None:
+    """SL6"""
+    job = Job(Time(1000), 0, lambda: None)
+    assert job.to_info().failureReason() is None
+    job.error = KeyError()
+    assert job.to_info().failureReason() == "KeyError"
+
+
 def test_the_metadata_of_an_input_has_a_description_if_it_gave_one() -> None:
     assert StreamInputInfo(0, 1, {"Description": "topic a"}).metadataDescription() == "topic a"
     assert StreamInputInfo(0, 1).metadataDescription() is None
