@@ -219,6 +219,7 @@ def test_an_unreachable_broker_is_one_error_that_names_it_and_not_a_screen_of_li
 
 
 def test_an_unknown_topic_is_an_error_and_is_not_created(kafka: KafkaBroker):
+    """K8a"""
     with pytest.raises(UnknownTopicError, match="no topic 'never-made'"):
         KafkaDriverClient(params(kafka)).partitions(subscription(["never-made"]))
     assert "never-made" not in kafka.admin.list_topics(timeout=10).topics

@@ -21,7 +21,7 @@ from kstream.dstream import DStream, DStreamGraph, TransformedDStream, UnionDStr
 from kstream.dstream.recipe import Recipe, Recorder, recorded
 from kstream.dstream.record_operators import takes_one_argument
 from kstream.engine import Engine
-from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, where_of
+from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, in_a_line, where_of
 from kstream.listener import StreamingListener
 from kstream.progress import BatchProgress, ProgressListener
 from kstream.scheduler import StreamingListenerBus
@@ -216,7 +216,7 @@ class StreamingContext(StreamFactories):
 
     def _on_error(self, message: str, error: BaseException) -> None:
         where = where_of(error)
-        logger.error("%s%s: %s", message, f" ({where})" if where else "", error, exc_info=error)
+        logger.error("%s%s: %s", message, f" ({where})" if where else "", in_a_line(error), exc_info=error)
         self._waiter.notify_error(error)
 
     def _on_fenced(self, error: BaseException) -> None:
@@ -277,7 +277,7 @@ class StreamingContext(StreamFactories):
     # -- settings of the context
 
     def remember(self, duration: float | Duration) -> None:
-        """Makes every stream remember its RDDs at least so long (seconds or a Duration)."""
+        """Makes every stream remember its RDDs at least so long (seconds or a Duration). Once: ConfigurationError the second time."""
         self._graph.remember(duration if isinstance(duration, Duration) else Seconds(duration))
 
     def checkpoint(self, directory: str) -> None:

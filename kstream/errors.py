@@ -187,6 +187,7 @@ class JavaNotFoundError(KStreamError):
 
 
 _WHERE = "__kstream_where__"
+_WORDS = "__kstream_words__"
 
 
 def add_note(error: BaseException, where: str) -> None:
@@ -196,9 +197,18 @@ def add_note(error: BaseException, where: str) -> None:
     """
     if getattr(error, _WHERE, None) is not None:
         return
+    _note(error, _WHERE, where)
+
+
+def add_words(error: BaseException, words: str) -> None:
+    """Says below an error's message what it is really about, where that stands in the middle of a long one; the last line tells it."""
+    _note(error, _WORDS, words)
+
+
+def _note(error: BaseException, key: str, note: str) -> None:
     try:
-        setattr(error, _WHERE, where)
-        setattr(error, "__notes__", [*getattr(error, "__notes__", ()), where])  # noqa: B010 – Python 3.10 has no add_note
+        setattr(error, key, note)
+        setattr(error, "__notes__", [*getattr(error, "__notes__", ()), note])  # noqa: B010 – Python 3.10 has no add_note
     except AttributeError:  # an exception with slots
         return
 
@@ -206,3 +216,12 @@ def add_note(error: BaseException, where: str) -> None:
 def where_of(error: BaseException) -> str:
     """What `add_note` has noted, else nothing."""
     return getattr(error, _WHERE, "")
+
+
+def in_a_line(error: BaseException) -> str:
+    """An error in one line: the last of what `add_words` has noted, else its type and the first line of its message."""
+    words: str = getattr(error, _WORDS, "")
+    if words:
+        return words.splitlines()[-1]
+    first = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -93,7 +93,8 @@ def dump_graph_functions(recorder: Recorder) -> bytes:
         sites = _not_serializable(recorder)
         raise NotSerializableError(
             "Checkpointing is on, but the DStreams with their functions are not serializable: "
-            f"{type(e).__name__}: {e}. It is the function given to {', '.join(sites)}. Do not use the context, a lock, a connection or "
+            f"{type(e).__name__}: {str(e).rstrip('.')}. "
+            f"It is the function given to {', '.join(sites)}. Do not use the context, a lock, a connection or "
             "another object of this process inside it: make such things inside the function (rdd.context is the SparkContext there).",
             sites=sites,
         ) from e

@@ -13,7 +13,7 @@ import fsspec
 from kstream.dstream import FileInputDStream
 from kstream.files import FileFormat, TextLines, WatchedDirectory
 from tests.fakes import FakeHost, FakeRDD
-from tests.harness import Build, Driver, World
+from tests.harness import INTERVAL, Build, Driver, World
 
 
 def fake_rdd(count: int, make: Callable[[int], Iterable[Any]]) -> FakeRDD:
@@ -89,3 +89,13 @@ class FileDriver(Driver):
 def batches(world: World) -> dict[int, list[Any]]:
     """Batch time → its records; every attempt at a batch must have had the same."""
     return {time: list(records) for time, records in sorted(world.records_by_time().items())}
+
+
+def arrives(world: World, directory: str, name: str, text: str | None = None, ago: int = 0) -> None:
+    """A file that is modified half a batch from now, so that the next batch takes it; or so long ago."""
+    mtime = world.clock.time_ms() + INTERVAL // 2 if not ago else world.clock.time_ms() - ago
+    write(f"{directory}/{name}", text or f"{name}\n", mtime)
+
+
+def last(world: World) -> list[Any]:
+    return list(world.attempts[-1].records)

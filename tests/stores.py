@@ -36,6 +36,9 @@ class WrappedStore:
     def exists(self, name: str) -> bool:
         return self._call("exists", name, lambda: self.inner.exists(name))
 
+    def size(self, name: str) -> int:
+        return self._call("size", name, lambda: self.inner.size(name))
+
     def list(self, folder: str = "") -> list[str]:
         return self._call("list", folder, lambda: self.inner.list(folder))
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import operator
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from py4j.clientserver import ClientServerConnection
+from pyspark import SparkContext
+
+from tests.streams import Stream
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted([*(ROOT / "kstream").rglob("*.py"), *(ROOT / "connectors").rglob("*.py")])
@@ -73,6 +78,22 @@ def test_rooms_that_decide_without_spark_do_not_load_it() -> None:
 def test_using_a_streaming_context_does_not_load_pyspark_streaming() -> None:
     loaded = modules_loaded_by("from kstream import StreamingContext; import kstream_kafka; kstream_kafka.KafkaUtils")
     assert not [name for name in loaded if name.startswith("pyspark.streaming")]
+
+
+def test_a_stream_that_runs_loads_no_pyspark_streaming_and_asks_the_jvm_for_none_of_its_classes(
+    sc: SparkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    send = ClientServerConnection.send_command
+    monkeypatch.setattr(ClientServerConnection, "send_command", lambda self, command: (asked.append(command), send(self, command))[1])
+    stream = Stream(sc)
+    stream.ssc.queueStream([[("a", 1)]]).reduceByKey(operator.add).window(2, 1).foreachRDD(lambda rdd: rdd.collect())
+    stream.start()
+    stream.tick()
+    stream.stop()
+    assert any("PythonRDD" in command for command in asked)
+    assert [command for command in asked if "org.apache.spark.streaming" in command] == []
+    assert [name for name in sys.modules if name.startswith("pyspark.streaming")] == []
 
 
 def test_a_public_name_that_does_not_exist_is_an_attribute_error() -> None:

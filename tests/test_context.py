@@ -394,5 +394,13 @@ def test_remember_keeps_every_stream_at_least_so_long(sc: SparkContext) -> None:
     assert source.remember_duration == Seconds(3)
 
 
+def test_how_long_to_remember_is_said_once(sc: SparkContext) -> None:
+    ssc = StreamingContext(sc, 1)
+    ssc.remember(60)
+    with pytest.raises(ConfigurationError, match="is 60000 ms already and cannot be set again"):
+        ssc.remember(30)
+    assert ssc.graph.remember_duration == Seconds(60)
+
+
 def test_a_context_says_what_it_is(sc: SparkContext) -> None:
     assert repr(Stream(sc).ssc) == "<StreamingContext initialized, 1000 ms, 0 inputs>"

@@ -26,7 +26,9 @@ def shown(error: BaseException) -> str:
     return "".join(traceback.format_exception(error)) + "\n".join(getattr(error, "__notes__", []))
 
 
-def test_a_failing_task_is_raised_with_the_users_traceback_and_the_stream_goes_on(sc: SparkContext) -> None:
+def test_a_failing_task_is_raised_with_the_users_traceback_and_the_stream_goes_on(
+    sc: SparkContext, caplog: pytest.LogCaptureFixture
+) -> None:
     """SC13"""
     stream, sums = Stream(sc), []
 
@@ -43,8 +45,12 @@ def test_a_failing_task_is_raised_with_the_users_traceback_and_the_stream_goes_o
     for _ in range(2):
         with pytest.raises(Exception, match="error in map task") as caught:
             stream.ssc.awaitTerminationOrTimeout(60)
-    assert "fail_on_two" in shown(caught.value) and f"line {line_of('the line that fails').rpartition(':')[2]}" in shown(caught.value)
-    assert f"in output operation 0, foreachRDD at {line_of('the output')}, of batch" in shown(caught.value)
+    (words, where) = getattr(caught.value, "__notes__", [])
+    assert where == f"in output operation 0, foreachRDD at {line_of('the output')}, of batch 1002000 ms"
+    assert words.splitlines()[1] == f'  File "{__file__}", line {line_of("the line that fails").rpartition(":")[2]}, in fail_on_two'
+    assert words.splitlines()[-1] == "ValueError: error in map task" and "pyspark" not in words
+    (told,) = [record.getMessage() for record in caplog.records if "Error running job" in record.getMessage()]
+    assert told == f"Error running job streaming job 1002000 ms (0) ({where}): ValueError: error in map task", "no JVM dump"
     assert stream.ssc.getState() is StreamingContextState.ACTIVE
     stream.tick()
     assert sums == [1, 3]

@@ -35,7 +35,7 @@ class Job:
         return f"streaming job {self.time} ({self.output_op_id})"
 
     def to_info(self) -> OutputOperationInfo:
-        reason = None if self.error is None else str(self.error)
+        reason = None if self.error is None else str(self.error) or type(self.error).__name__  # never empty: that would read as none
         return OutputOperationInfo(self.time, self.output_op_id, self.name, self.call_site, self.start_ms, self.end_ms, reason)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -11,14 +13,40 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from kstream.batch import BatchPlan
+from kstream.batch import BatchPlan, StateCheckpoint
 from kstream.batch_time import Time, format_batch_time
 from kstream.checkpoint import LogContents, Meta, format, names, read_log
 from kstream.checkpoint.reader import has_checkpoint
+from kstream.checkpoint.state_log import stored_states
 from kstream.cli.errors import clear_errors, fail
 from kstream.cli.ranges import compact, kafka_ranges
+from kstream.errors import MissingFileError
 from kstream.spark.checkpoint_store import open_checkpoint
 from kstream.storage import FileStore
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """One stream's state as a completion record names it: as batch `time` left it, in these files, of so many bytes together.
+
+    `missing` are those of the files that are not there any more: a newer state has taken their place.
+    """
+
+    stream: str
+    time: Time
+    files: Sequence[str]
+    bytes: int
+    missing: tuple[str, ...]
+
+    def in_words(self) -> str:
+        files = f"{len(self.files)} file{'' if len(self.files) == 1 else 's'}"
+        if self.missing:
+            return f"as batch {self.time} left it: {files}, {len(self.missing)} of them not there any more"
+        return f"as batch {self.time} left it: {files}, {self.bytes:,} bytes"
+
+
+States = Mapping[Time, list[StoredState]]
+"""By the batch whose completion record names them."""
 
 _STYLES = {"done": "green", "pending": "yellow", "void": "dim"}
 
@@ -33,17 +61,18 @@ def checkpoint_commands() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 @click.option("--last", type=click.IntRange(min=1), help="Only the last so many batches.")
 def show(path: str, as_json: bool, last: int | None) -> None:
-    """Show the batches a checkpoint holds: their ranges, and which of them have ended."""
+    """Show the batches a checkpoint holds: their ranges, which of them have ended, and the states stored with them."""
     with clear_errors():
         store = open_checkpoint(path)
         if not has_checkpoint(store):
             fail(f"there is no checkpoint in {store.url}: no stream has started there (looked for {store.path(names.META)})")
         contents = read_log(store)
         epochs = read_epochs(store)
+        states = read_states(store, contents, last)
     if as_json:
-        click.echo(json.dumps(as_data(store.url, contents, epochs, last), indent=2))
+        click.echo(json.dumps(as_data(store.url, contents, epochs, states, last), indent=2))
     else:
-        _print(store.url, contents, epochs, last)
+        _print(store.url, contents, epochs, states, last)
 
 
 def read_epochs(store: FileStore) -> list[tuple[int, int]]:
@@ -51,6 +80,24 @@ def read_epochs(store: FileStore) -> list[tuple[int, int]]:
     numbers = sorted(n for n in map(names.parse_epoch, store.list()) if n is not None)
     records = ((n, names.epoch(n)) for n in numbers)
     return [(n, int(format.decode("epoch", store.read(name), store.path(name))["at"])) for n, name in records]
+
+
+def read_states(store: FileStore, contents: LogContents, last: int | None) -> States:
+    """The states that the completion records of the batches shown name. One listing; where state is, a read a batch and a look a file."""
+    if not store.list(names.STATE):
+        return {}
+    ended = (plan for plan in _newest(contents, last) if plan.time in contents.done)
+    return {plan.time: [_measured(store, *of) for of in sorted(stored_states(store, plan.time, plan.epoch).items())] for plan in ended}
+
+
+def _measured(store: FileStore, stream: str, state: StateCheckpoint) -> StoredState:
+    total, missing = 0, list[str]()
+    for file in state.files:
+        try:
+            total += store.size(file)
+        except MissingFileError:
+            missing.append(file)
+    return StoredState(stream, state.time, state.files, total, tuple(missing))
 
 
 def state_of(time: Time, contents: LogContents) -> str:
@@ -70,7 +117,7 @@ def _newest(contents: LogContents, last: int | None) -> list[BatchPlan]:
     return plans if last is None else plans[-last:]
 
 
-def as_data(url: str, contents: LogContents, epochs: list[tuple[int, int]], last: int | None) -> dict[str, Any]:
+def as_data(url: str, contents: LogContents, epochs: list[tuple[int, int]], states: States, last: int | None) -> dict[str, Any]:
     """All of it as JSON values; times in ms since the Unix epoch."""
     meta = contents.meta
     plans = [
@@ -82,6 +129,10 @@ def as_data(url: str, contents: LogContents, epochs: list[tuple[int, int]], last
             "streams": [
                 {"id": number, **_name(plan, number), "records": plan.num_records.get(number, 0), "plan": dict(data)}
                 for number, data in sorted(plan.inputs.items())
+            ],
+            "states": [
+                {"stream": s.stream, "time": s.time.milliseconds, "files": list(s.files), "bytes": s.bytes, "missing": list(s.missing)}
+                for s in states.get(plan.time, ())
             ],
         }
         for plan in _newest(contents, last)
@@ -101,7 +152,7 @@ def _name(plan: BatchPlan, number: int) -> dict[str, str]:
     return {} if name is None else {"name": name}
 
 
-def _print(url: str, contents: LogContents, epochs: list[tuple[int, int]], last: int | None) -> None:
+def _print(url: str, contents: LogContents, epochs: list[tuple[int, int]], states: States, last: int | None) -> None:
     console = Console(highlight=False, soft_wrap=False)
     meta = contents.meta
     assert meta is not None
@@ -112,6 +163,8 @@ def _print(url: str, contents: LogContents, epochs: list[tuple[int, int]], last:
     table = Table("batch", "ms", "epoch", "state", "stream", "records", "ranges")
     for plan in _newest(contents, last):
         _add_rows(table, plan, state_of(plan.time, contents), meta)
+        for stored in states.get(plan.time, ()):
+            table.add_row("", "", "", "", f"state {stored.stream}", "", stored.in_words())
     console.print(table)
     console.print(_summary(contents, last))
 

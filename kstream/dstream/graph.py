@@ -89,6 +89,12 @@ class DStreamGraph:
         return names
 
     def remember(self, duration: Duration) -> None:
+        """How long every stream remembers at least. Once: ConfigurationError when it has been said before, as in Spark."""
+        if self.remember_duration is not None:
+            raise ConfigurationError(
+                f"the remember duration is {self.remember_duration} already and cannot be set again (to {duration})",
+                key="remember", value=duration,
+            )  # fmt: skip
         self.remember_duration = duration
 
     def initialize(self, zero_time: Time) -> None:

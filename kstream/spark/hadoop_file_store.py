@@ -108,6 +108,10 @@ class HadoopFileStore:
         with self._mapped("look up", name):
             return bool(self._files.util().exists(self._at(name)))
 
+    def size(self, name: str) -> int:
+        with self._mapped("look up", name):
+            return int(self._files.getFileStatus(self._at(name)).getLen())
+
     def list(self, folder: str = "") -> list[str]:
         try:
             with self._mapped("list", folder):

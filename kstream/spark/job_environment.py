@@ -12,6 +12,7 @@ from pyspark import SparkContext
 from kstream.batch import Job
 from kstream.batch_time import Duration, Time, format_batch_time
 from kstream.spark.rdd_placement import SparkPlacement
+from kstream.spark.worker_words import workers_words_told
 
 _GROUP_KEYS = (
     "spark.jobGroup.id", "spark.job.description", "callSite.short", "callSite.long", "spark.rdd.scope", "spark.rdd.scope.noOverride",
@@ -49,12 +50,15 @@ class SparkJobEnvironment:
             properties.setProperty("spark.rdd.scope", job.scope.to_json())
         self._jvm_context().setLocalProperties(properties)
         self._allow_existing_directories()
-        yield
+        with workers_words_told():
+            yield
 
     @contextmanager
     def for_generation(self, time: Time) -> Generator[None]:
         self._jvm_context().setLocalProperties(self._captured.clone())
-        yield
+        self._allow_existing_directories()  # a function of transform may write files, too
+        with workers_words_told():
+            yield
 
     def cancel_all(self) -> None:
         self._jvm_context().cancelJobsWithTag(self._tag)
@@ -62,7 +66,8 @@ class SparkJobEnvironment:
     def _allow_existing_directories(self) -> None:
         """A batch that is run again finds the directory of its first attempt, whole or not, and writes it again.
 
-        Set in this job thread's JVM thread only, as Spark's own JobHandler does; elsewhere an existing directory stays an error.
+        Set in this thread's JVM thread only, as Spark does for jobs and for the making of RDDs; elsewhere an existing directory stays an
+        error.
         """
         jvm: Any = self._sc._jvm  # pyright: ignore
         getattr(jvm.org.apache.spark.internal.io.SparkHadoopWriterUtils.disableOutputSpecValidation(), "value_$eq")(True)

@@ -32,6 +32,10 @@ class FileStore(Protocol):
         """Whether the file is there: one small request."""
         ...
 
+    def size(self, name: str) -> int:
+        """How many bytes the file has, without reading them; MissingFileError if it is not there."""
+        ...
+
     def list(self, folder: str = "") -> list[str]:
         """Sorted names of the files directly in `folder`, without the folder; empty if there is none."""
         ...

@@ -65,6 +65,11 @@ class FsspecFileStore:
             self._fs.invalidate_cache()
             return bool(self._fs.exists(self._full(name)))
 
+    def size(self, name: str) -> int:
+        with self._mapped("look up", name):
+            self._fs.invalidate_cache()
+            return int(self._fs.size(self._full(name)))
+
     def list(self, folder: str = "") -> list[str]:
         with self._mapped("list", folder):
             self._fs.invalidate_cache()  # of listings, where a file system keeps them

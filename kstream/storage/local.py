@@ -59,6 +59,14 @@ class LocalFileStore:
         with _mapped("look up", self._root / name):
             return (self._root / name).exists()
 
+    def size(self, name: str) -> int:
+        target = self._root / name
+        with _mapped("look up", target):
+            try:
+                return target.stat().st_size
+            except FileNotFoundError:
+                raise MissingFileError(f"{target} is not there", path=str(target)) from None
+
     def list(self, folder: str = "") -> list[str]:
         directory = self._root / folder
         with _mapped("list", directory):

@@ -52,6 +52,9 @@ class MemoryFileStore:
         with self._lock:
             return name in self._files
 
+    def size(self, name: str) -> int:
+        return len(self.read(name))
+
     def list(self, folder: str = "") -> list[str]:
         prefix = f"{folder}/" if folder else ""
         with self._lock:

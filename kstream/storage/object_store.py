@@ -133,6 +133,12 @@ class ObjectFileStore:
         except MissingFileError:
             return False
 
+    def size(self, name: str) -> int:
+        import obstore
+
+        with self._mapped("look up", name):
+            return int(obstore.head(self._retrying, name)["size"])
+
     def list(self, folder: str = "") -> list[str]:
         import obstore
 

@@ -42,6 +42,7 @@ class FileStoreContract(ABC):
         store.create("empty", b"")
         store.create("large", large)
         assert (store.read("empty"), store.read("large")) == (b"", large)
+        assert (store.size("empty"), store.size("large")) == (0, len(large))
 
     def test_create_refuses_a_name_that_is_taken_and_leaves_it_alone(self) -> None:
         store = self.make_store()
@@ -95,6 +96,7 @@ class FileStoreContract(ABC):
         store = self.make_store()
         error = _raised(MissingFileError, lambda: store.read("folder/missing"))
         assert store.path("folder/missing") in str(error)
+        assert store.path("folder/missing") in str(_raised(MissingFileError, lambda: store.size("folder/missing")))
         assert not store.exists("folder/missing")
 
     def test_delete_takes_the_file_away_and_may_be_repeated(self) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
+import os
+import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kstream import StreamingContext
 from kstream.checkpoint import code_digest as module
 from kstream.checkpoint.code_digest import changed, code_digest, setup_digest
 
@@ -177,3 +182,81 @@ def test_libraries_and_kstream_itself_are_nobodys_job() -> None:
     names = code_digest(a_setup)
     assert not [name for name in names if name.split(".")[0] in ("kstream", "kstream_kafka", "pyspark", "pytest", "json", "click")]
     assert __name__ in names
+
+
+# -- functions, values and modules
+
+
+def setup_with_a_set(word: str = "a") -> bool:
+    return word in {"alpha", "beta", "gamma", "delta", "epsilon"}
+
+
+def test_the_digest_of_a_setup_is_the_same_in_another_process() -> None:
+    code = (
+        "from tests.checkpoint.test_code_digest import setup_with_a_set as s; from kstream.checkpoint.code_digest import code_digest as d;"
+    )
+    digests = set()
+    for seed in ("1", "2", "3"):
+        done = subprocess.run(
+            [sys.executable, "-c", code + "print(d(s)[''])"], capture_output=True, text=True, check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed}, cwd=Path(__file__).parents[2],
+        )  # fmt: skip
+        digests.add(done.stdout)
+    assert digests == {code_digest(setup_with_a_set)[""] + "\n"}
+
+
+def make(topic: str, more: Any = None) -> Callable[[], str]:
+    return lambda: f"{topic} {more}"
+
+
+def test_another_value_closed_over_is_a_change_and_the_same_is_none() -> None:
+    stored = code_digest(make("orders"))
+    assert changed(stored, make("orders")) is None
+    assert changed(stored, make("returns")) == "setup has changed"
+
+
+def test_another_argument_of_a_partial_is_a_change() -> None:
+    stored = code_digest(partial(make, "orders", more=1))
+    assert changed(stored, partial(make, "orders", more=1)) is None
+    assert changed(stored, partial(make, "orders", more=2)) == "setup has changed"
+    assert changed(stored, partial(make, "returns", more=1)) == "setup has changed"
+
+
+def test_another_body_or_default_is_a_change() -> None:
+    def one(x: int = 1) -> int:
+        return x
+
+    def two(x: int = 2) -> int:
+        return x
+
+    def three(x: int = 1) -> int:
+        return x + 1
+
+    stored = code_digest(one)
+    assert [changed(stored, f) for f in (one, two, three)] == [None, "setup has changed", "setup has changed"]
+
+
+def test_a_changed_module_is_named_also_when_it_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = tmp_path / "job_of_a_user.py"
+    module.write_text("X = 1\n")
+    __import__("job_of_a_user")
+    stored = code_digest(make("orders"))
+    assert "job_of_a_user" in stored and not [name for name in stored if name.startswith(("pyspark", "kstream.", "json"))]
+    assert changed(stored, make("orders")) is None
+    module.write_text("X = 2\n")
+    assert changed(stored, make("orders")) == "module job_of_a_user has changed"
+    del sys.modules["job_of_a_user"]
+    assert changed(stored, make("orders")) == "module job_of_a_user has changed"
+    module.unlink()
+    assert changed(stored, make("orders")) == "module job_of_a_user has changed"
+
+
+def test_an_object_that_setup_closes_over_is_compared_by_its_attributes() -> None:
+    def make(options: argparse.Namespace) -> Callable[[], StreamingContext]:
+        return lambda: options.context
+
+    stored = code_digest(make(argparse.Namespace(topic="orders", depth={"a": [1]})))
+    assert changed(stored, make(argparse.Namespace(topic="orders", depth={"a": [1]}))) is None
+    assert changed(stored, make(argparse.Namespace(topic="returns", depth={"a": [1]}))) == "setup has changed"
+    assert changed(stored, make(argparse.Namespace(topic="orders", depth={"a": [2]}))) == "setup has changed"

@@ -58,6 +58,7 @@ def test_a_plan_of_an_older_epoch_after_one_of_a_newer_does_not_stand() -> None:
 
 
 def test_the_order_of_a_listing_does_not_matter() -> None:
+    """CP11"""
     pairs = keys((3, 1), (2, 2), (1, 1), (4, 2))
     assert standing(pairs) == standing(reversed(pairs))
 
@@ -162,6 +163,7 @@ def test_a_plan_that_a_fenced_driver_removes_while_the_log_is_read_is_not_missed
 
 
 def test_foreign_files_in_the_folders_are_left_alone(store: MemoryFileStore) -> None:
+    """CP11: what is no record by its name is none. Spark's rules are those of its own file names."""
     write(store, plan(1000))
     store.create("plans/README", b"")
     store.create("plans/000000000001000", b"")
@@ -252,6 +254,7 @@ def test_drivers_that_start_at_once_take_different_epochs(store: MemoryFileStore
 
 
 def test_an_epoch_above_nine_is_the_newest(store: MemoryFileStore) -> None:
+    """CP11: by number, not by text."""
     for number in range(1, 12):
         assert take_epoch(store, 0) == number
     store.create("epoch-of-errors", b"")

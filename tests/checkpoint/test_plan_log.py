@@ -51,6 +51,7 @@ def kept(store: MemoryFileStore, folder: str = "plans") -> list[int]:
 
 
 def test_clean_removes_plans_and_completions_that_no_window_needs(store: MemoryFileStore) -> None:
+    """CP13: the files stay few however long a stream runs."""
     log = planned_log(store, range(1000, 11_000, 1000))
     log.clean(Time(10_000), set(), Duration(3000))
     assert kept(store) == kept(store, "done") == [8000, 9000, 10_000]
@@ -190,3 +191,14 @@ def test_a_foreign_plan_under_the_name_of_an_unknown_one_is_not_taken_for_it(sto
     faulty.fault = lambda _verb, _name: None
     PlanLog(store, 1).write_plan(replace(plan(1000), nonce="another"))
     assert log.settle() is None
+
+
+def test_a_completion_that_comes_late_hides_no_newer_plan(store: MemoryFileStore) -> None:
+    """CP10: batch 1000 ends when 2000 and 3000 have been planned; both are pending still, and the newest is the last planned."""
+    log = PlanLog(store, 1)
+    for time in (1000, 2000, 3000):
+        log.write_plan(plan(time, floor=1000))
+    log.complete(Time(2000), 1, 0)
+    log.complete(Time(1000), 1, 0)
+    contents = read_log(store)
+    assert (contents.last_planned, contents.pending, sorted(contents.done)) == (Time(3000), [Time(3000)], [Time(1000), Time(2000)])

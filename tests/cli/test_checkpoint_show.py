@@ -9,7 +9,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from kstream.batch import BatchPlan
+from kstream.batch import BatchPlan, StateCheckpoint
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, take_epoch
 from kstream.checkpoint.reader import write_meta
@@ -70,6 +70,40 @@ def test_json_holds_the_plans_as_they_are_stored(tmp_path: Path) -> None:
     assert [plan["state"] for plan in data["plans"]] == ["done", "failed 2", "given up", "void", "pending"]
     assert data["plans"][0]["streams"][0]["records"] == 12
     assert data["plans"][0]["streams"][0]["plan"]["ranges"][1] == ["orders", 1, 5, 12]
+
+
+def write_states(folder: Path) -> list[str]:
+    """Batches 5 and 6 end, and name the states that batches 4 and 6 left; of the older ones one file has gone. The files of batch 6."""
+    log, store = write_checkpoint(folder, 6), LocalFileStore(folder)
+    files = {number: [f"state/{at(number).milliseconds}-000001-s0-0000{part}-{'0' * 16}" for part in (0, 1)] for number in (4, 6)}
+    for name in (files[4][0], *files[6]):
+        store.create(name, b"x" * 700)
+    log.complete(at(5), 1, ZERO, None, {"s0": StateCheckpoint(at(4), tuple(files[4]), 7)})
+    log.complete(at(6), 1, ZERO, None, {"s0": StateCheckpoint(at(6), tuple(files[6]), 7), "s1": StateCheckpoint(at(6), (), None)})
+    return files[6]
+
+
+def test_the_states_that_a_batchs_completion_names_are_shown_under_it(tmp_path: Path) -> None:
+    write_states(tmp_path)
+    rows = [line for line in show(tmp_path).output.splitlines() if line.count("│") > 5]
+    (fifth,) = (index for index, line in enumerate(rows) if str(at(5).milliseconds) in line.split("│")[2])
+    assert [row.split("│")[5].strip() for row in rows[fifth:]] == ["0", "state s0", "0", "state s0", "state s1"]
+    told = [row.split("│")[7].strip() for row in rows[fifth:] if "state s" in row]
+    assert told == [
+        f"as batch {at(4)} left it: 2 files, 1 of them not there any more",
+        f"as batch {at(6)} left it: 2 files, 1,400 bytes",
+        f"as batch {at(6)} left it: 0 files, 0 bytes",
+    ]
+
+
+def test_json_holds_the_states_with_their_files_and_bytes(tmp_path: Path) -> None:
+    files = write_states(tmp_path)
+    data = json.loads(show(tmp_path, "--json", "--last", "1").output)
+    assert data["plans"][0]["states"] == [
+        {"stream": "s0", "time": at(6).milliseconds, "files": files, "bytes": 1400, "missing": []},
+        {"stream": "s1", "time": at(6).milliseconds, "files": [], "bytes": 0, "missing": []},
+    ]
+    assert [plan["states"] for plan in json.loads(show(tmp_path, "--json").output)["plans"][:4]] == [[]] * 4
 
 
 def test_last_leaves_out_older_batches_and_says_so(tmp_path: Path) -> None:

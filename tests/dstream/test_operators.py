@@ -78,8 +78,8 @@ def test_an_operator_is_applied_to_every_batch_in_order(of_three: dict[str, list
 
 def test_counting_gives_one_number_a_batch_and_zero_for_an_empty_one(sc: SparkContext) -> None:
     """BO7."""
-    batches = [[], [1], [1, 2], sc.emptyRDD()]
-    assert run(sc, batches, lambda _c, s: s.count()) == [[0], [1], [2], [0]]
+    batches = [[], [1], [1, 2], [1, 2, 3], [1, 2, 3, 4], sc.emptyRDD()]
+    assert run(sc, batches, lambda _c, s: s.count()) == [[0], [1], [2], [3], [4], [0]]
 
 
 def test_reducing_an_empty_batch_gives_nothing_and_no_error(sc: SparkContext) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark import RDD, SparkContext
 
-from kstream import Duration, Seconds, StreamingContext, Time, restore
+from kstream import DStream, Duration, Seconds, StreamingContext, Time, restore
 from kstream.batch.rdd_scope import RDDScope
 from kstream.batch_time import format_batch_time
 from kstream.dstream.call_site import CallSite
@@ -218,9 +218,13 @@ def test_a_scope_is_written_as_spark_reads_it() -> None:
 def test_nested_streams_of_one_operator_have_its_scope_and_each_call_has_its_own() -> None:
     """DS1."""
     source = LogInput(FakeHost({}), [])
+    for make in (lambda: source.groupByKeyAndWindow(2, 1), lambda: source.countByWindow(2, 1)):
+        inner, todo = list[DStream](), [made := make()]
+        while todo and todo[0] is not source:
+            inner.append(one := todo.pop(0))
+            todo.extend(one.dependencies)
+        assert len(inner) >= 3 and {stream.base_scope for stream in inner} == {made.base_scope}
     first, second = source.groupByKeyAndWindow(2, 1), source.groupByKeyAndWindow(2, 1)
-    inner = [first, *first.dependencies, *first.dependencies[0].dependencies]
-    assert len(inner) == 3 and {stream.base_scope for stream in inner} == {first.base_scope}
     assert first.base_scope is not None and second.base_scope is not None
     assert first.base_scope.name == "groupByKeyAndWindow" and first.base_scope.id != second.base_scope.id
     assert source.base_scope is not None and source.base_scope.name == "log input [0]"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kstream.batch_time import Seconds, Time
+from kstream.checkpoint import names
 from kstream.checkpoint.ledger import read_ledger
 from kstream.dstream import DStream, ReceiverInputDStream
 from kstream.errors import BlocksLostError, ConfigurationError, NotRecoverableError
@@ -138,13 +139,52 @@ def test_what_a_plan_held_that_could_not_be_stored_goes_to_the_next_batch(world:
 
 
 def test_blocks_go_when_no_batch_or_window_needs_them(world: World) -> None:
-    """BO22, as far as it is about memory."""
+    """BO22"""
     driver = ReceiverDriver(world, over=lambda stream: stream.map(lambda x: x).window(Seconds(3), Seconds(1))).start()
     for number in range(20):
         driver.receiver.store(number)
         driver.tick()
     assert records(world)[-1] == [17, 18, 19]
     world.wait(lambda: len(driver.received._blocks) <= 4)
+
+
+def test_of_a_persisted_stream_only_the_newest_batch_is_kept_and_old_blocks_are_gone_for_good(world: World) -> None:
+    """BO22: six batches; the newest RDD is alive, the oldest let go, its blocks are away, and whoever asks for them is told."""
+    made: list[Any] = []
+
+    def persisted(stream: DStream) -> DStream:
+        return stream.transform(lambda rdd: (made.append(rdd.map(lambda x: x)), made[-1])[1]).cache()
+
+    driver = ReceiverDriver(world, over=persisted).start()
+    plans: list[Any] = []
+    for number in range(6):
+        driver.receiver.store(number)
+        plans.append(driver.received.plan(Time(world.clock.time_ms() + INTERVAL)).data)
+        driver.tick()
+    world.wait(lambda: all(rdd.unpersisted for rdd in made[:-1]))
+    assert made[-1].is_cached and not made[-1].unpersisted
+    assert all(driver.received._blocks.get(name) is None for name, _ in plans[0]["blocks"]) and plans[0]["blocks"]
+    with pytest.raises(BlocksLostError):
+        driver.received.rdd(Time(START + INTERVAL), plans[0])
+
+
+def test_blocks_of_a_batch_that_waits_are_kept_while_later_ones_are_made(world: World) -> None:
+    """JG1: batch 3 is held up until batch 10 has been made; its records are still there."""
+    driver, gate = ReceiverDriver(world), threading.Event()
+    driver.before_job = lambda time: gate.wait(PATIENCE) if time == START + 3 * INTERVAL else None
+    driver.start()
+    for number in range(1, 11):
+        driver.receiver.store(number)
+        driver.tick_only()
+        made = START + number * INTERVAL
+        world.wait(lambda made=made: any(names.parse_key(name)[0] == Time(made) for name in world.store.list("plans")))
+    world.wait(lambda: len(world.attempts) == 3)
+    assert len(driver.listener.completed()) < 3 and driver.received.remember_duration == Seconds(1)
+    blocks = driver.received._plans[Time(START + 3 * INTERVAL)]["blocks"]
+    assert [driver.received._blocks.get(name) for name, _ in blocks] == [[3]]
+    gate.set()
+    world.wait(lambda: len(driver.listener.completed()) == 10)
+    assert together(world) == list(range(1, 11)) and driver.errors == []
 
 
 # -- stopping
@@ -194,6 +234,19 @@ def test_a_graceful_stop_with_nothing_received_needs_no_further_batch(world: Wor
     driver = ReceiverDriver(world).start()
     driver.stop()
     assert world.attempts == [] and driver.receiver.isStopped()
+
+
+def test_a_graceful_stop_that_comes_while_the_receiver_is_still_starting_ends(world: World) -> None:
+    """SC8"""
+    receiver, entered, stopped = Quiet(), threading.Event(), threading.Event()
+    receiver.onStart = lambda: (entered.set(), stopped.wait(PATIENCE))
+    receiver.on_stop = stopped.set
+    driver = ReceiverDriver(world, receiver=receiver)
+    Driver.start(driver)
+    assert entered.wait(PATIENCE)
+    stopping = graceful_stop(driver)
+    stopping.join(PATIENCE)
+    assert not stopping.is_alive() and stopped.is_set() and receiver.isStopped() and driver.errors == []
 
 
 def test_a_graceful_stop_long_after_computes_no_batch_on_what_is_stopped(world: World) -> None:

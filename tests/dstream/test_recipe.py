@@ -1,4 +1,4 @@
-"""A stored graph with each operator is made again by the same calls (see also tests/test_recovery.py)."""
+"""The record of the calls that built a graph: each operator is made again by the same calls, and nothing else is recorded."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark import SparkContext
+from pyspark import SparkContext, StorageLevel
 
 from kstream import DStream, Duration, StreamingContext, restore
-from kstream.dstream.recipe import Replay
-from tests.dstream.test_api import OFFERED
+from kstream.dstream.recipe import Recorder, Replay
+from tests.fakes import FakeHost
+from tests.harness import LogInput
 from tests.streams import numbers, numbers_connector
-from tests.test_recovery import shape
+from tests.test_signatures import OFFERED
 
 PLAIN = DStream.reduceByKeyAndWindow
 CALLS: dict[str, Callable[[DStream, DStream, Any], DStream | None]] = {
@@ -42,6 +43,19 @@ CALLS: dict[str, Callable[[DStream, DStream, Any], DStream | None]] = {
 }
 
 
+def shape(stream: DStream) -> tuple[Any, ...]:
+    """What a stream is made of, all the way up."""
+    return (
+        type(stream).__name__,
+        stream.operator,
+        stream.slide_duration,
+        stream.storage_level,
+        stream.checkpoint_duration,
+        getattr(stream, "window_duration", None),
+        tuple(shape(parent) for parent in stream.dependencies),
+    )
+
+
 @pytest.mark.parametrize("name", list(CALLS))
 def test_an_operator_comes_back_from_its_record(sc: SparkContext, name: str) -> None:
     built = StreamingContext(sc, 1)
@@ -62,3 +76,60 @@ def test_an_operator_comes_back_from_its_record(sc: SparkContext, name: str) -> 
 def test_every_operator_of_pyspark_is_written_down(method: Any) -> None:
     recorded = hasattr(getattr(DStream, method.name), "__wrapped__")
     assert recorded is (method.name not in {"context", "slice"})
+
+
+# -- all of them in one graph, and what is not recorded
+
+
+def every_operator(source: DStream, host: Any) -> None:
+    """One call of every recorded operator, in one graph."""
+    pairs = source.map(lambda x: (x % 2, x)).flatMap(lambda p: [p, p]).filter(lambda p: True).cache()
+    parts = pairs.mapPartitions(lambda it: it, True).mapPartitionsWithIndex(lambda _i, it: it, preservesPartitioning=True)
+    parts.persist(StorageLevel.DISK_ONLY)
+    summed = parts.mapValues(lambda v: v + 1).flatMapValues(lambda v: [v]).reduceByKey(operator.add, 2)
+    grouped = parts.groupByKey(2).union(parts.combineByKey(str, lambda a, b: a, lambda a, b: a, numPartitions=1))
+    windowed = summed.window(4, Duration(2000)).transform(lambda rdd: rdd)
+    windowed.window(4).persist(StorageLevel.MEMORY_AND_DISK).pprint(3)
+    windowed.count().print()
+    windowed.reduce(lambda a, b: a).foreachRDD(lambda _time, rdd: None)
+    parts.reduceByKeyAndWindow(operator.add, None, 2, 1, 2, lambda p: True).foreachRDD(lambda rdd: None)
+    parts.reduceByKeyAndWindow(operator.add, operator.sub, 2, 1, 2, lambda p: True).checkpoint(3).foreachRDD(lambda rdd: None)
+    pairs.updateStateByKey(lambda values, state: values or state, 2, [(1, [2])]).checkpoint(Duration(4000)).pprint()
+    host.union(source, source.map(abs)).pprint()
+    host.transform([grouped, parts], lambda rdds: rdds[0]).pprint()
+    host.transform((parts,), lambda _time, rdds: rdds[0]).pprint()
+
+
+def test_every_operator_comes_back_from_its_record(sc: SparkContext) -> None:
+    built = StreamingContext(sc, 1)
+    every_operator(numbers(built), built)
+    recorder = built.recorder
+    functions = restore.load_functions(restore.dump_graph_functions(recorder))
+    made = StreamingContext(sc, 1)
+    restore_input = numbers_connector("numbers").restore_input
+    Replay(made, functions, lambda recipe: restore_input(made, recipe)).run(recorder.calls)
+    assert [shape(s) for s in made.graph.output_streams] == [shape(s) for s in built.graph.output_streams]
+    assert made.recorder.calls == recorder.calls and recorder.why_not is None
+
+
+def test_calls_inside_an_operator_are_not_recorded() -> None:
+    host = FakeHost({})
+    source = LogInput(host, [])
+    source.reduceByKeyAndWindow(operator.add, None, 2)
+    assert [call.get("call") for call in host.graph.recorder.calls] == [None, "reduceByKeyAndWindow"]
+
+
+def test_a_stream_of_the_users_own_making_keeps_the_graph_from_being_restored() -> None:
+    host = FakeHost({})
+    LogInput(host, []).map(lambda x: x).pprint()
+    assert "public operator" in str(host.graph.recorder.why_not)
+
+
+def test_an_operator_that_raises_leaves_the_recorder_as_it_was() -> None:
+    host = FakeHost({})
+    source = LogInput(host, [])
+    with pytest.raises(ValueError, match="multiple"):
+        source.window(0.5)
+    source.map(lambda x: x)
+    assert [call.get("call") for call in host.graph.recorder.calls] == [None, "map"]
+    assert not Recorder().nested

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark import SparkContext
@@ -38,7 +39,7 @@ def test_each_batch_is_saved_as_text_in_a_directory_of_its_own(sc: SparkContext,
 
 
 def test_a_batch_that_is_run_again_writes_its_files_again(sc: SparkContext, tmp_path: Path) -> None:
-    """The first attempt died in the middle: what it left is neither an error nor taken for the result."""
+    """CP6. The first attempt died in the middle: what it left is neither an error nor taken for the result."""
     stream = Stream(sc)
     left = tmp_path / f"out-{stream.clock.time_ms() + 1000}"
     left.mkdir()
@@ -51,7 +52,27 @@ def test_a_batch_that_is_run_again_writes_its_files_again(sc: SparkContext, tmp_
     assert lines(left) == ["1", "2"]
 
 
+def test_a_function_of_transform_may_write_its_files_again_too(sc: SparkContext, tmp_path: Path) -> None:
+    """CP6."""
+    stream, directory = Stream(sc), tmp_path / "side"
+    directory.mkdir()
+
+    def save_aside(rdd: Any) -> Any:
+        rdd.saveAsTextFile(str(directory))
+        return rdd
+
+    stream.ssc.queueStream([sc.parallelize([1], 1), sc.parallelize([2], 1)]).transform(save_aside).foreachRDD(lambda rdd: None)
+    stream.start()
+    stream.tick()
+    assert lines(directory) == ["1"]
+    stream.tick()
+    stream.stop()
+    stream.ssc.awaitTermination(1)
+    assert lines(directory) == ["2"]
+
+
 def test_outside_of_streaming_jobs_an_existing_directory_stays_an_error(sc: SparkContext, tmp_path: Path) -> None:
+    """CP6."""
     stream = Stream(sc)
     stream.ssc.queueStream([[1]]).saveAsTextFiles(f"{tmp_path}/out")
     stream.start()

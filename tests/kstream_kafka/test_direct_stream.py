@@ -24,9 +24,11 @@ def test_KD1_a_batch_holds_a_range_of_every_partition_from_where_the_last_one_en
 
 
 def test_KD2_a_pattern_takes_the_topics_it_matches_whole_and_no_other():
-    logs: Logs = {("pat1", 0): (0, 9), ("pat2", 0): (3, 9), ("pat3", 0): (4, 9), ("xpat1", 0): (0, 9), ("pat10", 0): (0, 9)}
+    logs: Logs = {("pat1", 0): (0, 16), ("pat2", 0): (3, 16), ("pat3", 0): (4, 16), ("xpat1", 0): (0, 16), ("pat10", 0): (0, 16)}
     s = Stream(logs, re.compile(r"pat\d"), auto_offset_reset="earliest").start()
-    assert s.batch() == [["pat1", 0, 0, 9], ["pat2", 0, 3, 9], ["pat3", 0, 4, 9]]
+    ranges = s.batch()
+    assert ranges == [["pat1", 0, 0, 16], ["pat2", 0, 3, 16], ["pat3", 0, 4, 16]]
+    assert sum(until - start for _, _, start, until in ranges) == 41
     named = Stream(logs, (r"^pat\d$",), auto_offset_reset="earliest").start()
     assert len(named.batch()) == 3
 

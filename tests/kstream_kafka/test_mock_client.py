@@ -33,6 +33,7 @@ def params() -> Iterator[KafkaParams]:
 
 
 def test_the_driver_finds_partitions_and_both_ends(params: KafkaParams):
+    """K8a: earliest and latest of every partition."""
     client = KafkaDriverClient(params)
     partitions = client.partitions(subscription(["orders"]))
     assert partitions == {("orders", i) for i in range(4)}

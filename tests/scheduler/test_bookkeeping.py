@@ -54,6 +54,7 @@ def test_waiting_ends_when_nothing_runs_and_says_whether_it_did() -> None:
 
 
 def test_input_infos_are_kept_by_time_and_stream() -> None:
+    """II1"""
     tracker = InputInfoTracker()
     first, second, later = StreamInputInfo(0, 100), StreamInputInfo(1, 300), StreamInputInfo(0, 7)
     tracker.reportInfo(Time(0), first)
@@ -65,6 +66,7 @@ def test_input_infos_are_kept_by_time_and_stream() -> None:
 
 
 def test_a_stream_reports_once_a_batch() -> None:
+    """II1"""
     tracker = InputInfoTracker()
     tracker.reportInfo(Time(0), StreamInputInfo(0, 1))
     with pytest.raises(IllegalStateError, match="already reported"):
@@ -72,6 +74,7 @@ def test_a_stream_reports_once_a_batch() -> None:
 
 
 def test_clean_up_removes_what_is_strictly_older() -> None:
+    """II1"""
     tracker = InputInfoTracker()
     for n in (0, 1):
         tracker.reportInfo(Time(n), StreamInputInfo(0, n))
@@ -91,6 +94,14 @@ def test_a_set_is_complete_with_its_last_job_and_remembers_who_failed() -> None:
     info = jobs_of_batch.to_batch_info()
     assert (info.schedulingDelay(), info.processingDelay(), info.totalDelay()) == (5, 20, 25)
     assert [str(e) for e in jobs_of_batch.errors] == ["boom"]
+
+
+def test_an_error_without_a_message_is_a_reason_of_failure_all_the_same() -> None:
+    """SL6"""
+    job = Job(Time(1000), 0, lambda: None)
+    assert job.to_info().failureReason() is None
+    job.error = KeyError()
+    assert job.to_info().failureReason() == "KeyError"
 
 
 def test_the_metadata_of_an_input_has_a_description_if_it_gave_one() -> None:

@@ -36,6 +36,7 @@ def test_the_plan_is_durable_before_the_first_job_starts() -> None:
 
 
 def test_the_completion_is_durable_before_listeners_hear_of_it() -> None:
+    """CP3: two records a batch, of its plan and of its end."""
     world = World(CountingStore(World().store))
     driver = started(world)
     time = driver.tick(1)
@@ -62,6 +63,7 @@ def test_an_input_that_feeds_no_output_is_never_planned() -> None:
 
 
 def test_a_tick_without_jobs_is_planned_and_completed_at_once() -> None:
+    """JG2: without a job there are no events of the batch."""
     world = World()
 
     def build(_host: object, driver: Driver) -> None:
@@ -77,6 +79,7 @@ def test_a_tick_without_jobs_is_planned_and_completed_at_once() -> None:
 
 
 def test_a_failed_batch_does_not_stop_the_stream_and_stays_pending() -> None:
+    """JG2"""
     world = World()
     driver = Driver(world)
 

@@ -155,6 +155,7 @@ def test_failures_are_told_by_output(failing: set[int]) -> None:
 
 
 def test_a_batch_that_failed_is_told_as_completed_all_the_same() -> None:
+    """JG2"""
     driver = Driver(World())
     driver.before_job = lambda _time: (_ for _ in ()).throw(ValueError("boom"))
     driver.start()

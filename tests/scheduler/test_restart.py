@@ -92,6 +92,7 @@ def test_missed_batches_share_a_backlog_under_the_rate_cap() -> None:
 
 
 def test_pending_batches_come_before_missed_ones_and_the_timer_goes_on_after_both() -> None:
+    """CP14"""
     world = World()
     driver = failing(world, at(1), at(2))
     driver.tick(1)
@@ -333,6 +334,7 @@ def test_an_input_added_by_new_code_takes_nothing_from_a_pending_batch() -> None
 
 
 def test_many_restarts_in_a_row_leave_a_bounded_log() -> None:
+    """CP13, over restarts."""
     world = World()
     for _ in range(12):
         driver = started(world)

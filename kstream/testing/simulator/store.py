@@ -127,6 +127,9 @@ class StoreView:
         self._looked(name, "fenced" if found else "clear")
         return found
 
+    def size(self, name: str) -> int:
+        return len(self.read(name))
+
     def list(self, folder: str = "") -> list[str]:
         found = self._read("list", folder, lambda: self._store.listed(folder))
         if folder == names.DONE:

@@ -1,0 +1,65 @@
+"""The traceback of a worker, as the JVM's exceptions carry it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kstream.errors import add_note, add_words, in_a_line
+from kstream.spark.worker_words import words_of_worker
+
+WORKER = """Traceback (most recent call last):
+  File "/opt/venv/lib/python3.11/site-packages/pyspark/python/lib/pyspark.zip/pyspark/worker.py", line 4327, in invoke_udf
+    run_process()
+  File "/opt/venv/lib/python3.11/site-packages/pyspark/core/rdd.py", line 2708, in takeUpToNumLeft
+    yield next(iterator)
+          ^^^^^^^^^^^^^^
+  File "/home/me/job.py", line 9, in parse
+    return int(line)
+           ^^^^^^^^^
+ValueError: invalid literal for int() with base 10: 'x'"""
+USERS = """Traceback (most recent call last):
+  File "/home/me/job.py", line 9, in parse
+    return int(line)
+           ^^^^^^^^^
+ValueError: invalid literal for int() with base 10: 'x'"""
+FRAMES = "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1097)\n" * 30
+SPARK_4 = f"""An error occurred while calling z:org.apache.spark.api.python.PythonRDD.runJob.
+: org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the Python worker: {WORKER}
+ SQLSTATE: 38000
+{FRAMES}"""
+SPARK_3 = f"""An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent failure: Lost task \
+0.0 in stage 0.0 (TID 0) (host executor driver): org.apache.spark.api.python.PythonException: {WORKER}
+
+{FRAMES}
+Driver stacktrace:
+{FRAMES}Caused by: org.apache.spark.api.python.PythonException: {WORKER}
+
+{FRAMES}"""
+
+
+@pytest.mark.parametrize("text", [SPARK_4, SPARK_3], ids=["Spark 4", "Spark 3.5"])
+def test_the_users_frames_and_the_error_are_taken_out_of_the_jvms_message(text: str) -> None:
+    assert words_of_worker(text) == USERS
+
+
+def test_an_error_of_an_error_keeps_both() -> None:
+    both = f"{WORKER}\n\nDuring handling of the above exception, another exception occurred:\n\n{WORKER.replace('ValueError', 'TypeError')}"
+    found = words_of_worker(SPARK_4.replace(WORKER, both))
+    assert found is not None and found.count("in parse") == 2 and "pyspark" not in found and "During handling" in found
+    assert found.splitlines()[-1].startswith("TypeError: ")
+
+
+def test_an_error_of_the_jvm_alone_has_no_words_of_a_worker() -> None:
+    assert words_of_worker(f"An error occurred while calling o1.count.\n: java.lang.OutOfMemoryError: heap\n{FRAMES}") is None
+    assert words_of_worker("") is None
+
+
+def test_an_error_is_told_in_one_line_by_the_last_of_its_words_or_the_first_of_its_message() -> None:
+    error = RuntimeError(SPARK_4)
+    assert in_a_line(error) == "RuntimeError: An error occurred while calling z:org.apache.spark.api.python.PythonRDD.runJob."
+    add_words(error, USERS)
+    add_note(error, "in output operation 0, pprint at /home/me/job.py:13, of batch 1000 ms")
+    assert in_a_line(error) == "ValueError: invalid literal for int() with base 10: 'x'"
+    assert error.__notes__ == [USERS, "in output operation 0, pprint at /home/me/job.py:13, of batch 1000 ms"]
+    assert in_a_line(KeyError()) == "KeyError" and in_a_line(ValueError("boom\nmore")) == "ValueError: boom"
