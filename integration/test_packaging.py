@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -92,6 +93,9 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, clean_venv: Path, t
     assert done.stdout.splitlines() == [str(next(venv.glob("lib/python*/site-packages/kstream/__init__.py"))), "kstream_kafka"]
     version = subprocess.run([python, "-m", "kstream.cli", "--version"], check=True, capture_output=True, text=True, cwd=tmp_path)
     assert "0.1.0" in version.stdout
+    examples = subprocess.run([python, "-m", "kstream.examples"], check=True, capture_output=True, text=True, cwd=tmp_path)
+    (listed,) = re.findall(r"spark-submit (\S+) ", examples.stdout)
+    assert Path(listed).is_relative_to(venv) and Path(listed).is_file() and "kstream.examples.network_wordcount" in examples.stdout
 
 
 def test_the_zip_runs_under_spark_submit_and_sigterm_lets_the_batch_finish(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark import RDD
 
 _CHECKPOINT_EVERY = 10
+LONGEST_LINEAGE = 15
+"""Batches, each of which adds six RDDs."""
 _STORED = StorageLevel(True, True, False, True)
 """In memory and on disk, and in memory as it is: a state is one array of bytes, which there is no need to serialize."""
 
@@ -37,6 +39,7 @@ class InternalMapWithStateDStream(StatefulDStream):
         super().__init__(parent, parent.slide_duration)
         self.storage_level = _STORED
         self.checkpoint_duration: Duration | None = parent.slide_duration * _CHECKPOINT_EVERY
+        self.longest_lineage = LONGEST_LINEAGE
         self._spec = spec
 
     def compute(self, time: Time) -> RDD[bytes]:

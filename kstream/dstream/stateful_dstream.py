@@ -22,8 +22,6 @@ logger = logging.getLogger(__name__)
 _WRITTEN_EVERY = Duration(10_000)
 _FULL_LINEAGE = 2
 _LEAST_GAIN = 4
-_LONGEST_LINEAGE = 30
-"""Batches. Each adds three RDDs; with three hundred the serializer of Spark's scheduler runs out of stack."""
 
 
 class StatefulDStream(DStream):
@@ -33,9 +31,9 @@ class StatefulDStream(DStream):
     Every `checkpoint_duration` the state is written (`written` is called), and later batches go on from what was written: neither a restart
     nor a task that is repeated goes further back. Batch times that were never planned leave the state as it is.
 
-    Where many batches are made before the first of them has run – after a downtime, or when a stream is behind – every thirtieth state is
-    checkpointed by Spark in the executors' own stores, which cuts the lineage when it has run. An executor that is lost takes such blocks
-    with it; `go_back` then makes the batches anew from what was written last.
+    Where many batches are made before the first of them has run – after a downtime, or when a stream is behind – every state after so many
+    batches (`longest_lineage`) is checkpointed by Spark in the executors' own stores, which cuts the lineage when it has run. An executor
+    that is lost takes such blocks with it; `go_back` then makes the batches anew from what was written last.
 
     `key_hash`: what places the keys of its RDDs; they are read back as such.
     `survives_absence`: state of a stream that was taken out of the program for a while means something when the stream is back.
@@ -90,11 +88,14 @@ class StatefulDStream(DStream):
                         self._mark(missing, super().getOrCompute(missing))
             return self._generated.get(time)
 
+    longest_lineage = 30
+    """Batches. Each adds three RDDs; with some two hundred the JVM's serializer may run out of stack, in the driver or in a worker."""
+
     def _mark(self, time: Time, state: RDD[Any] | None) -> None:
         """Cuts the lineage in the executors where nothing that was written has cut it for too long."""
         self._held.add(time)
         base = max([t for t in (*self._marks, self._lineage_from) if t is not None])
-        if state is not None and time.since(base) >= self.slide_duration * _LONGEST_LINEAGE:
+        if state is not None and time.since(base) >= self.slide_duration * self.longest_lineage:
             state.localCheckpoint()
             self._marks.append(time)
 

@@ -14,13 +14,13 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any
 
-from pyspark import RDD, StorageLevel
+from pyspark import RDD, SparkContext, StorageLevel
 from pyspark.serializers import BatchedSerializer, CPickleSerializer, NoOpSerializer
 
 from kstream.errors import StateNotStorableError
 from kstream.rdd.map_with_state import MapWithState
 from kstream.rdd.stable_hash import partition_of
-from kstream.spark.raw_records import NUMBER, by_key, is_raw, jrdd, jvm, pairs
+from kstream.spark.raw_records import NUMBER, by_key, is_raw, jrdd, jvm, pairs, with_numbers
 
 _STATES, _MAPPED = 1 << 40, 1 << 41
 """How the JVM tells the records of one worker apart. So large that py4j hands them over as Longs."""
@@ -43,14 +43,11 @@ class MapWithStateRDD(RDD[bytes]):
         both: RDD[bytes] = RDD(jrdd(states).union(jrdd(keyed)), sc, NoOpSerializer())
         if both.getNumPartitions() != partitions:
             raise AssertionError(f"the union of data and states has {both.getNumPartitions()} partitions instead of {partitions}")
-        self._values_of = jvm(sc).PythonRDD.valueOfPair
-        self._pairs = pairs(both.mapPartitionsWithIndex(partial(_update, update, not is_raw(states)), preservesPartitioning=True))
-        super().__init__(self._records(_STATES), sc, NoOpSerializer())
+        made = pairs(both.mapPartitionsWithIndex(partial(_update, update, not is_raw(states)), preservesPartitioning=True))
+        self._pairs = with_numbers(sc, made, _STATES, _MAPPED)  # all: a PairwiseRDD, unlike a filter, holds on to its parent for ever
+        super().__init__(_records(sc, self._pairs, _STATES), sc, NoOpSerializer())
         self.partitioner = by_key(partitions)
-        self.mapped: RDD[Any] = RDD(self._records(_MAPPED), sc, BatchedSerializer(CPickleSerializer()))
-
-    def _records(self, number: int) -> Any:
-        return self._values_of(self._pairs.filterByRange(number, number))
+        self.mapped: RDD[Any] = RDD(_records(sc, self._pairs, _MAPPED), sc, BatchedSerializer(CPickleSerializer()))
 
     def persist(self, storageLevel: StorageLevel = StorageLevel.MEMORY_ONLY) -> MapWithStateRDD:
         self.is_cached = True
@@ -64,6 +61,10 @@ class MapWithStateRDD(RDD[bytes]):
 
     def localCheckpoint(self) -> None:
         self._pairs.rdd().localCheckpoint()
+
+
+def _records(sc: SparkContext, numbered: Any, number: int) -> Any:
+    return jvm(sc).PythonRDD.valueOfPair(with_numbers(sc, numbered, number, number))
 
 
 # -- in the workers

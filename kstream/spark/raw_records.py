@@ -18,6 +18,7 @@ else:
     except ModuleNotFoundError:  # pyspark 3.5
         from pyspark.rdd import Partitioner
 
+_FILTERS = "_kstream_filters"
 NUMBER = struct.Struct("!q")
 """A number, as the JVM's PairwiseRDD reads it."""
 
@@ -47,6 +48,34 @@ def is_raw(rdd: RDD[Any]) -> bool:
 def pairs(numbered: RDD[bytes]) -> Any:
     """The JVM's pair RDD of an RDD that gives a NUMBER and a record by turns. It keeps the partitioner."""
     return jvm(numbered.ctx).PairwiseRDD(jrdd(raw(numbered)).rdd()).asJavaPairRDD()
+
+
+def with_numbers(sc: SparkContext, numbered: Any, first: int, last: int) -> Any:
+    """Those of the JVM's pairs whose number is between the two, or one of them: a pair RDD of the JVM with the same partitions.
+
+    That is `filterByRange(first, last)`, which however serializes the pairs with all they are made of when it is called, to see whether
+    its function can be sent: the longer the lineage the slower, and after some fifty batches there is no stack left. So its function is
+    taken out of such a filter of no pairs, once a SparkContext.
+    """
+    functions: dict[tuple[int, int], Any] = sc.__dict__.setdefault(_FILTERS, {})
+    if (first, last) not in functions:
+        functions[first, last] = _function_of_filter(sc, first, last)
+    kept = numbered.rdd().filter(functions[first, last])
+    return jvm(sc).org.apache.spark.api.java.JavaPairRDD(kept, numbered.kClassTag(), numbered.vClassTag())
+
+
+def _function_of_filter(sc: SparkContext, first: int, last: int) -> Any:
+    """What says of a pair whether its number is between the two. The JVM has the function, and no name by which Python could call it."""
+    nothing: Any = sc._jsc.emptyRDD()  # pyright: ignore
+    filtered = jvm(sc).org.apache.spark.api.java.JavaPairRDD.fromJavaRDD(nothing).filterByRange(first, last).rdd()
+    of_partition = _value(filtered, filtered.getClass().getDeclaredField("f"))
+    (captured,) = of_partition.getClass().getDeclaredFields()
+    return _value(of_partition, captured)
+
+
+def _value(owner: Any, field: Any) -> Any:
+    field.setAccessible(True)
+    return field.get(owner)
 
 
 def by_key(partitions: int) -> Partitioner:

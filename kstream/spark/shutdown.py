@@ -47,7 +47,9 @@ class ShutdownHook:
     """Calls `stop(graceful)` when the driver is told to end. Take it away with `remove` once the context has stopped.
 
     Plain Python: SIGTERM, if the context was started in the main thread and nobody else handles the signal. A graceful stop lets
-    the program run on after `awaitTermination`; any other ends it by the signal. spark-submit: only for a graceful stop.
+    the program run on after `awaitTermination`; any other ends it by the signal. spark-submit: the program runs on in either case, for as
+    long as the JVM's other hooks let it. Were nobody to stop the context there, Spark would end under it, and the batch that was running
+    would count as failed.
     """
 
     def __init__(self, sc: SparkContext, graceful: bool, stop: Callable[[bool], None]) -> None:
@@ -56,8 +58,7 @@ class ShutdownHook:
         self._jvm_hook: Any = None
         self._manager: Any = None
         if under_spark_submit():
-            if graceful:
-                self._add_jvm_hook(sc)
+            self._add_jvm_hook(sc)
         else:
             self._listen()
 
@@ -79,8 +80,10 @@ class ShutdownHook:
         gateway: Any = sc._gateway  # pyright: ignore
         ensure_callback_server_started(gateway)
         jvm = gateway.jvm
-        # A bare proxy has no hashCode, which the manager's set needs: hence the Thread around it.
-        self._jvm_hook = jvm.java.lang.Thread(_JavaRunnable(lambda: self._stop(True)))
+        # A bare proxy has no hashCode, which the manager's set needs; and after Ctrl-C there may be no Python left to call, which is no
+        # news. A FutureTask has the one and keeps the other to itself.
+        runnable = _JavaRunnable(lambda: self._stop(self._graceful))
+        self._jvm_hook = jvm.java.util.concurrent.FutureTask(runnable, None)
         self._manager = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
         self._manager.addShutdownHook(self._jvm_hook, _PRIORITY, _TIMEOUT_SECONDS, jvm.java.util.concurrent.TimeUnit.SECONDS)
 

@@ -13,6 +13,7 @@ import pytest
 from pyspark import RDD, SparkContext, StorageLevel
 
 from kstream import State, StateSpec
+from kstream.dstream.map_with_state_dstream import LONGEST_LINEAGE
 from kstream.rdd.map_with_state import MapWithState, snapshot
 from kstream.rdd.state_map import EMPTY, StateMap
 from kstream.spark.map_with_state_rdd import MapWithStateRDD
@@ -125,6 +126,48 @@ def test_a_local_checkpoint_lets_states_go_on_without_what_they_were_made_of(sc:
     assert made.mapped.collect() == [("a", 5)]
     assert content(batch(sc, [], made)) == {**AFTER, "a": 5}
     assert "PartitionerAwareUnionRDD" not in jrdd(made).rdd().toDebugString()
+
+
+def serialized(rdd: RDD[Any]) -> Any:
+    """The bytes by which an RDD reaches an executor, lineage and all. To know its dependencies, it must have been looked at."""
+    sc: Any = rdd.ctx
+    java = jrdd(rdd).rdd()
+    java.toDebugString()
+    serializer = sc._jvm.org.apache.spark.serializer.JavaSerializer(sc._jsc.sc().conf()).newInstance()
+    made = serializer.serialize(java, sc._jvm.scala.reflect.ClassTag.Any())
+    serializer.deserialize(made.duplicate(), sc._jvm.scala.reflect.ClassTag.Any())
+    return made
+
+
+def test_many_batches_can_be_made_before_the_first_has_run(sc: SparkContext) -> None:
+    """After a downtime, or when jobs are behind. The lineage is cut every few batches, but not before those run; making a batch must not
+    look at all of it, which no stack is deep enough for."""
+    states: Any = None
+    made: list[MapWithStateRDD] = []
+    for number in range(1, 201):
+        states = batch(sc, ones("a") if number % LONGEST_LINEAGE == 0 else [], states, partitions=1).persist()
+        made.append(states)
+        if number % LONGEST_LINEAGE == 0:
+            states.localCheckpoint()
+    for each in made[: LONGEST_LINEAGE + 1]:
+        assert jrdd(each).count() == 1
+    assert content(made[LONGEST_LINEAGE]) == {"a": 1} and made[LONGEST_LINEAGE - 1].mapped.collect() == [("a", 1)]
+
+
+def test_a_cut_lineage_is_not_sent_to_the_executors_any_more(sc: SparkContext, counted: MapWithStateRDD) -> None:
+    cut = batch(sc, [], counted).persist()
+    long = serialized(batch(sc, [], cut)).limit()
+    cut.localCheckpoint()
+    assert jrdd(cut).count() == 2
+    assert serialized(batch(sc, [], cut)).limit() < 0.6 * long
+
+
+def test_the_stack_is_deep_enough_for_twice_the_longest_lineage(sc: SparkContext) -> None:
+    """Of the driver, which serializes it, and of the executors."""
+    states: Any = None
+    for _ in range(2 * LONGEST_LINEAGE):
+        states = batch(sc, [], states, partitions=1)
+    assert serialized(states).limit() > 0
 
 
 RESTORED: dict[str, tuple[int, Callable[[SparkContext, list[bytes]], RDD[bytes]]]] = {

@@ -1,0 +1,59 @@
+"""SIGTERM under spark-submit, which reaches the JVM alone, in the middle of a batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from integration.submitted import Submitted
+from kstream.checkpoint import read_log
+from kstream.storage import open_store
+
+JOB = '''
+"""Each batch notes that it has begun, and lasts until there is a file `go`."""
+import os, sys, time
+
+from pyspark import SparkConf
+
+from kstream import StreamingContext
+
+directory = sys.argv[1]
+
+
+def wait_for_go(_):
+    while not os.path.exists(os.path.join(directory, "go")):
+        time.sleep(0.05)
+
+
+def batch(at, rdd):
+    print("begun", int(at.timestamp() * 1000))
+    rdd.context.parallelize([0], 1).foreach(wait_for_go)
+    print("ended", int(at.timestamp() * 1000))
+
+
+def setup():
+    ssc = StreamingContext(SparkConf().setAppName("slow"), 1)
+    ssc.textFileStream(os.path.join(directory, "incoming")).foreachRDD(batch)
+    return ssc
+
+
+ssc = StreamingContext.getOrCreate(os.path.join(directory, "checkpoint"), setup)
+ssc.start()
+ssc.awaitTermination()
+'''
+
+
+def test_a_batch_that_a_sigterm_cut_short_has_not_failed_and_runs_again(tmp_path: Path) -> None:
+    """Of those that fail there are only so many re-runs: a platform that moves its drivers often must not use them up."""
+    script = tmp_path / "job.py"
+    script.write_text(JOB)
+    (tmp_path / "incoming").mkdir()
+    with Submitted(tmp_path, script, tmp_path) as first:
+        first.wait_for("the first batch", lambda: "begun" in first.said())
+        first.terminate()
+    cut = int(first.said().split()[1])
+    log = read_log(open_store(str(tmp_path / "checkpoint")))
+    assert not log.failures and cut in [time.milliseconds for time in log.pending]
+    (tmp_path / "go").touch()
+    with Submitted(tmp_path, script, tmp_path) as second:
+        second.wait_for("the batch again", lambda: f"ended {cut}" in second.said())
+        assert "Traceback" not in second.terminate()
