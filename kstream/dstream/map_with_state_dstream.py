@@ -33,13 +33,13 @@ class InternalMapWithStateDStream(StatefulDStream):
     """
 
     key_hash = KeyHash.STABLE
+    longest_lineage = LONGEST_LINEAGE
     operator = "mapWithState"
 
     def __init__(self, parent: DStream, spec: StateSpec) -> None:
         super().__init__(parent, parent.slide_duration)
         self.storage_level = _STORED
         self.checkpoint_duration: Duration | None = parent.slide_duration * _CHECKPOINT_EVERY
-        self.longest_lineage = LONGEST_LINEAGE
         self._spec = spec
 
     def compute(self, time: Time) -> RDD[bytes]:

@@ -41,6 +41,8 @@ class StatefulDStream(DStream):
 
     key_hash = KeyHash.NONE
     survives_absence = True
+    longest_lineage = 30
+    """Batches. Each adds three RDDs; with some two hundred the JVM's serializer may run out of stack, in the driver or in a worker."""
 
     def __init__(self, parent: DStream, slide_duration: Duration) -> None:
         super().__init__(parent.ssc, (parent,), slide_duration)
@@ -87,9 +89,6 @@ class StatefulDStream(DStream):
                     if self.has_batch(missing):
                         self._mark(missing, super().getOrCompute(missing))
             return self._generated.get(time)
-
-    longest_lineage = 30
-    """Batches. Each adds three RDDs; with some two hundred the JVM's serializer may run out of stack, in the driver or in a worker."""
 
     def _mark(self, time: Time, state: RDD[Any] | None) -> None:
         """Cuts the lineage in the executors where nothing that was written has cut it for too long."""
