@@ -44,6 +44,10 @@ class DStreamBase(ABC):
         self.remember_duration = slide_duration
         self.checkpoint_duration: Duration | None = None
         self.storage_level: StorageLevel | None = None
+        self.is_cached = False
+        """Whether `persist` or `cache` has been called; that a window or a state is stored does not count, as in pyspark."""
+        self.is_checkpointed = False
+        """Whether `checkpoint` has been called; an interval that is the default does not count, as in pyspark."""
         self._name: str | None = None
         self._generated: dict[Time, RDD[Any]] = {}
         self._lock = threading.RLock()
@@ -221,27 +225,22 @@ class DStreamBase(ABC):
 
     # -- storage
 
+    def store(self, level: StorageLevel) -> None:
+        """What `persist` does; by itself for operators that need it, whatever the user has asked for."""
+        self.storage_level = level
+
     @recorded
     def persist(self, storageLevel: StorageLevel) -> DStream:
         """Persists each of this stream's RDDs at the level, until it falls out of the remember duration."""
         self.ssc.check_can_add("storage levels")
-        self.storage_level = storageLevel
+        self.is_cached = True
+        self.store(storageLevel)
         return self._stream
 
     @recorded
     def cache(self) -> DStream:
         """Persists at MEMORY_ONLY."""
         return self.persist(StorageLevel.MEMORY_ONLY)
-
-    @property
-    def is_cached(self) -> bool:
-        """Whether this stream's RDDs are persisted."""
-        return self.storage_level is not None
-
-    @property
-    def is_checkpointed(self) -> bool:
-        """Whether `checkpoint` has been called; from the start on also for the streams that carry state."""
-        return self.checkpoint_duration is not None
 
     @recorded
     def checkpoint(self, interval: float | Duration) -> DStream:
@@ -258,7 +257,7 @@ class DStreamBase(ABC):
                 f"{self.slide_duration}",
                 key="interval", value=given,
             )  # fmt: skip
-        self.checkpoint_duration = given
+        self.checkpoint_duration, self.is_checkpointed = given, True
         return self._stream
 
     # -- for the operators

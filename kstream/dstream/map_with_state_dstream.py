@@ -97,8 +97,10 @@ class MapWithStateDStream(DStream):
     @recorded
     def persist(self, storageLevel: StorageLevel = StorageLevel.MEMORY_ONLY) -> DStream:
         """Persists the states, and with them this stream, at the level."""
-        self.states.storage_level = storageLevel
-        return self
+        return super().persist(storageLevel)
+
+    def store(self, level: StorageLevel) -> None:
+        self.states.store(level)
 
     @recorded
     def checkpoint(self, interval: float | Duration) -> DStream:
@@ -110,5 +112,5 @@ class MapWithStateDStream(DStream):
                 f"{self.slide_duration}",
                 key="interval", value=given,
             )  # fmt: skip
-        self.states.checkpoint_duration = given
+        self.states.checkpoint_duration, self.is_checkpointed = given, True
         return self

@@ -61,7 +61,9 @@ class QueueInputDStream(InputDStream):
         sc = self.ssc.sparkContext
         if len(rdds) > 1:
             return sc.union(rdds)
-        return rdds[0] if rdds else sc.emptyRDD() if self._default is None else self._default
+        if rdds:
+            return rdds[0]
+        return sc.parallelize([], 1) if self._default is None else self._default  # as Spark: no records, but a partition
 
     def clear_metadata(self, time: Time) -> None:
         super().clear_metadata(time)

@@ -43,7 +43,7 @@ class ReducedWindowedDStream(StatefulDStream):
         self.window_duration = window
         self._combine, self._inverse, self._keep = combine, inverse, keep
         self._partitions_of_state = partitions
-        parent.persist(StorageLevel.MEMORY_ONLY)
+        parent.store(StorageLevel.MEMORY_ONLY)
 
     def reaches_back_to(self, time: Time) -> Time:
         """A batch subtracts what has left the window since the batch before it."""

@@ -8,7 +8,6 @@ from pyspark.storagelevel import StorageLevel
 
 from kstream.batch_time import Duration, Time
 from kstream.dstream.dstream import DStream
-from kstream.dstream.recipe import recorded
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -34,12 +33,10 @@ class WindowedDStream(DStream):
         check_window(parent, window, slide)
         super().__init__(parent.ssc, (parent,), slide)
         self.window_duration = window
-        parent.persist(StorageLevel.MEMORY_ONLY)
+        parent.store(StorageLevel.MEMORY_ONLY)
 
-    @recorded
-    def persist(self, storageLevel: StorageLevel) -> DStream:
-        self.dependencies[0].persist(storageLevel)
-        return self
+    def store(self, level: StorageLevel) -> None:
+        self.dependencies[0].store(level)
 
     def has_batch(self, time: Time) -> bool:
         """Always: a window stands also where its newest batch is missing."""

