@@ -277,7 +277,7 @@ class StreamingContext(StreamFactories):
     # -- settings of the context
 
     def remember(self, duration: float | Duration) -> None:
-        """Makes every stream remember its RDDs at least so long (seconds or a Duration)."""
+        """Makes every stream remember its RDDs at least so long (seconds or a Duration). ConfigurationError when it is called again."""
         self._graph.remember(duration if isinstance(duration, Duration) else Seconds(duration))
 
     def checkpoint(self, directory: str) -> None:

@@ -89,6 +89,11 @@ class DStreamGraph:
         return names
 
     def remember(self, duration: Duration) -> None:
+        """Sets how long all streams remember at least. ConfigurationError if that has been set already."""
+        if self.remember_duration is not None:
+            raise ConfigurationError(
+                f"remember duration already set as {self.remember_duration}, cannot set it again", key="remember", value=duration
+            )
         self.remember_duration = duration
 
     def initialize(self, zero_time: Time) -> None:

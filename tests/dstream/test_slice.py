@@ -170,3 +170,11 @@ def test_persisted_batches_are_let_go_when_no_window_needs_them_any_more() -> No
     batches = Batches(lambda s: s.transform(lambda rdd: (made.append(rdd.map(lambda x: x)), made[-1])[1]).window(3)).run(6)
     assert batches.stream.remember_duration == Seconds(1)
     assert [rdd.unpersisted for rdd in made] == [True, True, False, False, False, False]
+
+
+def test_how_long_to_remember_is_set_once() -> None:
+    """BO20; Spark refuses a second call, too."""
+    graph = FakeHost({}).graph
+    graph.remember(Seconds(3))
+    with pytest.raises(ConfigurationError, match="already set as 3000 ms"):
+        graph.remember(Seconds(5))
