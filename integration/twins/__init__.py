@@ -60,14 +60,14 @@ class Twins:
         return {*self.pyspark.facts, *self.kstream.facts}
 
 
-def run_twins(directory: Path, *programs: str, lives: int = 1) -> dict[str, Twins]:
+def run_twins(directory: Path, *programs: str, lives: int = 1, parallelism: int = 2) -> dict[str, Twins]:
     """Runs programs of PROGRAMS, one after the other, in one process a side, both sides at the same time. Program → what was seen.
 
-    `lives`: so many processes, one after the other, each given the same directories. AssertionError, with the side's log, if a side ends
-    badly.
+    `lives`: so many processes, one after the other, each given the same directories. `parallelism`: partitions where a program does not
+    say; fewer are quicker. AssertionError, with the side's log, if a side ends badly.
     """
     for life in range(1, lives + 1):
-        running = {side: _start(side, programs, directory / side, life) for side in SIDES}
+        running = {side: _start(side, programs, directory / side, life, parallelism) for side in SIDES}
         try:
             _wait(running, directory)
         finally:
@@ -78,18 +78,17 @@ def run_twins(directory: Path, *programs: str, lives: int = 1) -> dict[str, Twin
     return {program: Twins(*(_read(directory / side / program) for side in SIDES)) for program in programs}
 
 
-def _start(side: str, programs: Sequence[str], directory: Path, life: int) -> subprocess.Popen[bytes]:
+def _start(side: str, programs: Sequence[str], directory: Path, life: int, parallelism: int) -> subprocess.Popen[bytes]:
     paths: list[str] = []
     for program in programs:
         path = directory / program / f"{program}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text_for(side, (PROGRAMS / f"{program}.py").read_text()))
         paths.append(str(path))
+    command = [sys.executable, "-m", "integration.twins", side, str(life), str(parallelism), *paths]
+    environment = {**os.environ, "SPARK_LOCAL_DIRS": str(directory / "spark")}
     with open(directory / "log", "ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "integration.twins", side, str(life), *paths],
-            env={**os.environ, "SPARK_LOCAL_DIRS": str(directory / "spark")}, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
 
 
 def _wait(running: Mapping[str, subprocess.Popen[bytes]], directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""One side: `python -m integration.twins SIDE LIFE PROGRAM…`."""
+"""One side: `python -m integration.twins SIDE LIFE PARALLELISM PROGRAM…`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from integration.twins.side import Run, load
 
 
 def main() -> None:
-    side, _life, *paths = sys.argv[1:]
+    side, _life, _parallelism, *paths = sys.argv[1:]
     for path in map(Path, paths):
         load(path)(Run(side, path.parent))
     sys.stdout.flush()

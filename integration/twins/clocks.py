@@ -31,12 +31,13 @@ def clock_of(side: str, ssc: Any) -> HandClock:
 
 
 class SparksClock:
-    """Spark's ManualClock, in the JVM, which waits for nobody: a listener tells when the batch has ended."""
+    """Spark's ManualClock, in the JVM, which waits for nobody: a listener tells when a batch has ended."""
 
     def __init__(self, ssc: Any) -> None:
         self._ssc = ssc
         self._clock = ssc._jssc.ssc().scheduler().clock()
-        self._ended = threading.Semaphore(0)
+        self._changed = threading.Condition()
+        self._ended = 0
 
     def set(self, time_ms: int) -> None:
         self._clock.setTime(time_ms)
@@ -44,19 +45,26 @@ class SparksClock:
     def follow(self) -> None:
         from pyspark.streaming import StreamingListener
 
-        ended = self._ended
+        note = self._note
 
         class Ended(StreamingListener):
             def onBatchCompleted(self, batchCompleted: Any) -> None:
-                ended.release()
+                note(batchCompleted.batchInfo().batchTime().milliseconds())
 
         self._ssc.addStreamingListener(Ended())
 
+    def _note(self, batch_ms: int) -> None:
+        with self._changed:
+            self._ended = max(self._ended, batch_ms)
+            self._changed.notify_all()
+
     def tick(self, wait: bool) -> None:
         self._clock.advance(INTERVAL_MS)
-        if wait and not self._ended.acquire(timeout=_PATIENCE_S):
-            self._ssc.awaitTerminationOrTimeout(0)  # raises what is to blame
-            raise TimeoutError(f"a batch had not ended after {_PATIENCE_S} s")
+        now = self._clock.getTimeMillis()
+        with self._changed:
+            if wait and not self._changed.wait_for(lambda: self._ended >= now, _PATIENCE_S):
+                self._ssc.awaitTerminationOrTimeout(0)  # raises what is to blame
+                raise TimeoutError(f"the batch at {now} ms had not ended after {_PATIENCE_S} s")
 
 
 class KStreamsClock:
@@ -76,7 +84,8 @@ class KStreamsClock:
         end = time.monotonic() + _PATIENCE_S
         while wait:
             try:
-                return self._clock.advance(0)  # which has less patience
+                self._clock.advance(0)  # waits, too, but has less patience
+                break
             except TimeoutError:
                 if time.monotonic() > end:
                     raise

@@ -83,11 +83,14 @@ class Run:
         return int(sys.argv[2])
 
     def conf(self) -> SparkConf:
-        """Two cores, two partitions where none are asked for, and clocks moved by hand: at a restart, to two batches after the last one."""
+        """Two cores, as many partitions as the test says where none are asked for, and clocks that are moved by hand.
+
+        At a restart they are set to two batches after the last one.
+        """
         settings = {
             "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1", "spark.python.unix.domain.socket.enabled": "true",
-            "spark.default.parallelism": "2", "spark.streaming.clock": "org.apache.spark.util.ManualClock",
+            "spark.default.parallelism": sys.argv[3], "spark.streaming.clock": "org.apache.spark.util.ManualClock",
             "spark.streaming.manualClock.jump": "2000",
         }  # fmt: skip
         return SparkConf().setMaster("local[2]").setAppName("twins").setAll(list(settings.items()))

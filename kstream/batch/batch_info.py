@@ -96,7 +96,7 @@ class ReceiverInfo:
 
 @dataclass(frozen=True, slots=True)
 class OutputOperationInfo:
-    """One output operation of a batch. Times are ms since the epoch; `failure_reason` is None on success."""
+    """One output operation of a batch. Times are ms since the epoch; `failure_reason` is the error's traceback, None on success."""
 
     batch_time: Time
     output_op_id: int

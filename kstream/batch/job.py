@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -35,7 +36,7 @@ class Job:
         return f"streaming job {self.time} ({self.output_op_id})"
 
     def to_info(self) -> OutputOperationInfo:
-        reason = None if self.error is None else str(self.error) or type(self.error).__name__  # never empty: that would read as none
+        reason = None if self.error is None else "".join(traceback.format_exception(self.error)).rstrip()
         return OutputOperationInfo(self.time, self.output_op_id, self.name, self.call_site, self.start_ms, self.end_ms, reason)
 
 

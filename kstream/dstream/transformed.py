@@ -54,9 +54,10 @@ class TransformedDStream(DStream):
             result = self._func(time, *rdds)
         else:
             result = self.placed(time, lambda: self._func(time, *rdds), open_to_inner=self._makes is Makes.USERS_RDDS)
-        if result is None:
+        if not hasattr(result, "flatMap"):  # which of all that might be returned by mistake only an RDD has
+            what = "None" if result is None else f"a {type(result).__name__}"
             raise NoRDDError(
-                f"the function of {self.operator} at {self.creation_site} returned None for batch {time}: "
+                f"the function of {self.operator} at {self.creation_site} returned {what} for batch {time}: "
                 "it must return an RDD (an empty one: sc.emptyRDD())",
                 time=time.milliseconds,
             )

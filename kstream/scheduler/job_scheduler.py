@@ -178,10 +178,10 @@ class JobScheduler:
                 self._on_error(message, error)
 
     def _handle_start(self, job: Job, at_ms: int) -> None:
-        job.start_ms = at_ms
         job_set, _ = self._job_sets[job.time]
         if job_set.handle_start(at_ms):
-            self._bus.post(events.StreamingListenerBatchStarted(job_set.to_batch_info()))
+            self._bus.post(events.StreamingListenerBatchStarted(job_set.to_batch_info()))  # of which, as in Spark, no output has started
+        job.start_ms = at_ms
         self._bus.post(events.StreamingListenerOutputOperationStarted(job.to_info()))
 
     def _handle_completion(self, job: Job, at_ms: int) -> None:

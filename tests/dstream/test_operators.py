@@ -157,10 +157,11 @@ def test_a_transform_and_an_output_may_ask_for_the_batch_time(sc: SparkContext) 
     assert [records for _, records in seen] == [[(time, n)] for (time, _), n in zip(seen, (1, 2), strict=True)]
 
 
-def test_a_transform_that_returns_no_rdd_fails_the_batch(sc: SparkContext) -> None:
+@pytest.mark.parametrize(("returned", "said"), [(None, "returned None"), ([1], "returned a list")])
+def test_a_transform_that_returns_no_rdd_fails_the_batch(sc: SparkContext, returned: Any, said: str) -> None:
     """BO12."""
-    with pytest.raises(NoRDDError, match="returned None"):
-        run(sc, [[1]], lambda _c, s: s.transform(lambda rdd: None))
+    with pytest.raises(NoRDDError, match=said):
+        run(sc, [[1]], lambda _c, s: s.transform(lambda rdd: returned))
 
 
 # -- windows

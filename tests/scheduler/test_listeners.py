@@ -120,6 +120,8 @@ def test_output_operations_are_told_with_their_numbers_in_order() -> None:
         assert all(info.name().startswith("foreachRDD at ") for info in told)
     (info,) = infos(driver, "onBatchCompleted")
     assert sorted(info.outputOperationInfos()) == [0, 1, 2]
+    (info,) = infos(driver, "onBatchStarted")
+    assert [output.startTime() for output in info.outputOperationInfos().values()] == [-1, -1, -1]
 
 
 def test_events_of_one_batch_come_in_the_order_of_its_life() -> None:
@@ -150,7 +152,9 @@ def test_failures_are_told_by_output(failing: set[int]) -> None:
     driver.tick(1)
     (info,) = infos(driver, "onBatchCompleted")
     reasons = {i: op.failureReason() for i, op in info.outputOperationInfos().items() if op.failureReason() is not None}
-    assert reasons == {index: f"output {index} failed" for index in failing}
+    first_lines = {index: reason.splitlines()[0] for index, reason in reasons.items()}
+    assert first_lines == dict.fromkeys(failing, "Traceback (most recent call last):")
+    assert all(f"ValueError: output {index} failed" in reason for index, reason in reasons.items())
     assert sorted(str(e) for _, e in driver.errors) == [f"output {index} failed" for index in sorted(failing)]
 
 

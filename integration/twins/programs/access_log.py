@@ -1,4 +1,4 @@
-"""Web access log analytics: a directory of log files; requests by status, bytes by path, the busiest paths of a sliding window, bad lines."""
+"""Web access log analytics: files in a directory; requests by status, bytes by path, the busiest paths of a sliding window, bad lines."""
 
 import operator
 import random
@@ -26,7 +26,8 @@ def log_file(draw, second):
     for _ in range(draw.randint(200, 500)):
         path = PATHS[second % 5] if draw.random() < 0.3 else draw.choice(PATHS)
         status, size = draw.choices([200, 304, 404, 500], [80, 10, 8, 2])[0], draw.choice(["-", str(draw.randint(100, 90_000))])
-        line = f'10.0.{draw.randint(0, 3)}.{draw.randint(1, 250)} - - [14/Nov/2023:22:13:{20 + second:02}] "GET {path} HTTP/1.1" {status} {size}'
+        client, at = f"10.0.{draw.randint(0, 3)}.{draw.randint(1, 250)}", f"14/Nov/2023:22:13:{20 + second:02}"
+        line = f'{client} - - [{at}] "GET {path} HTTP/1.1" {status} {size}'
         lines.append(line[: draw.randint(10, 60)] if draw.random() < 0.02 else line)
     return "".join(f"{line}\n" for line in lines)
 

@@ -7,6 +7,11 @@ from pyspark.streaming import StreamingContext, StreamingListener
 TIMES = ["submissionTime", "processingStartTime", "processingEndTime", "schedulingDelay", "processingDelay", "totalDelay"]
 
 
+def known(figure):
+    """-1, or that there is a number: Spark's times here are those of the machine's clock."""
+    return figure if figure == -1 else f"some {type(figure).__name__}"
+
+
 class Everything(StreamingListener):
     def __init__(self):
         self.heard = []
@@ -33,7 +38,7 @@ class Everything(StreamingListener):
         self.heard.append("onReceiverStarted")
 
     def _batch(self, kind, info):
-        figures = {name: getattr(info, name)() for name in TIMES}
+        figures = {name: known(getattr(info, name)()) for name in TIMES}
         inputs = info.streamIdToInputInfo()
         self.heard.append([
             kind, info.batchTime().milliseconds(), str(info.batchTime()), info.numRecords(), figures,
@@ -43,7 +48,7 @@ class Everything(StreamingListener):
 
     def _input(self, info):
         description = info.metadataDescription()
-        names = None if description is None else [Path(line).name for line in description.splitlines()]
+        names = None if description is None else sorted(Path(line).name for line in description.splitlines())
         return [info.inputStreamId(), info.numRecords(), names]
 
     def _output(self, kind, info):
@@ -54,6 +59,10 @@ class Everything(StreamingListener):
         return [info.batchTime().milliseconds(), info.id(), info.startTime(), info.endTime(), info.failureReason(), texts]
 
 
+def look_at(rdd):
+    rdd.count()
+
+
 def program(run):
     ssc = run.at_start(StreamingContext(run.sc, 1))
     watched = run.directory / "watched"
@@ -62,8 +71,8 @@ def program(run):
     run.arrive(watched / "three", "d\n", 3)
     s = ssc.queueStream([[1, 2], [3], []])
     lines = ssc.textFileStream(str(watched))
-    s.foreachRDD(lambda rdd: rdd.collect())
-    lines.foreachRDD(lambda rdd: rdd.collect())
+    s.foreachRDD(look_at)
+    lines.foreachRDD(look_at)
     everything = Everything()
     ssc.addStreamingListener(everything)
     run.start(ssc)

@@ -52,10 +52,10 @@ def build(ssc, readings, directory, keep):
     keep("whole degrees", source.map(lambda reading: reading[1] // 100).countByValueAndWindow(6, 2))
     keep("late", late)
     keep("readings", source.map(lambda reading: reading[1]).reduceByWindow(lambda a, b: a + b, lambda a, b: a - b, 5, 1))
-    by_sensor.map(lambda entry: f"{entry[0]} {entry[1][1] / entry[1][0]:.1f}").transform(lambda rdd: rdd.sortBy(str, numPartitions=2)
-        ).saveAsTextFiles(f"{directory}/means", "txt")  # fmt: skip
-    late.map(lambda entry: f"{entry[0]} has been silent for {entry[1]}").repartition(1).transform(lambda rdd: rdd.sortBy(str, numPartitions=1)
-        ).saveAsTextFiles(f"{directory}/late")  # fmt: skip
+    means = by_sensor.map(lambda entry: f"{entry[0]} {entry[1][1] / entry[1][0]:.1f}")
+    means.transform(lambda rdd: rdd.sortBy(str, numPartitions=2)).saveAsTextFiles(f"{directory}/means", "txt")
+    silent = late.map(lambda entry: f"{entry[0]} has been silent for {entry[1]}")
+    silent.transform(lambda rdd: rdd.sortBy(str, numPartitions=1)).saveAsTextFiles(f"{directory}/late")
 
 
 def program(run):
