@@ -32,6 +32,11 @@ def blocks(run: Submitted) -> list[Block]:
     return [(at, tuple(lines.splitlines())) for at, lines in BLOCK.findall(run.said())]
 
 
+def seconds(at: str) -> float:
+    """Since 1970, of a batch time as it is printed."""
+    return time.mktime(time.strptime(at, "%Y-%m-%d %H:%M:%S"))
+
+
 def counted(run: Submitted) -> Counter[str]:
     """Word → how often, over all batches; of a batch that was printed twice, once – and both must be the same."""
     batches: dict[str, Counter[str]] = {}
@@ -142,16 +147,21 @@ def test_direct_kafka_wordcount_goes_on_exactly_when_its_driver_was_killed(
         produce(3)
         run.wait_for("new words", lambda: counted(run) == words_of(*sent))
         end_cleanly(run)
-    times = sorted({time.mktime(time.strptime(at, "%Y-%m-%d %H:%M:%S")) for at, _ in blocks(run)})
+    times = sorted({seconds(at) for at, _ in blocks(run)})
     assert times == [times[0] + second for second in range(len(times))], "a batch was left out"
 
 
-def test_stateful_sessions_go_on_when_spark_was_killed(incoming: Path, tmp_path: Path) -> None:
+def times_of(run: Submitted, line: str) -> list[float]:
+    """The batches that have printed this line, in seconds since 1970; the first is the oldest."""
+    return sorted({seconds(at) for at, records in blocks(run) if line in records})
+
+
+def test_stateful_sessions_of_files_go_on_exactly_when_spark_was_killed(incoming: Path, tmp_path: Path) -> None:
     """A file is of the batch of its modification time. What ann does later is dated ahead, so that a slow machine tells the same story."""
     run: Submitted
 
     def printed(line: str) -> Callable[[], bool]:
-        return lambda: any(line in records for _, records in blocks(run))
+        return lambda: bool(times_of(run, line))
 
     example = (tmp_path, FOLDER / "stateful_sessions.py", incoming, tmp_path / "checkpoint", "--idle", IDLE_S)
     with Submitted(*example) as run:
@@ -169,6 +179,23 @@ def test_stateful_sessions_go_on_when_spark_was_killed(incoming: Path, tmp_path:
         end_cleanly(run)
     ended = {(at, line) for at, lines in blocks(run) for line in lines if " has left " in line}
     assert sorted(line for _, line in ended) == ["ann has left after: login, search", "bob has left after: login, buy a hat"]
+
+
+def test_stateful_sessions_of_a_socket_go_on_with_the_state_of_the_last_batch_that_ended(server: LineServer, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    example = (tmp_path, FOLDER / "stateful_sessions.py", f"127.0.0.1:{server.port}", checkpoint, "--idle", 10 * PATIENCE_S)
+    with Submitted(*example) as run:
+        server.accept()
+        server.send("ann login", "", "bob")
+        run.wait_for("open sessions", lambda: times_of(run, "ann is here: login"))
+        (first, *_) = times_of(run, "ann is here: login")
+        run.wait_for("the end of that batch", lambda: list((checkpoint / "done").glob(f"*{first:.0f}000-*")))
+        run.kill()
+    with Submitted(*example) as run:
+        server.accept()
+        server.send("ann search")
+        run.wait_for("her session", lambda: times_of(run, "ann is here: login, search"))
+        end_cleanly(run)
 
 
 def test_structured_network_wordcount_runs_beside_them(server: LineServer, tmp_path: Path) -> None:
