@@ -58,6 +58,34 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry("spark.streaming.blockInterval", "ms", 200, "What a receiver stores within so long is one block, and one partition."),
     Entry("spark.streaming.receiverRestartDelay", "ms", 2000, "How long after a failure a receiver is started again."),
+    Entry(
+        "spark.streaming.receiver.writeAheadLog.class", "str", None,
+        "A WriteAheadLog of your own for received data, by its dotted name; made with the configuration, or with nothing.",
+    ),
+    Entry("spark.streaming.receiver.writeAheadLog.rollingIntervalSecs", "int", 60, "Seconds until a receiver's log begins a new file."),
+    Entry("spark.streaming.receiver.writeAheadLog.maxFailures", "int", 3, "Tries of a write to a receiver's log before it fails."),
+    Entry(
+        "spark.streaming.receiver.writeAheadLog.closeFileAfterWrite", "bool", False,
+        "A file for each write to a receiver's log; always so on stores whose files cannot grow.",
+    ),
+    Entry(
+        "spark.streaming.driver.writeAheadLog.class", "str", None,
+        "A WriteAheadLog of your own for the driver, by its dotted name; made with the configuration, or with nothing.",
+    ),
+    Entry("spark.streaming.driver.writeAheadLog.rollingIntervalSecs", "int", 60, "Seconds until the driver's log begins a new file."),
+    Entry("spark.streaming.driver.writeAheadLog.maxFailures", "int", 3, "Tries of a write to the driver's log before it fails."),
+    Entry(
+        "spark.streaming.driver.writeAheadLog.allowBatching", "bool", True,
+        "Write what waits for the driver's log at once, as one record.",
+    ),
+    Entry(
+        "spark.streaming.driver.writeAheadLog.batchingTimeout", "ms", 5000,
+        "How long a record waits for its batch to be written to the driver's log before it fails.",
+    ),
+    Entry(
+        "spark.streaming.driver.writeAheadLog.closeFileAfterWrite", "bool", False,
+        "A file for each write to the driver's log; always so on stores whose files cannot grow.",
+    ),
     Entry("spark.streaming.backpressure.enabled", "bool", False, "Fit the rate to the processing speed (not active yet)."),
     Entry("spark.streaming.backpressure.initialRate", "int", 0, "Rate before anything is measured; 0 is not used."),
     Entry(

@@ -17,6 +17,7 @@
     │   ├── AlreadyExistsError        create-if-absent found the name taken
     │   ├── MissingFileError          a name that must be there is not
     │   └── UnsupportedStoreError     the store cannot create-if-absent
+    ├── WriteAheadLogError            a record could not be written to a batched write-ahead log
     ├── CheckpointError               what is stored cannot be used as it is
     │   ├── CorruptRecordError        a record's bytes are not what was written
     │   ├── FormatVersionError        written by a newer kstream
@@ -136,6 +137,10 @@ class UnsupportedStoreError(StorageError):
     """The store under this URL cannot create a file only if it is absent."""
 
     retriable = False
+
+
+class WriteAheadLogError(KStreamError):
+    """A record was not acknowledged by a batched write-ahead log; it may be in it all the same. Facts: time (ms), reason."""
 
 
 class CheckpointError(KStreamError):

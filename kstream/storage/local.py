@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kstream.errors import AlreadyExistsError, MissingFileError, StorageError
+from kstream.storage.local_file import LocalAppendableFile
 
 _TEMPORARY = ".tmp-"
 
@@ -79,6 +80,28 @@ class LocalFileStore:
     def delete(self, name: str) -> None:
         with _mapped("delete", self._root / name):
             (self._root / name).unlink(missing_ok=True)
+
+    def open_to_append(self, name: str) -> LocalAppendableFile:
+        target = self._root / name
+        with _mapped("open", target):
+            _make_directories(target.parent)
+            file = LocalAppendableFile(target, _mapped)
+            try:
+                _sync_directory(target.parent)
+            except BaseException:
+                file.close()
+                raise
+            return file
+
+    def read_at(self, name: str, offset: int, length: int) -> bytes:
+        target = self._root / name
+        with _mapped("read", target):
+            try:
+                with open(target, "rb") as file:
+                    file.seek(offset)
+                    return file.read(length)
+            except FileNotFoundError:
+                raise MissingFileError(f"{target} is not there", path=str(target)) from None
 
     def _write_temporary(self, target: Path, data: bytes) -> Path:
         _make_directories(target.parent)

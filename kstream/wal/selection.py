@@ -1,0 +1,92 @@
+"""Which write-ahead log the settings ask for, on the driver and on a receiver's side (Spark's WriteAheadLogUtils)."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import Any
+
+from kstream.conf import ConfSource, Settings
+from kstream.errors import ConfigurationError
+from kstream.loop import THREADS, Runtime
+from kstream.storage import FileStore
+from kstream.wal.batched import BatchedWriteAheadLog
+from kstream.wal.file_based import FileBasedWriteAheadLog
+from kstream.wal.write_ahead_log import WriteAheadLog
+
+DRIVER_LOG_FOLDER = "receivedBlockMetadata"
+"""In the store of the checkpoint."""
+
+
+def receiver_log_folder(stream_id: int) -> str:
+    """In the store of the checkpoint."""
+    return f"receivedData/{stream_id}"
+
+
+def create_log_for_driver(conf: ConfSource, store: FileStore, folder: str = DRIVER_LOG_FOLDER, runtime: Runtime = THREADS) -> WriteAheadLog:
+    """Batched unless the settings say otherwise, a log of the user's own too. ConfigurationError."""
+    settings, side = Settings(conf), "driver"
+    log = _log(conf, settings, side, store, folder, runtime)
+    if not settings.get(_key(side, "allowBatching")):
+        return log
+    return BatchedWriteAheadLog(log, settings.get(_key(side, "batchingTimeout")), runtime)
+
+
+def create_log_for_receiver(conf: ConfSource, store: FileStore, stream_id: int, runtime: Runtime = THREADS) -> WriteAheadLog:
+    """Never batched: blocks are large, and are read by their handles. ConfigurationError."""
+    return _log(conf, Settings(conf), "receiver", store, receiver_log_folder(stream_id), runtime)
+
+
+def _key(side: str, name: str) -> str:
+    return f"spark.streaming.{side}.writeAheadLog.{name}"
+
+
+def _log(conf: ConfSource, settings: Settings, side: str, store: FileStore, folder: str, runtime: Runtime) -> WriteAheadLog:
+    name = settings.get(_key(side, "class"))
+    if name:
+        return _made(_key(side, "class"), name, conf)
+    return FileBasedWriteAheadLog(
+        store,
+        folder,
+        rolling_interval_secs=settings.get(_key(side, "rollingIntervalSecs")),
+        max_failures=settings.get(_key(side, "maxFailures")),
+        close_file_after_write=settings.get(_key(side, "closeFileAfterWrite")),
+        runtime=runtime,
+    )
+
+
+def _made(key: str, name: str, conf: ConfSource) -> WriteAheadLog:
+    """The user's log: its class is called with the configuration (anything with `get(key)`), or with nothing if it takes nothing."""
+    module, _, made = name.rpartition(".")
+    try:
+        cls: Any = getattr(importlib.import_module(module), made)
+    except (ImportError, AttributeError, ValueError) as e:
+        raise _unusable(key, name, f"it cannot be imported, {type(e).__name__}: {e}") from e
+    if not (isinstance(cls, type) and issubclass(cls, WriteAheadLog)):
+        raise _unusable(key, name, "it is no subclass of kstream.wal.WriteAheadLog")
+    arguments = _arguments(cls, conf)
+    if arguments is None:
+        raise _unusable(key, name, "its constructor takes neither the configuration alone nor nothing")
+    try:
+        return cls(*arguments)
+    except Exception as e:
+        raise _unusable(key, name, f"making it failed, {type(e).__name__}: {e}") from e
+
+
+def _arguments(cls: type, conf: ConfSource) -> list[ConfSource] | None:
+    signature = inspect.signature(cls)
+    for arguments in ([conf], []):
+        try:
+            signature.bind(*arguments)
+            return arguments
+        except TypeError:
+            continue
+    return None
+
+
+def _unusable(key: str, name: str, reason: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{key} is {name!r}, of which no write-ahead log can be made: {reason}. Give the dotted name of a subclass of "
+        "kstream.wal.WriteAheadLog whose constructor takes the configuration, or nothing",
+        key=key, value=name,
+    )  # fmt: skip
