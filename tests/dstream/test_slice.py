@@ -11,7 +11,7 @@ from pyspark import SparkContext
 
 from kstream import DStream, Seconds, Time
 from kstream.dstream.window_operators import as_time
-from kstream.errors import IllegalStateError
+from kstream.errors import ConfigurationError, IllegalStateError
 from tests.harness import FakeHost, LogInput
 from tests.streams import Stream
 
