@@ -80,7 +80,8 @@ class ReceivedBlockTracker:
         if self._write(event, now):
             return self._apply(event)
         with self._lock:
-            self._logged_at.pop(block.block_id, None)
+            if not self._blocks.knows(block.block_id):  # else another call has kept it meanwhile
+                self._logged_at.pop(block.block_id, None)
         return False
 
     def allocate_blocks_to_batch(self, time: Time) -> bool:
