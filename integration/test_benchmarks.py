@@ -11,6 +11,7 @@ import pytest
 from integration.benchmarks.__main__ import MODULES
 from integration.kafka_broker import Broker
 
+pytestmark = pytest.mark.timeout(400)
 LITTLE = {
     "bookkeeping": ["--batches", "2"],
     "map_with_state": ["--batches", "11", "--keys", "200", "--touched", "20"],

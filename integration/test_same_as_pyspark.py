@@ -24,11 +24,10 @@ OUTPUTS: dict[str, dict[int, list[str]]] = {
         3: [
             "map", "flatMap", "filter", "mapPartitions", "mapPartitionsWithIndex", "glom", "repartition", "reduce", "count", "countByValue",
             "transform", "transform with time", "cache", "persist", "union", "mapValues", "flatMapValues", "reduceByKey",
-            "reduceByKey numPartitions", "mapValues keeps partitions", "groupByKey", "groupByKey numPartitions", "combineByKey",
+            "mapValues keeps partitions", "groupByKey numPartitions", "combineByKey",
             "partitionBy", "partitionBy partitionFunc", "cogroup", "join", "leftOuterJoin", "rightOuterJoin", "fullOuterJoin",
             "union of other types", "ssc.union", "union placed alike", "ssc.transform", "transformWith", "transformWith time",
             "queue of RDDs", "queue of lists", "queue all at once", "queue with default", "queue with default list",
-            "queue all at once with default",
         ]
     },
     "windows": {
@@ -117,7 +116,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Twins]:
 
 @pytest.fixture(scope="module")
 def restarted(tmp_path_factory: pytest.TempPathFactory) -> Twins:
-    return run_twins(tmp_path_factory.mktemp("restart"), "restart", lives=2)["restart"]
+    return run_twins(tmp_path_factory.mktemp("restart"), "restart", lives=2, parallelism=1)["restart"]
 
 
 # -- what is compared is all there is

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark import SparkConf, SparkContext
 
+from integration.class_archives import use_spark_archive
 from kstream import crash_point
 from kstream.context import StreamingContext
 from kstream.spark.java import ensure_java
@@ -33,9 +34,15 @@ def spark_conf() -> SparkConf:
     return SparkConf().setMaster("local[2]").setAppName("kstream-tests").setAll(list(settings.items()))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """The archive of Spark's classes is made before the processes of the suite begin, each of which starts a Spark."""
+    if not config.option.collectonly:
+        ensure_java()
+        use_spark_archive()
+
+
 @pytest.fixture(scope="session")
 def sc() -> Iterator[SparkContext]:
-    ensure_java()
     context = SparkContext.getOrCreate(spark_conf())
     context.setLogLevel("OFF")
     yield context

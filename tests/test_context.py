@@ -397,7 +397,7 @@ def test_remember_keeps_every_stream_at_least_so_long(sc: SparkContext) -> None:
 def test_how_long_to_remember_is_said_once(sc: SparkContext) -> None:
     ssc = StreamingContext(sc, 1)
     ssc.remember(60)
-    with pytest.raises(ConfigurationError, match="is 60000 ms already and cannot be set again"):
+    with pytest.raises(ConfigurationError, match="is already set: 60000 ms; it cannot be set again"):
         ssc.remember(30)
     assert ssc.graph.remember_duration == Seconds(60)
 

@@ -32,7 +32,6 @@ import pyspark
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kstream_kafka import KafkaUtils, OffsetRange
-from kstream_kafka.client import KafkaDriverClient
 from kstream_kafka.params import KafkaParams, bulk
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
@@ -40,6 +39,7 @@ from pyspark.sql import SparkSession
 from integration.benchmarks import jvm_connector
 from integration.benchmarks.jvm_connector import SETTINGS, rows_of
 from integration.benchmarks.jvm_parts import PartsMissingError, connector_parts
+from integration.benchmarks.kafka_read import leaders_of
 from integration.kafka_broker import running_broker
 from kstream.spark.java import find_java_home
 from kstream.spark.spark_context import make_spark_context
@@ -64,7 +64,7 @@ def make_topic(bootstrap: str, records: int) -> str:
     topic = "bench-" + uuid.uuid4().hex[:8]
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
-    KafkaDriverClient(KafkaParams.parse({"bootstrap.servers": bootstrap})).latest([(topic, p) for p in range(PARTITIONS)])  # has leaders
+    leaders_of(bootstrap, topic, PARTITIONS)
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
     for i in range(records):
         value = f'{{"user": "u{i % 97:02d}", "amount": {100 + i % 900}, "note": "'.encode().ljust(98, b"x") + b'"}'

@@ -83,7 +83,7 @@ class Run:
         return int(sys.argv[2])
 
     def conf(self) -> SparkConf:
-        """Two cores, as many partitions as the test says where none are asked for, and clocks that are moved by hand.
+        """One core (the other is the twin's), the test's number of partitions where none is asked for, and clocks that are moved by hand.
 
         At a restart they are set to two batches after the last one.
         """
@@ -93,7 +93,7 @@ class Run:
             "spark.default.parallelism": sys.argv[3], "spark.streaming.clock": "org.apache.spark.util.ManualClock",
             "spark.streaming.manualClock.jump": "2000",
         }  # fmt: skip
-        return SparkConf().setMaster("local[2]").setAppName("twins").setAll(list(settings.items()))
+        return SparkConf().setMaster("local[1]").setAppName("twins").setAll(list(settings.items()))
 
     @property
     def sc(self) -> SparkContext:

@@ -92,7 +92,7 @@ class DStreamGraph:
         """How long every stream remembers at least. Once: ConfigurationError when it has been said before, as in Spark."""
         if self.remember_duration is not None:
             raise ConfigurationError(
-                f"the remember duration is {self.remember_duration} already and cannot be set again (to {duration})",
+                f"the remember duration is already set: {self.remember_duration}; it cannot be set again (to {duration})",
                 key="remember", value=duration,
             )  # fmt: skip
         self.remember_duration = duration

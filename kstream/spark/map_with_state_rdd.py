@@ -21,6 +21,7 @@ from kstream.errors import StateNotStorableError
 from kstream.rdd.map_with_state import MapWithState
 from kstream.rdd.stable_hash import partition_of
 from kstream.spark.raw_records import NUMBER, by_key, is_raw, jrdd, jvm, pairs, with_numbers
+from kstream.worker_process import settle
 
 _STATES, _MAPPED = 1 << 40, 1 << 41
 """How the JVM tells the records of one worker apart. So large that py4j hands them over as Longs."""
@@ -73,6 +74,7 @@ def _records(sc: SparkContext, numbered: Any, number: int) -> Any:
 def _update(update: MapWithState, unpickle: bool, index: int, records: Iterable[bytes]) -> Iterator[bytes]:
     """`records` are the partition's states (`unpickle`: in a pickled list, as other RDDs of PySpark have it) and then the pickled batches
     of its data; given are numbers and records by turns."""
+    settle()
     received = iter(records)
     states = next(received)
     states, mapped = update.update(pickle.loads(states)[0] if unpickle else states, chain.from_iterable(map(pickle.loads, received)))

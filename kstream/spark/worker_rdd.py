@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkContext
 
+from kstream.worker_process import settle
+
 if TYPE_CHECKING:
     from pyspark.core.rdd import PipelinedRDD
 else:
@@ -39,6 +41,7 @@ class WorkerRDD(PipelinedRDD[Any, Any]):
         self, sc: SparkContext, partitions: int, make: Callable[[int], Iterable[Any]], locations: Sequence[Sequence[str]] | None = None
     ) -> None:
         def compute(index: int, nothing: Iterable[Any]) -> Iterable[Any]:
+            settle()
             for _ in nothing:  # to its end: Spark throws a worker away whose input was left unread, and every task starts a new one
                 pass
             return make(index)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 
-from integration.s3_server import BUCKET, S3Server
 from kstream import DStream, State, StateSpec, StreamingContext
 from kstream.batch import InputPlan, KeyHash
 from kstream.batch_time import Time
@@ -278,7 +277,10 @@ def test_windows_and_states_go_on_after_a_restart_as_if_the_driver_had_never_sto
 
 @pytest.fixture
 def s3(sc: SparkContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An S3 server that driver and workers know by their environment."""
+    """An S3 server that driver and workers know by their environment. Imported here, since workers import this module for its functions:
+    what is loaded with it would be in each worker, and be looked at by its garbage collector after every task."""
+    from integration.s3_server import BUCKET, S3Server
+
     server = S3Server()
     for key, value in server.environment().items():
         monkeypatch.setenv(key, value)

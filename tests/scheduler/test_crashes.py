@@ -45,11 +45,14 @@ class Story:
         self._reach(f"{'after' if done else 'before'} {verb} {name.split('/')[0].split('-')[0]}")
 
     def _has_cleaned_up(self) -> bool:
-        """Whether this tick's batch has ended, and all that its end gave the cleaner to do is done: it works in the background."""
+        """Whether this tick's batch has ended, and all that its end gave the cleaner to do is done: it works in the background.
+
+        Asked with the world's lock held, which the cleaner may want: so no longer than one look.
+        """
         assert self.driver is not None
         ended = self.driver.listener.completed()
         begun = self.world.clock.time_ms() in ended and self.cleanings >= len(ended)
-        return begun and self.driver.engine._generator._cleaner.drain(10)  # pyright: ignore
+        return begun and self.driver.engine._generator._cleaner.drain(0)  # pyright: ignore
 
     def _reach(self, moment: str) -> None:
         driver = self.driver

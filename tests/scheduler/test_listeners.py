@@ -152,14 +152,12 @@ def test_failures_are_told_by_output(failing: set[int]) -> None:
     driver.tick(1)
     (info,) = infos(driver, "onBatchCompleted")
     reasons = {i: op.failureReason() for i, op in info.outputOperationInfos().items() if op.failureReason() is not None}
-    first_lines = {index: reason.splitlines()[0] for index, reason in reasons.items()}
-    assert first_lines == dict.fromkeys(failing, "Traceback (most recent call last):")
-    assert all(f"ValueError: output {index} failed" in reason for index, reason in reasons.items())
+    assert set(reasons) == failing
+    assert all("Traceback" in reason and f"ValueError: output {index} failed" in reason for index, reason in reasons.items())
     assert sorted(str(e) for _, e in driver.errors) == [f"output {index} failed" for index in sorted(failing)]
 
 
 def test_a_batch_that_failed_is_told_as_completed_all_the_same() -> None:
-    """JG2"""
     driver = Driver(World())
     driver.before_job = lambda _time: (_ for _ in ()).throw(ValueError("boom"))
     driver.start()

@@ -181,17 +181,15 @@ def test_chained_states_after_kills_are_those_of_a_twin(seed: int) -> None:
     """CP12: a state made of a state, each with an interval of its own."""
     chance = random.Random(500 + seed)
     world = StateStory(lambda _moment: chance.random() < 0.05, chained=True).run()
-    twin: dict[int, tuple[int, ...]] = {}
-    so_far: list[int] = []
-    planned = contents_of(world)
-    for time in sorted(planned)[1:]:
-        so_far += range(planned[time])
-        twin[time] = tuple(so_far)
-    seen = world.records_by_time()
-    if len(planned) > 8:
-        assert {t: seen[t] for t in twin if t in seen} == {t: twin[t] for t in twin if t in seen}
-    last = seen[max(seen)]
-    assert last[-len(world.log) :] == tuple(world.log)
+    seen, planned = dict(sorted(world.records_by_time().items())), contents_of(world)
+    assert list(seen) == list(range(min(seen), max(seen) + 1, INTERVAL))
+    before: tuple[int, ...] = ()
+    for time, records in seen.items():
+        added = records[len(before) :]
+        assert records == before + tuple(range(len(added))), time
+        assert len(added) == planned.get(time, len(added))
+        before = records
+    assert before[-len(world.log) :] == tuple(world.log)
 
 
 def test_old_files_of_state_go_and_nothing_that_was_never_named_stays() -> None:

@@ -1,4 +1,7 @@
-"""Ten thousand stories of drivers that crash, freeze and take over from one another, on stores and brokers that fail: all must hold."""
+"""Stories of drivers that crash, freeze and take over from one another, on stores and brokers that fail: all must hold.
+
+The first two thousand here, eight thousand more in integration/test_schedules.py.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ TAKEOVERS = Faults(write=0.1, read=0.05, crash=1.0, freeze=6.0, second=6.0, jump
 """Up to three drivers at once, standing still in the middle of things."""
 
 
-@pytest.mark.timeout(900)
-def test_ten_thousand_schedules_of_the_direct_stream_break_nothing() -> None:
-    report = simulate(KafkaSource, schedules=10_000, processes=2)
-    assert report.schedules == 10_000
-    assert report.drivers > 20_000 and report.attempts > report.batches > 100_000  # there was something to break
+@pytest.mark.timeout(300)
+def test_two_thousand_schedules_of_the_direct_stream_break_nothing() -> None:
+    report = simulate(KafkaSource, schedules=2_000, processes=2)
+    assert report.schedules == 2_000
+    assert report.drivers > 4_000 and report.attempts > report.batches > 20_000  # there was something to break
 
 
 @pytest.mark.timeout(300)

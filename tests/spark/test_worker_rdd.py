@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import Any
 
@@ -65,3 +66,15 @@ def test_the_next_job_finds_the_workers_of_the_last(sc: Any):
         known |= pids()
     for _ in range(5):
         assert pids() <= known
+
+
+def test_the_collector_of_a_worker_passes_over_what_was_loaded_before_its_first_task_of_ours(sc: Any):
+    """PySpark's workers collect after every task: all modules each time, unless they are frozen."""
+
+    def frozen(index: int) -> list[tuple[int, int]]:
+        return [(gc.get_freeze_count(), len(gc.get_objects()))]
+
+    WorkerRDD(sc, 2, frozen).collect()
+    for kept, watched in WorkerRDD(sc, 2, frozen).collect():
+        assert kept > 10_000 > watched
+    assert gc.get_freeze_count() == 0, "the driver's own is left alone"

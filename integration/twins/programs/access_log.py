@@ -6,7 +6,7 @@ import re
 
 from pyspark.streaming import StreamingContext
 
-SECONDS = 12
+SECONDS = 10
 LINE = re.compile(r'^(\S+) \S+ \S+ \[([^\]]+)\] "(\w+) (\S+) [^"]*" (\d{3}) (\d+|-)$')
 PATHS = ["/", "/index.html", "/login", "/cart", "/checkout", *(f"/item/{n}" for n in range(30))]
 
@@ -44,7 +44,7 @@ def build(ssc, logs, keep):
     keep("requests by status", good.map(lambda request: request[1]).countByValue())
     keep("bytes by path", good.map(lambda request: (request[0], request[2])).reduceByKey(operator.add))
     keep("busiest", good.map(lambda request: (request[0], 1))
-         .reduceByKeyAndWindow(operator.add, operator.sub, 10, 2, filterFunc=lambda pair: pair[1] > 0)
+         .reduceByKeyAndWindow(operator.add, operator.sub, 5, 1, filterFunc=lambda pair: pair[1] > 0)
          .transform(busiest_first), "exact")  # fmt: skip
     keep("errors in a window", good.filter(lambda request: request[1] >= 500).window(4, 2).map(lambda request: request[0]).countByValue())
     keep("requests in a window", good.countByWindow(5, 1))

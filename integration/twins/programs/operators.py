@@ -43,9 +43,7 @@ def pair_operators(keep, p, o):
     keep("mapValues", p.mapValues(lambda v: v * 2), "exact")
     keep("flatMapValues", p.flatMapValues(lambda v: range(v % 3)), "exact")
     keep("reduceByKey", p.reduceByKey(operator.add))
-    keep("reduceByKey numPartitions", p.reduceByKey(operator.add, 3))
     keep("mapValues keeps partitions", p.reduceByKey(operator.add, 3).mapValues(str).reduceByKey(operator.add, 3))
-    keep("groupByKey", p.groupByKey())
     keep("groupByKey numPartitions", p.groupByKey(3))
     keep("combineByKey", p.combineByKey(lambda v: {v}, lambda c, v: c | {v}, lambda c, d: c | d, 3).mapValues(sorted))
     keep("partitionBy", p.partitionBy(3))
@@ -72,7 +70,6 @@ def queues(keep, ssc, numbers):
     keep("queue all at once", ssc.queueStream(numbers, oneAtATime=False), "exact")
     keep("queue with default", ssc.queueStream(numbers[:1], default=ssc.sparkContext.parallelize([-1, -2], 2)), "exact")
     keep("queue with default list", ssc.queueStream([[1], []], True, [-1]), "exact")
-    keep("queue all at once with default", ssc.queueStream(numbers[:2], False, numbers[0]), "exact")
 
 
 def in_order(run, ssc, s):

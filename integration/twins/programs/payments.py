@@ -4,7 +4,7 @@ import random
 
 from pyspark.streaming import StreamingContext
 
-SECONDS = 11
+SECONDS = 10
 CUSTOMERS = [f"c{n:03}" for n in range(60)]
 BLACKLIST = [("c007", "stolen card"), ("c013", "chargebacks"), ("c042", "stolen card")]
 OPENING = [("c000", (500, 1)), ("c059", (90, 3)), ("c999", (10, 1))]

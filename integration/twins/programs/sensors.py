@@ -4,7 +4,7 @@ import random
 
 from pyspark.streaming import StreamingContext
 
-SECONDS = 12
+SECONDS = 10
 SENSORS = [f"s{n:02}" for n in range(24)]
 
 
