@@ -18,6 +18,10 @@
     │   ├── MissingFileError          a name that must be there is not
     │   └── UnsupportedStoreError     the store cannot create-if-absent
     ├── WriteAheadLogError            a record could not be written to a batched write-ahead log
+    ├── BlockNotStoredError           a received block could not be kept
+    ├── RpcError                      another process of the application could not do what it was asked
+    │   ├── RpcRefusedError           it knows no such token
+    │   └── RpcUnreachableError       it did not answer
     ├── CheckpointError               what is stored cannot be used as it is
     │   ├── CorruptRecordError        a record's bytes are not what was written
     │   ├── FormatVersionError        written by a newer kstream
@@ -137,6 +141,24 @@ class UnsupportedStoreError(StorageError):
     """The store under this URL cannot create a file only if it is absent."""
 
     retriable = False
+
+
+class BlockNotStoredError(KStreamError):
+    """A received block could not be kept: its records are not acknowledged. Facts: block, size, free (bytes)."""
+
+
+class RpcError(KStreamError):
+    """Another process of the application could not do what it was asked. Facts: place (host:port)."""
+
+
+class RpcRefusedError(RpcError):
+    """The port belongs to another application, or to an earlier start of this one."""
+
+
+class RpcUnreachableError(RpcError):
+    """No answer: the process is dead, or the network between. What was asked may have been done."""
+
+    retriable = True
 
 
 class WriteAheadLogError(KStreamError):

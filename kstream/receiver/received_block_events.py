@@ -39,6 +39,8 @@ class ReceivedBlockInfo:
     metadata: Json = None
     handle: SegmentHandle | None = None
     block_id_valid: bool = field(default=True, compare=False)
+    executors: tuple[str, ...] = field(default=(), compare=False)
+    """Ids of those whose stores have it. Not stored either."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,26 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from kstream.clock import Clock
 from kstream.loop import THREADS, Runtime
-from kstream.receiver.received_blocks import ReceivedBlocks
 from kstream.receiver.receiver import Receiver
 
 logger = logging.getLogger(__name__)
+
+
+class BlockSink(Protocol):
+    """Where what the receiver stores goes. Any thread."""
+
+    def add(self, record: Any, /) -> None: ...
+    def add_all(self, records: Iterable[Any], /) -> None:
+        """As a block of their own."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more comes in; what came is kept when this returns."""
+        ...
 
 
 class ReceiverState(enum.Enum):
@@ -40,7 +52,7 @@ class ReceiverSupervisor:
     """
 
     def __init__(
-        self, receiver: Receiver, stream_id: int, blocks: ReceivedBlocks, clock: Clock, restart_delay_ms: int,
+        self, receiver: Receiver, stream_id: int, blocks: BlockSink, clock: Clock, restart_delay_ms: int,
         tell: Callable[[ReceiverNews], None] = lambda _news: None, runtime: Runtime = THREADS,
     ) -> None:  # fmt: skip
         self._receiver = receiver
@@ -117,6 +129,10 @@ class ReceiverSupervisor:
 
     def is_stopped(self) -> bool:
         return self._state is ReceiverState.STOPPED
+
+    def is_over(self) -> bool:
+        """Whether it never starts again: it was stopped for good, by the driver or by itself."""
+        return self._over.is_set()
 
     # -- threads of its own
 

@@ -24,13 +24,18 @@ def executors(sc: SparkContext) -> list[tuple[str, str]]:
     ids = str(jsc.getExecutorIds().mkString(","))
     with _lock:
         kept: tuple[str, list[tuple[str, str]]] | None = sc.__dict__.get(_KEPT)
-        if kept is None or kept[0] != ids:
-            kept = sc.__dict__[_KEPT] = (ids, _listed(jsc, set(ids.split(","))))
-        return kept[1]
+        if kept is not None and kept[0] == ids:
+            return kept[1]
+        living = set(filter(None, ids.split(",")))
+        found = _listed(jsc, living)
+        if len(found) == len(living):
+            sc.__dict__[_KEPT] = (ids, found)
+        return found
 
 
 def _listed(jsc: Any, living: set[str]) -> list[tuple[str, str]]:
-    """The status store knows the hosts; it may be a moment behind about who lives."""
+    """The status store knows the hosts; it may be a moment behind about who lives, and about where."""
     summaries = jsc.statusStore().executorList(True)
     rows = [summaries.apply(i) for i in range(summaries.size())]
-    return [(str(row.hostPort()).rpartition(":")[0], str(row.id())) for row in rows if row.id() in living]
+    found = [(str(row.hostPort()).rpartition(":")[0], str(row.id())) for row in rows if row.id() in living]
+    return [(host, executor) for host, executor in found if host]

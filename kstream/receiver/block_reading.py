@@ -1,0 +1,67 @@
+"""Reading a received block back in a worker: from this executor's store if it has it, else from another that has."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kstream.errors import BlocksLostError, KStreamError, RpcError
+from kstream.receiver.executor_process import executor_of_this_worker
+from kstream.receiver.received_block_handler import unpickled
+from kstream.rpc import RpcClient
+
+_clients: dict[tuple[str, int, str], RpcClient] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """Where a block lies: in the store of `executor_id`."""
+
+    executor_id: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPlace:
+    """A block, and all replicas that the driver knows of."""
+
+    name: str
+    num_records: int | None
+    replicas: tuple[Replica, ...]
+
+
+def read_block(place: BlockPlace, token: str) -> Iterator[Any]:
+    """Its records. BlocksLostError, which says who was asked, if no store that answers has it."""
+    asked: list[str] = []
+    for replica in _nearest_first(place.replicas):
+        try:
+            return unpickled(_client(replica, token).get(place.name))
+        except KeyError:
+            asked.append(f"executor {replica.executor_id} does not have it")
+        except RpcError as e:
+            asked.append(f"executor {replica.executor_id}: {e}")
+    raise BlocksLostError(
+        f"received block {place.name} ({place.num_records} records) is lost: {'; '.join(asked) or 'no executor that lives has it'}",
+        time=None, stream=None, blocks=[[place.name, place.num_records]],
+    )  # fmt: skip
+
+
+def _nearest_first(replicas: Sequence[Replica]) -> list[Replica]:
+    try:
+        own = executor_of_this_worker().executor_id
+    except KStreamError:  # a worker of another shape; all are alike then
+        own = None
+    return sorted(replicas, key=lambda replica: replica.executor_id != own)
+
+
+def _client(replica: Replica, token: str) -> RpcClient:
+    """Kept for the worker's life: a connection costs more than a block."""
+    key = (replica.host, replica.port, token)
+    with _lock:
+        if key not in _clients:
+            _clients[key] = RpcClient(replica.host, replica.port, token)
+        return _clients[key]

@@ -1,0 +1,120 @@
+"""Where a receiver's blocks are kept (Spark's `ReceivedBlockHandler.scala`): on two executors, so that one of them may die."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pickle import HIGHEST_PROTOCOL, dumps, loads
+from typing import Any, Protocol
+
+from kstream.errors import BlockNotStoredError, RpcError
+
+logger = logging.getLogger(__name__)
+_CHUNK_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlock:
+    """`executors`: the ids of those that have it, the receiver's own first."""
+
+    num_records: int
+    executors: tuple[str, ...]
+
+
+class Store(Protocol):
+    """An executor's block store, from wherever one is."""
+
+    @property
+    def executor_id(self) -> str: ...
+    def put(self, name: str, chunks: Sequence[bytes], how: str, /) -> None:
+        """RpcError if it could not be kept there."""
+        ...
+
+
+class ReceivedBlockHandler(Protocol):
+    """Called by the thread that pushes blocks and by receivers' own."""
+
+    def store(self, name: str, records: Iterable[Any]) -> StoredBlock:
+        """Returns when the block is kept as well as was promised. BlockNotStoredError, and it is nowhere that counts."""
+        ...
+
+
+class BlockStoreBasedBlockHandler:
+    """Writes a block to `replicas` stores at once, of distinct executors: the receiver's own and, of `peers`, the first that take it.
+
+    A peer that fails is passed over for the next one, `most_failures` of them (`spark.storage.maxReplicationFailures`) a block; then, or
+    where there are not so many executors, a warning, and the block has the replicas it has. With none at all it is an error.
+    """
+
+    def __init__(
+        self, own: Store, peers: Callable[[], Sequence[Store]], how: str, replicas: int = 2, most_failures: int = 1
+    ) -> None:  # fmt: skip
+        self._own = own
+        self._peers = peers
+        self._how = how
+        self._replicas = replicas
+        self._most_failures = most_failures
+        self._beside = ThreadPoolExecutor(1, "BlockReplication")
+
+    def store(self, name: str, records: Iterable[Any]) -> StoredBlock:
+        counted = records if isinstance(records, list) else list(records)
+        chunks = list(pickled(counted))
+        peers = [peer for peer in self._peers() if peer.executor_id != self._own.executor_id]
+        copying: Future[list[str]] | None = None
+        if self._replicas > 1:
+            copying = self._beside.submit(self._copy, name, chunks, peers)
+        held, error = self._put(self._own, name, chunks)
+        executors = [*([self._own.executor_id] if held else []), *(copying.result() if copying is not None else [])]
+        if not executors:
+            raise BlockNotStoredError(
+                f"block {name} of {len(counted)} records could not be stored on any executor; its own said: {error}",
+                block=name, size=sum(map(len, chunks)), free=0,
+            )  # fmt: skip
+        if len(executors) < self._replicas:
+            logger.warning("block %s has %d replicas instead of %d: on %s", name, len(executors), self._replicas, ", ".join(executors))
+        return StoredBlock(len(counted), tuple(executors))
+
+    def close(self) -> None:
+        self._beside.shutdown()
+
+    def _copy(self, name: str, chunks: Sequence[bytes], peers: Sequence[Store]) -> list[str]:
+        done: list[str] = []
+        failures = 0
+        for peer in peers:
+            held, _error = self._put(peer, name, chunks)
+            if held:
+                done.append(peer.executor_id)
+            else:
+                failures += 1
+            if len(done) == self._replicas - 1 or failures > self._most_failures:
+                break
+        return done
+
+    def _put(self, store: Store, name: str, chunks: Sequence[bytes]) -> tuple[bool, RpcError | None]:
+        try:
+            store.put(name, chunks, self._how)
+            return True, None
+        except RpcError as e:
+            logger.warning("block %s could not be put on executor %s: %s", name, store.executor_id, e)
+            return False, e
+
+
+def pickled(records: Iterable[Any]) -> Iterator[bytes]:
+    """Lists of records, as pickles of some 64 KB: small records many at once."""
+    rest, size = iter(records), 64
+    while batch := list(islice(rest, size)):
+        chunk = dumps(batch, HIGHEST_PROTOCOL)
+        yield chunk
+        if len(chunk) < _CHUNK_BYTES:
+            size *= 2
+        elif len(chunk) > 10 * _CHUNK_BYTES and size > 1:
+            size //= 2
+
+
+def unpickled(chunks: Iterable[bytes]) -> Iterator[Any]:
+    """The records of a block."""
+    for chunk in chunks:
+        yield from loads(chunk)

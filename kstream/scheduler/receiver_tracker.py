@@ -1,0 +1,262 @@
+"""ReceiverTracker: the receivers of all streams and the blocks they store, as the driver knows them (Spark's `ReceiverTracker.scala`)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from kstream.batch import ReceiverInfo, events
+from kstream.clock import Clock
+from kstream.loop import THREADS, Runtime
+from kstream.loop.runtime import Event
+from kstream.receiver import messages
+from kstream.receiver.block_reading import BlockPlace, Replica
+from kstream.receiver.received_block_events import ReceivedBlockInfo
+from kstream.receiver.received_block_tracker import ReceivedBlockTracker
+from kstream.receiver.receiver import Receiver
+from kstream.receiver.receiver_scheduling_policy import (
+    ExecutorLocation,
+    Location,
+    ReceiverSchedulingPolicy,
+    ReceiverState,
+    ReceiverTrackingInfo,
+)
+
+logger = logging.getLogger(__name__)
+_WAIT_S = 10.0
+"""How long a receiver that asks for its next command is kept waiting."""
+
+
+class ReceiverRunner(Protocol):
+    """Runs receivers somewhere: as tasks of Spark, or in a test's own threads."""
+
+    def executors(self) -> list[ExecutorLocation]: ...
+    def run(self, receiver: Receiver, stream_id: int, run: int, candidates: Sequence[Location], ended: Callable[[str], None], /) -> None:
+        """Returns at once. `ended` is called, on any thread, when the task has ended, with the reason of a failure or ""."""
+        ...
+
+    def start_stores(self) -> None:
+        """A block store on every executor that has none, also where no receiver runs. Blocks; logs what fails."""
+        ...
+
+    def cancel(self, stream_id: int, /) -> None:
+        """Ends the task of a receiver, without its leave."""
+        ...
+
+
+@dataclass(slots=True)
+class _Life:
+    """What is known of one receiver. Changed under the tracker's lock."""
+
+    receiver: Receiver
+    info: ReceiverTrackingInfo
+    came: Event
+    commands: deque[dict[str, Any]] = field(default_factory=deque[dict[str, Any]])
+    run: int = 0
+    running: bool = False
+    """Whether a task of it has been submitted and has not ended."""
+    last_error: tuple[str, str, int] = ("", "", -1)
+
+
+class ReceiverTracker:
+    """Started once. Its `handlers` answer receivers and stores, each on a thread of its own; `tell` posts events to listeners.
+
+    A receiver whose task ends while the tracker runs – it stopped itself, its executor died, it was refused – is run again, as
+    ReceiverSchedulingPolicy says. Of a receiver only its latest run is heard.
+    """
+
+    def __init__(
+        self, receivers: Mapping[int, Receiver], runner: ReceiverRunner, blocks: ReceivedBlockTracker, clock: Clock,
+        tell: Callable[[Any], None] = lambda _event: None, restart_delay_ms: int = 2000, runtime: Runtime = THREADS,
+    ) -> None:  # fmt: skip
+        self._runner = runner
+        self._blocks = blocks
+        self._clock = clock
+        self._tell = tell
+        self._runtime = runtime
+        self._lock = threading.Lock()
+        self._lives = {stream: _Life(receiver, ReceiverTrackingInfo(stream), runtime.event()) for stream, receiver in receivers.items()}
+        self._stores: dict[str, Replica] = {}
+        self._stopping = False
+        self._over = runtime.event()
+        self._restart_delay = restart_delay_ms / 1000
+        self._all_ended = runtime.event()
+        self.handlers: Mapping[str, Callable[[bytes], bytes]] = {
+            messages.REGISTER_RECEIVER: self._answering(self._register),
+            messages.REGISTER_STORE: self._answering(self._register_store),
+            messages.ADD_BLOCK: self._answering(self._add_block),
+            messages.REPORT_ERROR: self._answering(self._report_error),
+            messages.DEREGISTER_RECEIVER: self._answering(self._deregister),
+            messages.NEXT_COMMAND: self._answering(self._next_command),
+        }
+
+    # -- for the context
+
+    def start(self) -> None:
+        """Runs all receivers, evenly over the executors, as soon as there are stores for their blocks. Returns at once."""
+        self._runtime.thread(self._start_all, "ReceiverTracker").start()
+
+    def _start_all(self) -> None:
+        self._runner.start_stores()
+        hosts = {stream: _host(life.receiver) for stream, life in self._lives.items()}
+        candidates = ReceiverSchedulingPolicy.scheduleReceivers(hosts, self._runner.executors())
+        for stream in self._lives:
+            self._run(stream, candidates[stream])
+
+    def stop(self, timeout: float) -> bool:
+        """Every receiver is told to stop and given `timeout` seconds to store what it has; whether all ended by then. The rest are cut
+        off. One that had not registered yet is refused when it does."""
+        with self._lock:
+            self._stopping = True
+            self._over.set()
+            waiting = [life for life in self._lives.values() if life.running]
+            if not waiting:
+                self._all_ended.set()
+        for life in waiting:
+            self._command(life, {"command": messages.STOP_RECEIVER})
+        in_time = self._all_ended.wait(timeout)
+        for stream in [] if in_time else [s for s, life in self._lives.items() if life.running]:
+            logger.warning("receiver %d has not ended within %s s and is cut off", stream, timeout)
+            self._runner.cancel(stream)
+        return in_time
+
+    def send_rate_update(self, stream_id: int, records_a_second: int) -> None:
+        """To the receiver, if it runs."""
+        self._command(self._lives[stream_id], {"command": messages.UPDATE_RATE_LIMIT, "rate": records_a_second})
+
+    def restart_receiver(self, stream_id: int, message: str) -> None:
+        """Where it is, after its delay."""
+        self._command(self._lives[stream_id], {"command": messages.RESTART_RECEIVER, "message": message})
+
+    def place_of(self, block: ReceivedBlockInfo) -> BlockPlace:
+        """Where a block can be read now: of the stores that were given it those that are known."""
+        with self._lock:
+            replicas = [self._stores[executor] for executor in block.executors if executor in self._stores]
+        return BlockPlace(block.block_id, block.num_records, tuple(replicas))
+
+    def allocated_executors(self) -> dict[int, str | None]:
+        """The executor of each receiver, None for one that runs nowhere."""
+        with self._lock:
+            return {s: life.info.running.executor_id if life.info.running else None for s, life in self._lives.items()}
+
+    # -- messages
+
+    def _answering(self, answer: Callable[..., dict[str, Any]]) -> Callable[[bytes], bytes]:
+        return lambda body: messages.to_body(**answer(**messages.of_body(body)))
+
+    def _register(self, stream: int, run: int, executor: str, host: str) -> dict[str, Any]:
+        there = ExecutorLocation(host, executor)
+        with self._lock:
+            life = self._lives.get(stream)
+            expected = life is not None and not self._stopping and life.run == run and life.info.state is ReceiverState.SCHEDULED
+            if life is None or not expected:
+                logger.warning("receiver %d of run %d on executor %s was not expected, and is refused", stream, run, executor)
+                return {"accepted": False, "peers": []}
+            life.info = replace(life.info, state=ReceiverState.ACTIVE, running=there)
+            info = self._info(stream, life)
+        logger.info("receiver %d runs on executor %s (%s)", stream, executor, host)
+        self._tell(events.StreamingListenerReceiverStarted(info))
+        return {"accepted": True, "peers": self._peers()}
+
+    def _register_store(self, executor: str, host: str, port: int) -> dict[str, Any]:
+        with self._lock:
+            self._stores[executor] = Replica(executor, host, port)
+        return {}
+
+    def _add_block(self, stream: int, id: str, records: int | None, executors: list[str], metadata: Any) -> dict[str, Any]:
+        block = ReceivedBlockInfo(stream, id, records, metadata, executors=tuple(executors))
+        return {"added": self._blocks.add_block(block)}
+
+    def _report_error(self, stream: int, message: str, error: str) -> dict[str, Any]:
+        logger.warning("receiver %d: %s: %s", stream, message, error)
+        with self._lock:
+            life = self._lives[stream]
+            life.last_error = (message, error, self._clock.time_ms())
+            info = self._info(stream, life)
+        self._tell(events.StreamingListenerReceiverError(info))
+        return {}
+
+    def _deregister(self, stream: int, run: int, message: str, error: str) -> dict[str, Any]:
+        with self._lock:
+            life = self._lives[stream]
+            if life.run != run or life.info.state is not ReceiverState.ACTIVE:
+                return {}
+            life.last_error = (message, error, self._clock.time_ms())
+            life.info = ReceiverTrackingInfo(stream)
+            info = self._info(stream, life)
+        logger.info("receiver %d has ended: %s %s", stream, message, error)
+        self._tell(events.StreamingListenerReceiverStopped(info))
+        return {}
+
+    def _next_command(self, stream: int, run: int) -> dict[str, Any]:
+        """Waits for one; none after a while. Who is not the latest run is told to stop."""
+        life = self._lives[stream]
+        if life.run == run:
+            life.came.wait(_WAIT_S)
+        with self._lock:
+            if life.run != run:
+                command: dict[str, Any] = {"command": messages.STOP_RECEIVER}
+            else:
+                command = life.commands.popleft() if life.commands else {"command": None}
+                if not life.commands:
+                    life.came.clear()
+        return {**command, "peers": self._peers()}
+
+    # -- runs
+
+    def _run(self, stream: int, candidates: Sequence[Location]) -> None:
+        with self._lock:
+            life = self._lives[stream]
+            if self._stopping:
+                return
+            life.run += 1
+            life.running = True
+            life.commands.clear()
+            life.came.clear()
+            life.info = ReceiverTrackingInfo(stream, ReceiverState.SCHEDULED, tuple(candidates))
+            run = life.run
+        self._runner.run(life.receiver, stream, run, candidates, lambda reason: self._ended(stream, run, reason))
+
+    def _ended(self, stream: int, run: int, reason: str) -> None:
+        with self._lock:
+            life = self._lives[stream]
+            if life.run != run:
+                return
+            life.running = False
+            registered = life.info.state is not ReceiverState.SCHEDULED
+        self._deregister(stream, run, "Its task has ended", reason)
+        executors = self._runner.executors()
+        with self._lock:
+            self._stores = {e: store for e, store in self._stores.items() if not executors or e in {x.executor_id for x in executors}}
+            infos = {s: other.info for s, other in self._lives.items()}
+            if self._stopping and not any(other.running for other in self._lives.values()):
+                self._all_ended.set()
+        if not registered:  # one that cannot begin is not to be tried a hundred times a second
+            self._over.wait(self._restart_delay)
+        candidates = ReceiverSchedulingPolicy.restartReceiver(stream, _host(life.receiver), infos, executors)
+        self._run(stream, candidates)
+        self._runner.start_stores()
+
+    def _command(self, life: _Life, command: dict[str, Any]) -> None:
+        with self._lock:
+            life.commands.append(command)
+            life.came.set()
+
+    def _peers(self) -> list[list[Any]]:
+        with self._lock:
+            return [[store.executor_id, store.host, store.port] for store in self._stores.values()]
+
+    def _info(self, stream: int, life: _Life) -> ReceiverInfo:
+        running = life.info.running
+        where = (running.host, running.executor_id) if running is not None else ("", "")
+        name = f"{type(life.receiver).__name__}-{stream}"
+        return ReceiverInfo(stream, name, life.info.state is ReceiverState.ACTIVE, *where, *life.last_error)
+
+
+def _host(receiver: Receiver) -> str | None:
+    preferred = getattr(receiver, "preferredLocation", None)
+    return preferred() if callable(preferred) else preferred

@@ -1,0 +1,200 @@
+"""Receivers as the driver sees them: who may register, where they run again, what reaches them, how they end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from kstream import Receiver
+from kstream.receiver import messages
+from kstream.receiver.received_block_tracker import ReceivedBlockTracker
+from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
+from kstream.scheduler.receiver_tracker import ReceiverTracker
+from kstream.testing import ManualClock
+
+PATIENCE = 60.0
+
+
+class Nothing(Receiver):
+    def onStart(self) -> None: ...
+    def onStop(self) -> None: ...
+
+
+class Runner:
+    """Runs nothing: a test registers, and ends, what would run."""
+
+    def __init__(self, *executors: str) -> None:
+        self.living = [ExecutorLocation(f"host{executor}", executor) for executor in executors]
+        self.runs: list[tuple[int, int, list[Location]]] = []
+        self.endings: dict[tuple[int, int], Callable[[str], None]] = {}
+        self.cancelled: list[int] = []
+        self.changed = threading.Condition()
+
+    def executors(self) -> list[ExecutorLocation]:
+        return list(self.living)
+
+    def run(self, receiver: Receiver, stream_id: int, run: int, candidates: Sequence[Location], ended: Callable[[str], None]) -> None:
+        with self.changed:
+            self.runs.append((stream_id, run, list(candidates)))
+            self.endings[stream_id, run] = ended
+            self.changed.notify_all()
+
+    def start_stores(self) -> None: ...
+
+    def cancel(self, stream_id: int) -> None:
+        self.cancelled.append(stream_id)
+
+    def wait(self, count: int) -> list[tuple[int, int, list[Location]]]:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.runs) >= count, PATIENCE)
+            return self.runs
+
+
+class World:
+    def __init__(self, receivers: int = 1, executors: str = "123") -> None:
+        self.runner = Runner(*executors)
+        self.blocks = ReceivedBlockTracker(range(receivers), ManualClock(1000))
+        self.events: list[Any] = []
+        made = {stream: Nothing() for stream in range(receivers)}
+        self.tracker = ReceiverTracker(made, self.runner, self.blocks, ManualClock(1000), self.events.append, restart_delay_ms=0)
+        self.tracker.start()
+        self.runner.wait(receivers)
+
+    def ask(self, what: str, **fields: Any) -> dict[str, Any]:
+        return messages.of_body(self.tracker.handlers[what](messages.to_body(**fields)))
+
+    def register(self, stream: int = 0, run: int = 1, executor: str = "1") -> dict[str, Any]:
+        return self.ask(messages.REGISTER_RECEIVER, stream=stream, run=run, executor=executor, host=f"host{executor}")
+
+    def add(self, name: str, *executors: str, stream: int = 0) -> bool:
+        return self.ask(messages.ADD_BLOCK, stream=stream, id=name, records=1, executors=executors, metadata=None)["added"]
+
+    def next(self, stream: int = 0, run: int = 1) -> dict[str, Any]:
+        return self.ask(messages.NEXT_COMMAND, stream=stream, run=run)
+
+    def kinds(self) -> list[str]:
+        return [type(event).__name__.removeprefix("StreamingListenerReceiver") for event in self.events]
+
+
+def test_receivers_lie_evenly_on_the_executors() -> None:
+    """RS2"""
+    world = World(receivers=3)
+    assert sorted(str(places[0]) for _, _, places in world.runner.runs) == ["executor_host1_1", "executor_host2_2", "executor_host3_3"]
+
+
+def test_the_latest_run_of_a_receiver_may_register_once_and_nobody_else() -> None:
+    world = World()
+    assert not world.register(run=2)["accepted"] and not world.register(stream=7)["accepted"]
+    assert world.register()["accepted"] and not world.register()["accepted"]
+    assert world.kinds() == ["Started"] and world.tracker.allocated_executors() == {0: "1"}
+
+
+def test_a_receiver_whose_task_ends_runs_again_and_its_old_run_is_not_heard() -> None:
+    """TR1"""
+    world = World()
+    world.register()
+    world.runner.endings[0, 1]("executor lost")
+    assert [(stream, run) for stream, run, _ in world.runner.wait(2)] == [(0, 1), (0, 2)]
+    assert not world.register(run=1)["accepted"]
+    assert world.next(run=1)["command"] == messages.STOP_RECEIVER
+    assert world.register(run=2, executor="2")["accepted"]
+    world.runner.endings[0, 1]("said twice")
+    assert world.kinds() == ["Started", "Stopped", "Started"] and world.tracker.allocated_executors() == {0: "2"}
+
+
+def test_a_receiver_of_a_lost_executor_moves_to_one_that_lives() -> None:
+    """RS1"""
+    world = World()
+    world.register(executor="1")
+    world.runner.living = world.runner.living[1:]
+    world.runner.endings[0, 1]("executor lost")
+    assert [str(place) for place in world.runner.wait(2)[1][2]] == ["executor_host2_2", "executor_host3_3"]
+
+
+def test_a_block_can_be_read_where_its_stores_are_known_and_alive() -> None:
+    world = World()
+    for executor, port in (("1", 11), ("2", 12)):
+        world.ask(messages.REGISTER_STORE, executor=executor, host=f"host{executor}", port=port)
+    world.register()
+    assert world.add("input-0-x-1", "1", "2", "never-heard-of")
+    [block] = world.blocks.get_unallocated_blocks(0)
+    assert [(r.executor_id, r.host, r.port) for r in world.tracker.place_of(block).replicas] == [("1", "host1", 11), ("2", "host2", 12)]
+    world.runner.living = world.runner.living[1:]
+    world.runner.endings[0, 1]("executor lost")
+    world.runner.wait(2)
+    assert [r.executor_id for r in world.tracker.place_of(block).replicas] == ["2"]
+
+
+def test_a_receiver_is_told_of_the_stores_it_may_copy_to() -> None:
+    world = World()
+    world.ask(messages.REGISTER_STORE, executor="1", host="host1", port=11)
+    assert world.register()["peers"] == [["1", "host1", 11]]
+    world.ask(messages.REGISTER_STORE, executor="2", host="host2", port=12)
+    world.tracker.send_rate_update(0, 100)
+    assert world.next()["peers"] == [["1", "host1", 11], ["2", "host2", 12]]
+
+
+def test_a_block_of_a_stream_that_is_not_there_is_refused() -> None:
+    assert not World().add("input-7-x-1", "1", stream=7)
+
+
+def test_commands_reach_a_receiver_in_order() -> None:
+    world = World()
+    world.register()
+    world.tracker.send_rate_update(0, 100)
+    world.tracker.restart_receiver(0, "try again")
+    first, second = world.next(), world.next()
+    assert (first["command"], first["rate"]) == (messages.UPDATE_RATE_LIMIT, 100)
+    assert (second["command"], second["message"]) == (messages.RESTART_RECEIVER, "try again")
+
+
+def test_an_error_is_told_to_listeners_and_the_receiver_goes_on() -> None:
+    world = World()
+    world.register()
+    world.ask(messages.REPORT_ERROR, stream=0, message="slow", error="OSError: no")
+    info = world.events[-1].receiverInfo()
+    assert world.kinds() == ["Started", "Error"] and info.active()
+    assert (info.lastErrorMessage(), info.lastError(), info.lastErrorTime()) == ("slow", "OSError: no", 1000)
+
+
+def test_stopping_waits_for_what_runs_and_nothing_runs_again() -> None:
+    world = World(receivers=2)
+    world.register(0)
+    done: list[bool] = []
+    stopping = threading.Thread(target=lambda: done.append(world.tracker.stop(PATIENCE)))
+    stopping.start()
+    assert world.next()["command"] == messages.STOP_RECEIVER
+    assert world.ask(messages.DEREGISTER_RECEIVER, stream=0, run=1, message="Stopped by driver", error="") == {}
+    world.runner.endings[0, 1]("")
+    assert not world.register(1, executor="2")["accepted"], "it comes too late"
+    world.runner.endings[1, 1]("")
+    stopping.join(PATIENCE)
+    assert done == [True] and len(world.runner.runs) == 2 and world.runner.cancelled == []
+    assert world.kinds() == ["Started", "Stopped"]
+
+
+def test_a_receiver_that_does_not_end_is_cut_off() -> None:
+    world = World()
+    world.register()
+    assert world.tracker.stop(0.01) is False
+    assert world.runner.cancelled == [0]
+
+
+def test_without_receivers_that_run_a_stop_ends_at_once() -> None:
+    assert World(receivers=0).tracker.stop(PATIENCE) is True
+
+
+@pytest.mark.parametrize("preferred", ["host3", "elsewhere"])
+def test_a_receiver_goes_where_it_would_like_to(preferred: str) -> None:
+    """RS3"""
+
+    class Choosy(Nothing):
+        preferredLocation = preferred
+
+    runner = Runner("1", "2", "3")
+    ReceiverTracker({0: Choosy()}, runner, ReceivedBlockTracker([0], ManualClock(0)), ManualClock(0)).start()
+    [(_, _, places)] = runner.wait(1)
+    assert str(places[0]) == ("executor_host3_3" if preferred == "host3" else "elsewhere")
