@@ -158,7 +158,7 @@ class ReceiverTask:
 
 
 class _Orders:
-    """What the driver tells the receiver to do. `over` is set when the task is to end: stopped by the driver, or without one, or by itself."""
+    """What the driver tells the receiver to do. `over` is set when the task is to end: stopped by the driver or by itself, or orphaned."""
 
     def __init__(
         self, driver: RpcClient, said: dict[str, Any], supervisor: ReceiverSupervisor, blocks: StoredBlocks, peers: _Peers, over: Event

@@ -103,7 +103,7 @@ def test_the_token_is_on_no_command_line(executor: Executor) -> None:
 
 def test_a_store_that_cannot_come_up_says_why(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kstream.receiver.block_store_launcher.sys.path", ["/nowhere"])
-    with pytest.raises(KStreamError, match="did not come up: .*kstream"):
+    with pytest.raises(KStreamError, match=r"did not come up: .*kstream"):
         find_or_start(executor.order)
 
 

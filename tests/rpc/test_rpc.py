@@ -56,7 +56,7 @@ def test_what_is_not_there_is_a_key_error(store: BlockStore) -> None:
 
     with serving({"who": missing}, store) as server:
         for ask in (lambda: client_of(server).get("input-0-x-9"), lambda: client_of(server).ask("who")):
-            with pytest.raises(KeyError, match="input-0-x-9|nobody"):
+            with pytest.raises(KeyError, match=r"input-0-x-9|nobody"):
                 ask()
 
 
