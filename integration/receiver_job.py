@@ -1,4 +1,9 @@
-"""A receiver on one of three executors stores one block; its executor is killed; the block is read. Prints what it saw as JSON."""
+"""A receiver on one of three executors stores one block; then its executor, or its worker alone, is killed, and the block is read.
+
+    python -m integration.receiver_job executor|worker
+
+Prints what it saw as a line of JSON.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +22,11 @@ from pyspark import SparkConf
 from kstream import Receiver
 from kstream.batch import events
 from kstream.clock import SystemClock
-from kstream.receiver.block_reading import BlockPlace, read_block
+from kstream.errors import RpcUnreachableError
+from kstream.receiver.block_reading import BlockPlace, Replica, read_block
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_task import Surroundings
-from kstream.rpc import RpcServer, new_token
+from kstream.rpc import RpcClient, RpcServer, new_token
 from kstream.scheduler.receiver_tracker import ReceiverTracker
 from kstream.spark.executors import executors
 from kstream.spark.receiver_runner import SparkReceiverRunner
@@ -34,7 +40,11 @@ class OneBlock(Receiver):
     """Stores a thousand numbers as one block, and no more."""
 
     def onStart(self) -> None:
-        threading.Thread(target=lambda: self.storeAll(range(1000)), daemon=True).start()
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self) -> None:
+        self.reportError(str(os.getpid()))  # the one thing a receiver can say to the driver's listeners
+        self.storeAll(range(1000))
 
     def onStop(self) -> None: ...
 
@@ -67,41 +77,66 @@ def _after(command: list[str], option: str) -> str | None:
     return command[command.index(option) + 1] if option in command[:-1] else None
 
 
-def main() -> None:
+class Told:
+    """What listeners heard: on which executors the receiver was started, and in which workers."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.workers: list[int] = []
+
+    def __call__(self, event: Any) -> None:
+        if isinstance(event, events.StreamingListenerReceiverStarted):
+            self.started.append(event.receiverInfo().executorId())
+        elif isinstance(event, events.StreamingListenerReceiverError):
+            self.workers.append(int(event.receiverInfo().lastErrorMessage()))
+
+
+def answers(replica: Replica, token: str) -> bool:
+    client = RpcClient(replica.host, replica.port, token, 10)
+    try:
+        client.ask("usage")
+    except RpcUnreachableError:
+        return False
+    finally:
+        client.close()
+    return True
+
+
+def main(victim: str) -> None:
     conf = SparkConf().setMaster("local-cluster[3,2,1024]").set("spark.ui.enabled", "false").set("spark.executor.memory", "512m")
     conf.set("spark.executorEnv.PYTHONPATH", os.pathsep.join(filter(None, sys.path)))  # this checkout, whichever is installed
     sc = make_spark_context(conf)
-    sc.setLogLevel("ERROR")
+    sc.setLogLevel("OFF")
     wait(lambda: len(executors(sc)) == 3)
-    started: list[str] = []
-
-    def tell(event: Any) -> None:
-        if isinstance(event, events.StreamingListenerReceiverStarted):
-            started.append(event.receiverInfo().executorId())
-
-    token = new_token()
+    told, token = Told(), new_token()
     blocks = ReceivedBlockTracker([0], SystemClock())
-    handlers: dict[str, Callable[[bytes], bytes]] = {}
-    server = RpcServer(token, handlers)
+    server = RpcServer(token, {})
     around = Surroundings("127.0.0.1", server.port, token, 10_000_000, 10_000_000, "127.0.0.1")
-    tracker = ReceiverTracker({0: OneBlock()}, SparkReceiverRunner(sc, around), blocks, SystemClock(), tell)
+    tracker = ReceiverTracker({0: OneBlock()}, SparkReceiverRunner(sc, around), blocks, SystemClock(), told)
     server.answer(tracker.handlers)
     tracker.start()
+
     [block] = wait(lambda: blocks.get_unallocated_blocks(0))
-    place = wait(lambda: (found := tracker.place_of(block)) and len(found.replicas) == 2 and found)
-    killed = started[0]
-    os.kill(jvm_of(killed, sc.applicationId), signal.SIGKILL)
-    wait(lambda: len(started) == 2)
+    place: BlockPlace = tracker.place_of(block)
+    before = list(told.started)
+    os.kill(told.workers[0] if victim == "worker" else jvm_of(before[0], sc.applicationId), signal.SIGKILL)
+    wait(lambda: len(told.started) == 2 and len(blocks.get_unallocated_blocks(0)) == 2)
 
     def read(_index: int, place: BlockPlace = place, token: str = token) -> Iterator[int]:
         return read_block(place, token)
 
-    records = WorkerRDD(sc, 1, read).collect()
-    stopped = tracker.stop(60)
-    print(json.dumps({"executors": block.executors, "killed": killed, "started": started, "records": records, "stopped": stopped}))
-    server.close()
+    found = {
+        "executors": block.executors,
+        "started": told.started,
+        "stores_alive": [answers(replica, token) for replica in place.replicas],
+        "records": WorkerRDD(sc, 1, read).collect(),
+        "stopped": tracker.stop(60),
+    }
     sc.stop()
+    wait(lambda: not any(answers(replica, token) for replica in place.replicas))  # no store outlives its executor
+    server.close()
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(sys.argv[1])
