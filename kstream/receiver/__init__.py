@@ -4,8 +4,12 @@ One idea: a receiver knows only its supervisor. `Receiver` is what users subclas
 a failure and stops it; `ReceivedBlocks` holds what it stores, in blocks, until batches take them and no window needs them. For now all
 of it lives in the driver's process. No Spark in here.
 
-Beside it the parts of receivers that run on executors: `receiver_scheduling_policy` says on which, `rate_limiter` and `block_generator`
-make blocks of what they store, `received_block_tracker` is the driver's list of blocks, of which a batch has each once.
+Beside it the parts of receivers that run on executors, which no stream uses yet. On the driver `receiver_scheduling_policy` says where
+(the ReceiverTracker is in `scheduler/`), and `received_block_tracker` is its list of blocks, of which a batch has each once. On an
+executor `receiver_task` is the long-running task, `rate_limiter` and `block_generator` make blocks of what the receiver stores
+(`stored_blocks`), `received_block_handler` keeps them on two executors; each has a `block_store`, in a process of its own
+(`block_store_process`, `block_store_launcher`) that lives as long as the executor (`executor_process`). `block_reading` reads them back,
+in any worker. What they say to each other is in `messages`.
 """
 
 from kstream.receiver.received_blocks import ReceivedBlocks

@@ -56,6 +56,11 @@ class Receiver(ABC):
     def onStop(self) -> None:
         """Ends what `onStart` started. On a graceful stop, what is stored before it returns still gets into a batch."""
 
+    def preferredLocation(self) -> str | None:
+        """The host on which it would best run, asked for on the driver; None: anywhere. Without meaning as long as receivers run in the
+        driver."""
+        return None
+
     def store(self, dataItem: Any) -> None:
         """One record. Any thread, any number at once; returns when it is kept. IllegalStateError after the stream has stopped."""
         self._running.store(dataItem)

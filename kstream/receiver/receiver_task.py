@@ -207,7 +207,10 @@ class _Peers:
 
     def are(self, told: Sequence[Sequence[Any]]) -> None:
         before = self._stores
-        self._stores = {tuple(peer): before.get(tuple(peer)) or ExecutorStore(*peer, self._token) for peer in told}
+        self._stores = {
+            (executor, host, port): before.get((executor, host, port)) or ExecutorStore(executor, host, port, self._token)
+            for executor, host, port in told
+        }
 
     def __call__(self) -> list[ExecutorStore]:
         return list(self._stores.values())

@@ -72,7 +72,7 @@ class RpcServer:
         self._flight.wait()
 
 
-class _Flight(fl.FlightServerBase):
+class _Flight(fl.FlightServerBase):  # pyright: ignore[reportUntypedBaseClass] – pyarrow says nothing of its types
     def __init__(
         self, location: str, gate: TokenGate, handlers: Mapping[str, Handler], blocks: Blocks | None, most_message: int, most_block: int
     ) -> None:  # fmt: skip

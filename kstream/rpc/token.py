@@ -26,7 +26,7 @@ def header(token: str) -> tuple[bytes, bytes]:
     return HEADER.encode(), (_SCHEME + token).encode()
 
 
-class TokenGate(fl.ServerMiddlewareFactory):
+class TokenGate(fl.ServerMiddlewareFactory):  # pyright: ignore[reportUntypedBaseClass] – pyarrow says nothing of its types
     """Refuses calls without the token: before their bodies are read where they come in a stream, before anything is done in any case."""
 
     def __init__(self, token: str) -> None:

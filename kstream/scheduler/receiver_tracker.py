@@ -102,7 +102,7 @@ class ReceiverTracker:
 
     def _start_all(self) -> None:
         self._runner.start_stores()
-        hosts = {stream: _host(life.receiver) for stream, life in self._lives.items()}
+        hosts = {stream: life.receiver.preferredLocation() for stream, life in self._lives.items()}
         candidates = ReceiverSchedulingPolicy.scheduleReceivers(hosts, self._runner.executors())
         for stream in self._lives:
             self._run(stream, candidates[stream])
@@ -237,7 +237,7 @@ class ReceiverTracker:
                 self._all_ended.set()
         if not registered:  # one that cannot begin is not to be tried a hundred times a second
             self._over.wait(self._restart_delay)
-        candidates = ReceiverSchedulingPolicy.restartReceiver(stream, _host(life.receiver), infos, executors)
+        candidates = ReceiverSchedulingPolicy.restartReceiver(stream, life.receiver.preferredLocation(), infos, executors)
         self._run(stream, candidates)
         self._runner.start_stores()
 
@@ -255,8 +255,3 @@ class ReceiverTracker:
         where = (running.host, running.executor_id) if running is not None else ("", "")
         name = f"{type(life.receiver).__name__}-{stream}"
         return ReceiverInfo(stream, name, life.info.state is ReceiverState.ACTIVE, *where, *life.last_error)
-
-
-def _host(receiver: Receiver) -> str | None:
-    preferred = getattr(receiver, "preferredLocation", None)
-    return preferred() if callable(preferred) else preferred

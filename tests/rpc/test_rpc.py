@@ -60,7 +60,7 @@ def test_what_is_not_there_is_a_key_error(store: BlockStore) -> None:
                 ask()
 
 
-@pytest.mark.parametrize("token", ["", "wrong", TOKEN[:-1], TOKEN + "0"])
+@pytest.mark.parametrize("token", ["", "wrong", TOKEN[:-1], TOKEN + "0"], ids=["none", "another", "shorter", "longer"])
 def test_without_the_token_nothing_is_said_done_or_kept_and_it_is_counted(store: BlockStore, token: str) -> None:
     heard: list[bytes] = []
     with serving({"hear": lambda body: (heard.append(body), b"")[1]}, store) as server:

@@ -192,7 +192,8 @@ def test_a_receiver_goes_where_it_would_like_to(preferred: str) -> None:
     """RS3"""
 
     class Choosy(Nothing):
-        preferredLocation = preferred
+        def preferredLocation(self) -> str:
+            return preferred
 
     runner = Runner("1", "2", "3")
     ReceiverTracker({0: Choosy()}, runner, ReceivedBlockTracker([0], ManualClock(0)), ManualClock(0)).start()
