@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from kstream.errors import RpcError
 from kstream.rpc.token import TokenGate
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class RpcServer:
     """Listens from its making until `close`. `host` is the address to bind, `port` 0 lets the system choose.
 
     `handlers`: what is done with messages, by their names. `blocks`: None where no blocks are kept. A message above `most_message` bytes
-    or a block above `most_block` is refused; a block is so as soon as that much has come.
+    or a block above `most_block` is refused; a block is so as soon as that much has come. RpcError if the address cannot be had.
     """
 
     def __init__(
@@ -51,7 +52,11 @@ class RpcServer:
         most_block: int = 512 * 1024 * 1024,
     ) -> None:
         self._gate = TokenGate(token)
-        self._flight = _Flight(f"grpc://{_bracketed(host)}:{port}", self._gate, handlers, blocks, most_message, most_block)
+        try:
+            self._flight = _Flight(f"grpc://{_bracketed(host)}:{port}", self._gate, handlers, blocks, most_message, most_block)
+        except pa.ArrowException as e:
+            place = f"{host}:{port}"
+            raise RpcError(f"cannot listen on {place}: is it an address of this machine, and the port free? ({e})", place=place) from e
 
     @property
     def port(self) -> int:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,10 +102,10 @@ def test_the_token_is_on_no_command_line(executor: Executor) -> None:
     assert TOKEN not in subprocess.run(["ps", "-o", "args=", "-p", str(store.pid)], capture_output=True, text=True, check=True).stdout
 
 
-def test_a_store_that_cannot_come_up_says_why(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kstream.receiver.block_store_launcher.sys.path", ["/nowhere"])
-    with pytest.raises(KStreamError, match=r"did not come up: .*kstream"):
-        find_or_start(executor.order)
+def test_a_store_that_cannot_come_up_says_why(executor: Executor) -> None:
+    elsewhere = replace(executor.order, host="192.0.2.1")  # an address of no machine
+    with pytest.raises(KStreamError, match=r"did not come up: .*192\.0\.2\.1"):
+        find_or_start(elsewhere)
 
 
 EXECUTOR = (

@@ -126,6 +126,11 @@ def test_a_server_that_has_gone_is_an_error_that_may_pass_and_its_successor_is_f
         assert client.ask("echo", b"again") == b"again"
 
 
+def test_an_address_that_cannot_be_had_is_told_with_the_address() -> None:
+    with pytest.raises(RpcError, match=r"cannot listen on 192\.0\.2\.1:0"):
+        RpcServer(TOKEN, {}, host="192.0.2.1")
+
+
 def test_many_callers_are_answered_at_once() -> None:
     """A handler that blocks holds up nobody else."""
     meeting = threading.Barrier(8, timeout=60)
