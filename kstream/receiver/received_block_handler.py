@@ -16,6 +16,10 @@ logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 64 * 1024
 
 
+def dumps_plain(records: list[Any]) -> bytes:
+    return dumps(records, HIGHEST_PROTOCOL)
+
+
 @dataclass(frozen=True, slots=True)
 class StoredBlock:
     """`executors`: the ids of those that have it, the receiver's own first."""
@@ -46,22 +50,25 @@ class BlockStoreBasedBlockHandler:
     """Writes a block to `replicas` stores at once, of distinct executors: the receiver's own and, of `peers`, the first that take it.
 
     A peer that fails is passed over for the next one, `most_failures` of them (`spark.storage.maxReplicationFailures`) a block; then, or
-    where there are not so many executors, a warning, and the block has the replicas it has. With none at all it is an error.
+    where there are not so many executors, a warning, and the block has the replicas it has. With none at all it is an error. `dumps`
+    pickles lists of records.
     """
 
     def __init__(
-        self, own: Store, peers: Callable[[], Sequence[Store]], how: str, replicas: int = 2, most_failures: int = 1
+        self, own: Store, peers: Callable[[], Sequence[Store]], how: str, replicas: int = 2, most_failures: int = 1,
+        dumps: Callable[[list[Any]], bytes] = dumps_plain,
     ) -> None:  # fmt: skip
         self._own = own
         self._peers = peers
         self._how = how
         self._replicas = replicas
         self._most_failures = most_failures
+        self._dumps = dumps
         self._beside = ThreadPoolExecutor(1, "BlockReplication")
 
     def store(self, name: str, records: Iterable[Any]) -> StoredBlock:
         counted = records if isinstance(records, list) else list(records)
-        chunks = list(pickled(counted))
+        chunks = list(pickled(counted, self._dumps))
         peers = [peer for peer in self._peers() if peer.executor_id != self._own.executor_id]
         copying: Future[list[str]] | None = None
         if self._replicas > 1:
@@ -102,11 +109,11 @@ class BlockStoreBasedBlockHandler:
             return False, e
 
 
-def pickled(records: Iterable[Any]) -> Iterator[bytes]:
+def pickled(records: Iterable[Any], dumps: Callable[[list[Any]], bytes] = dumps_plain) -> Iterator[bytes]:
     """Lists of records, as pickles of some 64 KB: small records many at once."""
     rest, size = iter(records), 64
     while batch := list(islice(rest, size)):
-        chunk = dumps(batch, HIGHEST_PROTOCOL)
+        chunk = dumps(batch)
         yield chunk
         if len(chunk) < _CHUNK_BYTES:
             size *= 2
