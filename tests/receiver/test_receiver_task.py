@@ -29,7 +29,7 @@ PATIENCE = 60.0
 
 
 class Executors:
-    """Runs receivers' tasks in threads, each on the first of its candidates. `drivers` are the ports by which the tasks know the tracker."""
+    """Runs receivers' tasks in threads, each on the first of its candidates."""
 
     def __init__(self, names: Sequence[str], token: str, around: Surroundings, folder: Path) -> None:
         self.token, self.around = token, around
