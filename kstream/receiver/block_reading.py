@@ -1,16 +1,18 @@
-"""Reading a received block back in a worker: from this executor's store if it has it, else from another that has."""
+"""Reading a received block back in a worker: from this executor's store if it has it, from another that has, or from the log."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kstream.errors import BlocksLostError, KStreamError, RpcError
+from kstream.errors import BlocksLostError, CorruptRecordError, KStreamError, RpcError, StorageError
+from kstream.receiver.block_form import split
 from kstream.receiver.executor_process import executor_of_this_worker
 from kstream.receiver.received_block_handler import unpickled
 from kstream.rpc import RpcClient
+from kstream.wal import WriteAheadLogRecordHandle
 
 _clients: dict[tuple[str, int, str], RpcClient] = {}
 _lock = threading.Lock()
@@ -27,15 +29,20 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class BlockPlace:
-    """A block, and all replicas that the driver knows of."""
+    """A block, all replicas that the driver knows of, and where it lies in its receiver's log, if that was written.
+
+    `log` reads a record of the log by its handle, in any worker; it is pickled.
+    """
 
     name: str
     num_records: int | None
     replicas: tuple[Replica, ...]
+    handle: WriteAheadLogRecordHandle | None = None
+    log: Callable[[WriteAheadLogRecordHandle], bytes] | None = None
 
 
 def read_block(place: BlockPlace, token: str) -> Iterator[Any]:
-    """Its records. BlocksLostError, which says who was asked, if no store that answers has it."""
+    """Its records. BlocksLostError, which says who was asked, if no store that answers has it, nor the log."""
     asked: list[str] = []
     for replica in _nearest_first(place.replicas):
         try:
@@ -44,6 +51,11 @@ def read_block(place: BlockPlace, token: str) -> Iterator[Any]:
             asked.append(f"executor {replica.executor_id} does not have it")
         except RpcError as e:
             asked.append(f"executor {replica.executor_id}: {e}")
+    if place.handle is not None and place.log is not None:
+        try:
+            return unpickled(split(place.log(place.handle), f"the write-ahead log's {place.handle}"))
+        except (StorageError, CorruptRecordError) as e:
+            asked.append(f"the write-ahead log: {e}")
     raise BlocksLostError(
         f"received block {place.name} ({place.num_records} records) is lost: {'; '.join(asked) or 'no executor that lives has it'}",
         time=None, stream=None, blocks=[[place.name, place.num_records]],

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import enum
 import re
-import struct
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from kstream.errors import BlockNotStoredError
+from kstream.receiver.block_form import joined, split
 
-_LENGTH = struct.Struct(">Q")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
 
 
@@ -71,7 +70,7 @@ class BlockStore:
             if name not in self._files:
                 raise KeyError(name)
         try:
-            return _chunks((self._folder / name).read_bytes())
+            return tuple(split((self._folder / name).read_bytes(), str(self._folder / name)))
         except FileNotFoundError:  # removed since
             raise KeyError(name) from None
 
@@ -98,23 +97,10 @@ class BlockStore:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with open(path, "wb") as file:
-                for chunk in chunks:
-                    file.write(_LENGTH.pack(len(chunk)))
-                    file.write(chunk)
+                file.write(joined(chunks))
         except OSError as e:
             with suppress(OSError):
                 path.unlink()
             raise BlockNotStoredError(
                 f"block {name} could not be written to {path}: {e}", block=name, size=sum(map(len, chunks)), free=0
             ) from e
-
-
-def _chunks(data: bytes) -> tuple[bytes, ...]:
-    found: list[bytes] = []
-    at = 0
-    while at < len(data):
-        (length,) = _LENGTH.unpack_from(data, at)
-        at += _LENGTH.size
-        found.append(data[at : at + length])
-        at += length
-    return tuple(found)

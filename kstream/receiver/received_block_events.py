@@ -14,15 +14,7 @@ from kstream.batch.plan import Json
 from kstream.batch_time import Time
 from kstream.checkpoint.format import decode, encode
 from kstream.errors import CorruptRecordError
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentHandle:
-    """Where a block's bytes lie in a receiver's write-ahead log; offset and length in bytes."""
-
-    path: str
-    offset: int
-    length: int
+from kstream.wal import FileBasedWriteAheadLogSegment
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +29,7 @@ class ReceivedBlockInfo:
     block_id: str
     num_records: int | None = None
     metadata: Json = None
-    handle: SegmentHandle | None = None
+    handle: FileBasedWriteAheadLogSegment | None = None
     block_id_valid: bool = field(default=True, compare=False)
     executors: tuple[str, ...] = field(default=(), compare=False)
     """Ids of those whose stores have it. Not stored either."""
@@ -109,5 +101,5 @@ def _block(info: ReceivedBlockInfo) -> dict[str, Json]:
 
 
 def _info(block: Mapping[str, Any]) -> ReceivedBlockInfo:
-    handle = None if block["handle"] is None else SegmentHandle(*block["handle"])
+    handle = None if block["handle"] is None else FileBasedWriteAheadLogSegment(*block["handle"])
     return ReceivedBlockInfo(block["stream"], block["id"], block["records"], block["metadata"], handle, block_id_valid=False)

@@ -39,11 +39,12 @@ class ReceiverState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReceiverNews:
-    """What became of a receiver, for listeners. `kind`: "started", "stopped" (for good or for a restart) or "error" (it goes on)."""
+    """What became of a receiver, for listeners. `kind`: "started", "stopped" (`for_good`, or for a restart) or "error" (it goes on)."""
 
     kind: str
     message: str = ""
     error: BaseException | None = None
+    for_good: bool = False
 
 
 class ReceiverSupervisor:
@@ -170,7 +171,7 @@ class ReceiverSupervisor:
             self._receiver.onStop()
         except Exception as e:
             logger.error("Error stopping receiver %d", self._stream_id, exc_info=e)
-        self._tell(ReceiverNews("stopped", message, error))
+        self._tell(ReceiverNews("stopped", message, error, self._over.is_set()))
 
 
 def _said(message: str, error: BaseException | None) -> str:

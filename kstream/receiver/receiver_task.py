@@ -10,17 +10,17 @@ from typing import Any
 from kstream.clock import SystemClock
 from kstream.errors import RpcError
 from kstream.loop import THREADS
-from kstream.loop.runtime import Event
 from kstream.receiver import messages
 from kstream.receiver.block_generator import BlockIds
 from kstream.receiver.block_store_launcher import StoreAddress, find_or_start
 from kstream.receiver.block_store_process import Order
 from kstream.receiver.executor_process import ExecutorProcess, executor_of_this_worker
 from kstream.receiver.rate_limiter import RateLimiter
-from kstream.receiver.received_block_handler import BlockStoreBasedBlockHandler, StoredBlock
+from kstream.receiver.received_block_handler import BlockStoreBasedBlockHandler, dumps_plain
 from kstream.receiver.receiver import Receiver
 from kstream.receiver.receiver_supervisor import ReceiverNews, ReceiverSupervisor
 from kstream.receiver.stored_blocks import StoredBlocks
+from kstream.receiver.tracker_link import TrackerLink
 from kstream.rpc import RpcClient
 
 logger = logging.getLogger(__name__)
@@ -93,108 +93,109 @@ class ReceiverTask:
         self._run = run
         self._around = around
 
-    def __call__(self, folder: str) -> Generator[str]:
-        """Until the driver says stop, or is gone. Yields now and then, so that Spark does not take the worker for dead."""
+    def __call__(self, folder: str, dumps: Callable[[list[Any]], bytes] = dumps_plain) -> Generator[str]:
+        """Until the driver says stop, or is gone, or the receiver stops itself. Yields now and then, so that Spark does not take the worker
+        for dead. `dumps` pickles what is received."""
         executor, address = start_store(self._around, folder)
-        driver = self._around.driver()
-        said = {"stream": self._stream, "run": self._run}
-        answer = messages.of_body(
-            driver.ask(messages.REGISTER_RECEIVER, messages.to_body(**said, executor=executor.executor_id, host=address.host))
-        )
+        link = self._link()
+        answer = link.register(executor, address.host)
         if not answer["accepted"]:
             logger.info("receiver %d is not to run here", self._stream)
             return
         peers = _Peers(self._around.token, answer["peers"])
         own = ExecutorStore(executor.executor_id, address.host, address.port, self._around.token)
-        blocks = self._blocks(own, peers, driver)
+        life = _Life(link, executor, address.host, peers)
+        blocks = self._blocks(own, peers, link, dumps)
         supervisor = ReceiverSupervisor(
-            self._receiver, self._stream, blocks, SystemClock(), self._around.restart_delay_ms, self._tell(driver)
+            self._receiver, self._stream, blocks, SystemClock(), self._around.restart_delay_ms, life.hear
         )  # fmt: skip
-        over = THREADS.event()
-        orders = _Orders(driver, said, supervisor, blocks, peers, over)
         blocks.open()
         supervisor.start()
-        THREADS.thread(orders.follow, f"Receiver-{self._stream}-orders").start()
+        THREADS.thread(lambda: life.follow(supervisor, blocks), f"Receiver-{self._stream}-orders").start()
         try:
-            while not over.wait(_HEARTBEAT_S):
+            while not life.over.wait(_HEARTBEAT_S):
                 yield ""
         finally:
+            life.over.set()
             supervisor.stop(_STOP_S)
-            told = messages.to_body(**said, message=orders.ended, error=orders.error)
-            _try(lambda: driver.ask(messages.DEREGISTER_RECEIVER, told))
+            link.deregister(*life.why)
 
     def failed(self, error: BaseException) -> None:
         """Tells the driver why the task ends before its time."""
-        driver = self._around.driver()
-        self._report(driver, f"Error starting receiver {self._stream}", error)
-        driver.close()
+        self._link().report(f"Error starting receiver {self._stream}", error)
 
-    def _blocks(self, own: ExecutorStore, peers: _Peers, driver: RpcClient) -> StoredBlocks:
+    def _link(self) -> TrackerLink:
+        return TrackerLink(self._around.driver(), self._stream, self._run)
+
+    def _blocks(self, own: ExecutorStore, peers: _Peers, link: TrackerLink, dumps: Callable[[list[Any]], bytes]) -> StoredBlocks:
         around = self._around
-
-        def add_block(name: str, stored: StoredBlock) -> bool:
-            body = messages.to_body(stream=self._stream, id=name, records=stored.num_records, executors=stored.executors, metadata=None)
-            return messages.of_body(driver.ask(messages.ADD_BLOCK, body))["added"]
-
-        def on_error(message: str, error: BaseException) -> None:
-            self._report(driver, message, error)
-
-        handler = BlockStoreBasedBlockHandler(own, peers, around.how, around.replicas, around.most_failures)
+        handler = BlockStoreBasedBlockHandler(own, peers, around.how, around.replicas, around.most_failures, dumps)
         limiter = RateLimiter(SystemClock(), around.max_rate, around.initial_rate)
         return StoredBlocks(
-            handler, add_block, on_error, BlockIds(self._stream), SystemClock(), around.block_interval_ms, around.block_queue_size, limiter
+            handler, link.add_block, link.report, BlockIds(self._stream), SystemClock(), around.block_interval_ms,
+            around.block_queue_size, limiter,
         )  # fmt: skip
 
-    def _tell(self, driver: RpcClient) -> Callable[[ReceiverNews], None]:
-        def tell(news: ReceiverNews) -> None:
-            if news.kind == "error":
-                self._report(driver, news.message, news.error)
 
-        return tell
+class _Life:
+    """Of a receiver that runs: what its supervisor says goes to the driver, what the driver says to the supervisor.
 
-    def _report(self, driver: RpcClient, message: str, error: BaseException | None) -> None:
-        said = "" if error is None else f"{type(error).__name__}: {error}"
-        _try(lambda: driver.ask(messages.REPORT_ERROR, messages.to_body(stream=self._stream, message=message, error=said)))
+    `over` is set when the task is to end: stopped by the driver or by itself, orphaned, or not wanted here any more; `why` says so.
+    """
 
-
-class _Orders:
-    """What the driver tells the receiver to do. `over` is set when the task is to end: stopped by the driver or by itself, or orphaned."""
-
-    def __init__(
-        self, driver: RpcClient, said: dict[str, Any], supervisor: ReceiverSupervisor, blocks: StoredBlocks, peers: _Peers, over: Event
-    ) -> None:  # fmt: skip
-        self._driver = driver
-        self._said = said
-        self._supervisor = supervisor
-        self._blocks = blocks
+    def __init__(self, link: TrackerLink, executor: ExecutorProcess, host: str, peers: _Peers) -> None:
+        self._link = link
+        self._executor = executor
+        self._host = host
         self._peers = peers
-        self._over = over
-        self.ended, self.error = "Stopped by itself", ""
+        self._registered = True
+        self.over = THREADS.event()
+        self.why: tuple[str, BaseException | None] = ("Its task was ended", None)
 
-    def follow(self) -> None:
+    def hear(self, news: ReceiverNews) -> None:
+        """From the supervisor. A restart is a stop and a start to the driver too, as in Spark."""
+        if news.kind == "error":
+            self._link.report(news.message, news.error)
+        elif news.kind == "stopped" and news.for_good:
+            if not self.over.is_set():
+                self._end(news.message, news.error)
+        elif news.kind == "stopped":
+            self._registered = False
+            self._link.deregister(news.message, news.error)
+        elif not self._registered:
+            self._registered = True
+            self._register_again()
+
+    def follow(self, supervisor: ReceiverSupervisor, blocks: StoredBlocks) -> None:
         """On a thread of its own, until it is over."""
         try:
-            while not self._supervisor.is_over():
-                if not self._do(messages.of_body(self._driver.ask(messages.NEXT_COMMAND, messages.to_body(**self._said)))):
-                    break
+            while not self.over.is_set():
+                self._do(self._link.next_command(), supervisor, blocks)
         except Exception as e:
-            logger.warning("receiver %s has lost its driver", self._said["stream"], exc_info=e)
-            self.ended, self.error = "Lost its driver", str(e)
-        finally:
-            self._over.set()
+            logger.warning("receiver %d has lost its driver", self._link.stream_id, exc_info=e)
+            self._end("Lost its driver", e)
 
-    def _do(self, order: Mapping[str, Any]) -> bool:
-        """Whether the receiver goes on."""
+    def _do(self, order: Mapping[str, Any], supervisor: ReceiverSupervisor, blocks: StoredBlocks) -> None:
         self._peers.are(order["peers"])
         command = order["command"]
         if command == messages.STOP_RECEIVER:
-            self.ended = "Stopped by driver"
-            return False
-        if command == messages.RESTART_RECEIVER:
-            self._supervisor.restart(order["message"], None, None)
+            self._end("Stopped by driver", None)
+        elif command == messages.RESTART_RECEIVER:
+            supervisor.restart(order["message"], None, None)
         elif command == messages.UPDATE_RATE_LIMIT:
-            self._blocks.update_rate(order["rate"])
-        return True
+            blocks.update_rate(order["rate"])
+
+    def _register_again(self) -> None:
+        try:
+            if self._link.register(self._executor, self._host)["accepted"]:
+                return
+            self._end("It is not to run here any more", None)
+        except RpcError as e:
+            self._end("Lost its driver", e)
+
+    def _end(self, message: str, error: BaseException | None) -> None:
+        self.why = (message, error)
+        self.over.set()
 
 
 class _Peers:
@@ -202,7 +203,7 @@ class _Peers:
 
     def __init__(self, token: str, told: Sequence[Sequence[Any]]) -> None:
         self._token = token
-        self._stores: dict[tuple[Any, ...], ExecutorStore] = {}
+        self._stores: dict[tuple[str, str, int], ExecutorStore] = {}
         self.are(told)
 
     def are(self, told: Sequence[Sequence[Any]]) -> None:
@@ -214,11 +215,3 @@ class _Peers:
 
     def __call__(self) -> list[ExecutorStore]:
         return list(self._stores.values())
-
-
-def _try(tell: Callable[[], object]) -> None:
-    """What cannot be told is in the executor's log."""
-    try:
-        tell()
-    except RpcError as e:
-        logger.warning("%s", e)

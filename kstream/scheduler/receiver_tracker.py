@@ -82,6 +82,7 @@ class ReceiverTracker:
         self._lives = {stream: _Life(receiver, ReceiverTrackingInfo(stream), runtime.event()) for stream, receiver in receivers.items()}
         self._stores: dict[str, Replica] = {}
         self._stopping = False
+        self._starting_stores = True  # by `start`
         self._over = runtime.event()
         self._restart_delay = restart_delay_ms / 1000
         self._all_ended = runtime.event()
@@ -101,7 +102,7 @@ class ReceiverTracker:
         self._runtime.thread(self._start_all, "ReceiverTracker").start()
 
     def _start_all(self) -> None:
-        self._runner.start_stores()
+        self._start_stores()
         hosts = {stream: life.receiver.preferredLocation() for stream, life in self._lives.items()}
         candidates = ReceiverSchedulingPolicy.scheduleReceivers(hosts, self._runner.executors())
         for stream in self._lives:
@@ -152,7 +153,8 @@ class ReceiverTracker:
         there = ExecutorLocation(host, executor)
         with self._lock:
             life = self._lives.get(stream)
-            expected = life is not None and not self._stopping and life.run == run and life.info.state is ReceiverState.SCHEDULED
+            expected = life is not None and not self._stopping and life.run == run and life.running
+            expected = expected and life is not None and life.info.state is not ReceiverState.ACTIVE
             if life is None or not expected:
                 logger.warning("receiver %d of run %d on executor %s was not expected, and is refused", stream, run, executor)
                 return {"accepted": False, "peers": []}
@@ -197,6 +199,7 @@ class ReceiverTracker:
         life = self._lives[stream]
         if life.run == run:
             life.came.wait(_WAIT_S)
+        self._look_at_executors()
         with self._lock:
             if life.run != run:
                 command: dict[str, Any] = {"command": messages.STOP_RECEIVER}
@@ -229,9 +232,8 @@ class ReceiverTracker:
             life.running = False
             registered = life.info.state is not ReceiverState.SCHEDULED
         self._deregister(stream, run, "Its task has ended", reason)
-        executors = self._runner.executors()
+        executors = self._look_at_executors()
         with self._lock:
-            self._stores = {e: store for e, store in self._stores.items() if not executors or e in {x.executor_id for x in executors}}
             infos = {s: other.info for s, other in self._lives.items()}
             if self._stopping and not any(other.running for other in self._lives.values()):
                 self._all_ended.set()
@@ -239,7 +241,25 @@ class ReceiverTracker:
             self._over.wait(self._restart_delay)
         candidates = ReceiverSchedulingPolicy.restartReceiver(stream, life.receiver.preferredLocation(), infos, executors)
         self._run(stream, candidates)
-        self._runner.start_stores()
+
+    def _look_at_executors(self) -> list[ExecutorLocation]:
+        """Executors come and go: the stores of those that are gone are forgotten, new ones are given one, by a thread of its own."""
+        executors = self._runner.executors()
+        living = {executor.executor_id for executor in executors}
+        with self._lock:
+            self._stores = {executor: store for executor, store in self._stores.items() if executor in living}
+            needed = living != set(self._stores) and not self._starting_stores and not self._stopping
+            self._starting_stores = self._starting_stores or needed
+        if needed:
+            self._runtime.thread(self._start_stores, "BlockStores").start()
+        return executors
+
+    def _start_stores(self) -> None:
+        try:
+            self._runner.start_stores()
+        finally:
+            with self._lock:
+                self._starting_stores = False
 
     def _command(self, life: _Life, command: dict[str, Any]) -> None:
         with self._lock:

@@ -92,12 +92,13 @@ def _group(stream_id: int) -> str:
 def _receive(task: ReceiverTask, _index: int) -> Iterator[str]:
     """A task that is tried again, or a speculative copy, ends at once: the tracker decides where a receiver runs."""
     from pyspark import TaskContext
+    from pyspark.serializers import CPickleSerializer
 
     context = TaskContext.get()
     if context is not None and context.attemptNumber() > 0:
         return
     try:
-        yield from task(_folder())
+        yield from task(_folder(), CPickleSerializer().dumps)
     except Exception as e:  # Spark would try again and succeed, and nobody would hear of it
         task.failed(e)
         raise

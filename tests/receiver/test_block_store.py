@@ -22,7 +22,7 @@ def test_blocks_beyond_the_budget_lie_on_disk_and_come_back_the_same(tmp_path: P
         store.put(f"b{n}", [bytes([n]) * 3, b"", b"x"], BOTH)
     assert files(tmp_path / "blocks") == ["b2", "b3"]
     assert [store.get(f"b{n}") for n in range(4)] == [(bytes([n]) * 3, b"", b"x") for n in range(4)]
-    assert store.usage() == {"blocks": 4, "memory_bytes": 8, "disk_bytes": 8}
+    assert store.usage() == {"blocks": 4, "memory_bytes": 8, "disk_bytes": 8}  # of the chunks
 
 
 def test_memory_is_free_again_after_a_removal_and_files_are_gone(tmp_path: Path) -> None:

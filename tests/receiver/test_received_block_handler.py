@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kstream.errors import BlockNotStoredError, RpcUnreachableError
-from kstream.receiver.received_block_handler import BlockStoreBasedBlockHandler, pickled, unpickled
+from kstream.errors import BlockNotStoredError, CorruptRecordError, FormatVersionError, RpcUnreachableError, StorageError
+from kstream.receiver.block_form import joined, split
+from kstream.receiver.received_block_handler import (
+    BlockStoreBasedBlockHandler,
+    StoredBlock,
+    WriteAheadLogBasedBlockHandler,
+    pickled,
+    unpickled,
+)
+from kstream.storage import LocalFileStore
+from kstream.wal import FileBasedWriteAheadLog
 
 
 class FakeStore:
@@ -96,3 +106,88 @@ def test_chunks_are_neither_tiny_nor_huge_and_hold_every_record_in_order() -> No
     large = [bytes(1_000_000)] * 200
     sizes = [len(chunk) for chunk in pickled(large)]
     assert max(sizes[10:]) <= 1_100_000 and list(pickled([])) == []
+
+
+# -- with a write-ahead log
+
+
+class Broken(LocalFileStore):
+    """A disk that takes nothing."""
+
+    def open_to_append(self, name: str) -> Any:
+        raise StorageError("the disk is full", path=name)
+
+
+def logging_handler(folder: Path, own: FakeStore, store: LocalFileStore | None = None) -> WriteAheadLogBasedBlockHandler:
+    log = FileBasedWriteAheadLog(store or LocalFileStore(folder), "receivedData/0", max_failures=1)
+    return WriteAheadLogBasedBlockHandler(handler(own, replicas=1), log, lambda: 1000)
+
+
+def read_back(folder: Path, stored: StoredBlock) -> list[Any]:
+    assert stored.handle is not None
+    return list(unpickled(split(FileBasedWriteAheadLog(LocalFileStore(folder), "receivedData/0").read(stored.handle), "here")))
+
+
+def test_a_block_is_in_the_log_and_in_the_store_when_it_is_stored(tmp_path: Path) -> None:
+    """BH1, BH2: its handle reads the same back."""
+    own = FakeStore("0")
+    made = logging_handler(tmp_path, own)
+    for name, count in (("a", 100), ("b", 0), ("c", 125)):
+        stored = made.store(name, iter(range(count)))
+        assert (stored.num_records, stored.executors) == (count, ("0",))
+        assert own.records(name) == read_back(tmp_path, stored) == list(range(count))
+    made.close()
+
+
+def test_both_are_written_at_the_same_time(tmp_path: Path) -> None:
+    meeting = threading.Barrier(2, timeout=60)
+
+    class Meeting(FakeStore):
+        def put(self, name: str, chunks: Sequence[bytes], how: str) -> None:
+            meeting.wait()
+
+    made = WriteAheadLogBasedBlockHandler(
+        handler(Meeting("0"), replicas=1), FileBasedWriteAheadLog(LocalFileStore(tmp_path), "log"), lambda: (meeting.wait() and 0) or 0
+    )
+    assert made.store("b", [1]).executors == ("0",)
+
+
+def test_a_block_that_only_the_log_took_is_stored(tmp_path: Path) -> None:
+    """BH3"""
+    stored = logging_handler(tmp_path, FakeStore("0", fails=True)).store("b", range(70))
+    assert (stored.num_records, stored.executors) == (70, ()) and read_back(tmp_path, stored) == list(range(70))
+
+
+def test_a_block_that_the_log_did_not_take_is_not_stored(tmp_path: Path) -> None:
+    with pytest.raises(BlockNotStoredError, match="block b of 1 records could not be written to the write-ahead log: the disk is full"):
+        logging_handler(tmp_path, FakeStore("0"), Broken(tmp_path)).store("b", [1])
+
+
+def test_old_files_of_the_log_are_removed(tmp_path: Path) -> None:
+    """BH4"""
+    now = iter(range(500, 100_000, 500))
+    log = FileBasedWriteAheadLog(LocalFileStore(tmp_path), "log", rolling_interval_secs=1)
+    made = WriteAheadLogBasedBlockHandler(handler(FakeStore("0"), replicas=1), log, lambda: next(now))
+    for n in range(10):
+        made.store(f"b{n}", [n])
+    before = len(list((tmp_path / "log").iterdir()))
+    log.clean(3000, True)
+    assert 0 < len(list((tmp_path / "log").iterdir())) < before
+
+
+def test_a_block_has_the_same_bytes_in_every_version() -> None:
+    chunks = [b"one", b"", b"three"]
+    golden = b"KBLK\1" + bytes.fromhex("0000000000000003") + b"one" + bytes(8) + bytes.fromhex("0000000000000005") + b"three"
+    assert joined(chunks) == golden and split(golden, "") == chunks
+    assert joined([]) == b"KBLK\1" and split(b"KBLK\1", "") == []
+
+
+@pytest.mark.parametrize("damaged", [joined([b"one"])[:-1], joined([b"one"]) + b"x", b"KBLK\1" + b"\xff" * 8, b"KBLK", b"", b"other"])
+def test_bytes_that_are_no_block_are_told_with_their_place(damaged: bytes) -> None:
+    with pytest.raises(CorruptRecordError, match=r"the log does not hold a received block: (a chunk that begins at byte|it begins)"):
+        split(damaged, "the log")
+
+
+def test_a_block_of_a_newer_kstream_is_told_so() -> None:
+    with pytest.raises(FormatVersionError, match="has format version 2, this kstream reads 1: upgrade"):
+        split(b"KBLK\2", "the log")

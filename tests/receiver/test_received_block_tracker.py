@@ -16,12 +16,12 @@ from kstream.receiver.received_block_events import (
     BlockAdditionEvent,
     ReceivedBlockEvent,
     ReceivedBlockInfo,
-    SegmentHandle,
     from_bytes,
     to_bytes,
 )
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.testing import ManualClock
+from kstream.wal import FileBasedWriteAheadLogSegment
 
 STREAM = 1
 
@@ -354,7 +354,9 @@ def test_blocks_of_a_stream_that_is_gone_are_warned_of_and_nobody_waits_for_them
     assert "2 blocks wait for a batch that are of stream 2" in caplog.text
 
 
-INFO = ReceivedBlockInfo(0, "input-0-1a2b3c4d-7", 100, {"offsets": [5, 9]}, SegmentHandle("receivedData/0/log-0-60000", 128, 4096))
+INFO = ReceivedBlockInfo(
+    0, "input-0-1a2b3c4d-7", 100, {"offsets": [5, 9]}, FileBasedWriteAheadLogSegment("receivedData/0/log-0-60000", 128, 4096)
+)
 BARE = ReceivedBlockInfo(0, "input-0-1a2b3c4d-8")
 GOLDEN: list[tuple[ReceivedBlockEvent, bytes]] = [
     (

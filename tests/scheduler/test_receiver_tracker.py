@@ -31,6 +31,7 @@ class Runner:
         self.runs: list[tuple[int, int, list[Location]]] = []
         self.endings: dict[tuple[int, int], Callable[[str], None]] = {}
         self.cancelled: list[int] = []
+        self.stores_started = 0
         self.changed = threading.Condition()
 
     def executors(self) -> list[ExecutorLocation]:
@@ -42,7 +43,10 @@ class Runner:
             self.endings[stream_id, run] = ended
             self.changed.notify_all()
 
-    def start_stores(self) -> None: ...
+    def start_stores(self) -> None:
+        with self.changed:
+            self.stores_started += 1
+            self.changed.notify_all()
 
     def cancel(self, stream_id: int) -> None:
         self.cancelled.append(stream_id)
@@ -135,6 +139,26 @@ def test_a_receiver_is_told_of_the_stores_it_may_copy_to() -> None:
     world.ask(messages.REGISTER_STORE, executor="2", host="host2", port=12)
     world.tracker.send_rate_update(0, 100)
     assert world.next()["peers"] == [["1", "host1", 11], ["2", "host2", 12]]
+
+
+def test_a_new_executor_gets_a_store_and_one_that_is_gone_is_no_peer_any_more() -> None:
+    world = World(executors="12")
+    for executor in "12":
+        world.ask(messages.REGISTER_STORE, executor=executor, host=f"host{executor}", port=int(executor))
+    world.register()
+    world.runner.living = [world.runner.living[0], ExecutorLocation("host3", "3")]
+    world.tracker.send_rate_update(0, 1)
+    assert world.next()["peers"] == [["1", "host1", 1]]
+    with world.runner.changed:
+        assert world.runner.changed.wait_for(lambda: world.runner.stores_started == 2, PATIENCE)
+
+
+def test_a_receiver_that_restarts_where_it_is_stops_and_starts_for_listeners() -> None:
+    world = World()
+    world.register()
+    world.ask(messages.DEREGISTER_RECEIVER, stream=0, run=1, message="Restarting receiver with delay 2000 ms: broken", error="")
+    assert world.register()["accepted"], "of the same run, whose task goes on"
+    assert world.kinds() == ["Started", "Stopped", "Started"] and len(world.runner.runs) == 1
 
 
 def test_a_block_of_a_stream_that_is_not_there_is_refused() -> None:

@@ -1,0 +1,224 @@
+"""A receiver's task against a driver's tracker, in threads of this process: two executors that are ports, and no Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstream import Receiver
+from kstream.batch import events
+from kstream.clock import SystemClock
+from kstream.receiver import receiver_task
+from kstream.receiver.block_reading import read_block
+from kstream.receiver.block_store import BlockStore
+from kstream.receiver.block_store_launcher import StoreAddress
+from kstream.receiver.executor_process import ExecutorProcess
+from kstream.receiver.received_block_tracker import ReceivedBlockTracker
+from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
+from kstream.receiver.receiver_task import ReceiverTask, Surroundings
+from kstream.receiver.stored_blocks import StoredBlocks
+from kstream.rpc import RpcServer, new_token
+from kstream.scheduler.receiver_tracker import ReceiverTracker
+
+PATIENCE = 60.0
+
+
+class Executors:
+    """Runs receivers' tasks in threads, each on the first of its candidates."""
+
+    def __init__(self, names: Sequence[str], token: str, around: Surroundings, folder: Path) -> None:
+        self.token, self.around = token, around
+        self.stores = {name: BlockStore(1_000_000, folder / name) for name in names}
+        self.servers = {name: RpcServer(token, {}, store) for name, store in self.stores.items()}
+        self.current = threading.local()
+        self.tracker: ReceiverTracker | None = None
+
+    def executors(self) -> list[ExecutorLocation]:
+        return [ExecutorLocation("127.0.0.1", name) for name in self.servers]
+
+    def run(self, receiver: Receiver, stream_id: int, run: int, candidates: Sequence[Location], ended: Callable[[str], None]) -> None:
+        def task() -> None:
+            place = candidates[0]
+            assert isinstance(place, ExecutorLocation)
+            self.current.executor = place.executor_id
+            for _ in ReceiverTask(receiver, stream_id, run, self.around)("unused"):
+                pass
+            ended("")
+
+        threading.Thread(target=task, daemon=True).start()
+
+    def start_stores(self) -> None:
+        for name in self.servers:
+            self._told(name)
+
+    def start_store(self, _around: Surroundings, _folder: str) -> tuple[ExecutorProcess, StoreAddress]:
+        """In the place of the launcher's, which looks for a JVM."""
+        name = self.current.executor
+        return ExecutorProcess(0, name, "127.0.0.1"), self._told(name)
+
+    def _told(self, name: str) -> StoreAddress:
+        address = StoreAddress("127.0.0.1", self.servers[name].port, 0)
+        assert self.tracker is not None
+        self.tracker.handlers["RegisterBlockStore"](
+            receiver_task.messages.to_body(executor=name, host=address.host, port=address.port)
+        )  # fmt: skip
+        return address
+
+    def cancel(self, stream_id: int) -> None: ...
+
+    def close(self) -> None:
+        for server in self.servers.values():
+            server.close()
+
+
+class World:
+    def __init__(self, receiver: Receiver, executors: Executors, server: RpcServer) -> None:
+        self.changed = threading.Condition()
+        self.events: list[Any] = []
+        self.executors, self.server = executors, server
+        self.blocks = ReceivedBlockTracker([0], SystemClock())
+        self.tracker = ReceiverTracker({0: receiver}, executors, self.blocks, SystemClock(), self.hear, restart_delay_ms=0)
+        executors.tracker = self.tracker
+        server.answer(self.tracker.handlers)
+        self.tracker.start()
+
+    def hear(self, event: Any) -> None:
+        with self.changed:
+            self.events.append(type(event))
+            self.changed.notify_all()
+
+    def wait_events(self, *kinds: type) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.events[: len(kinds)] == list(kinds), PATIENCE), self.events
+
+    def records(self) -> list[Any]:
+        """All that was received, in order of the blocks."""
+        places = [self.tracker.place_of(block) for block in self.blocks.get_unallocated_blocks(0)]
+        return [record for place in places for record in read_block(place, self.executors.token)]
+
+
+@contextmanager
+def running(receiver: Receiver, folder: Path, monkeypatch: pytest.MonkeyPatch, executors: str = "12") -> Generator[World]:
+    token = new_token()
+    server = RpcServer(token, {})
+    around = Surroundings(
+        "127.0.0.1", server.port, token, 1_000_000, 1_000_000, "127.0.0.1", block_interval_ms=10, restart_delay_ms=0
+    )  # fmt: skip
+    made = Executors(list(executors), token, around, folder)
+    monkeypatch.setattr(receiver_task, "start_store", made.start_store)
+    world = World(receiver, made, server)
+    yield world
+    world.tracker.stop(PATIENCE)
+    server.close()
+    made.close()
+
+
+class Scripted(Receiver):
+    """Does one thing each time it is started, on a thread; then waits until it is stopped."""
+
+    def __init__(self, *script: Callable[[Receiver], Any]) -> None:
+        super().__init__()
+        self.script: Iterator[Callable[[Receiver], Any]] = iter(script)
+        self.done = threading.Semaphore(0)
+
+    def onStart(self) -> None:
+        step = next(self.script, None)
+
+        def run() -> None:
+            if step is not None:
+                step(self)
+            self.done.release()
+
+        threading.Thread(target=run, daemon=True).start()
+
+    def onStop(self) -> None: ...
+
+    def wait_done(self) -> None:
+        assert self.done.acquire(timeout=PATIENCE)
+
+
+STARTED, STOPPED = events.StreamingListenerReceiverStarted, events.StreamingListenerReceiverStopped
+
+
+def one_by_one(count: int) -> Callable[[Receiver], None]:
+    return lambda receiver: [receiver.store(n) for n in range(count)] and None
+
+
+def test_what_is_stored_one_by_one_is_in_blocks_in_order_when_the_receiver_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop drains: what had been stored is acknowledged by the driver before the task ends."""
+    receiver = Scripted(one_by_one(1000))
+    with running(receiver, tmp_path, monkeypatch) as world:
+        receiver.wait_done()
+        assert world.tracker.stop(PATIENCE)
+        assert world.records() == list(range(1000))
+        for store in world.executors.stores.values():
+            assert store.usage()["blocks"] == len(world.blocks.get_unallocated_blocks(0))
+
+
+def test_a_block_of_its_own_is_known_to_the_driver_when_storing_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    receiver = Scripted(lambda r: r.storeAll(["a", "b"]))
+    with running(receiver, tmp_path, monkeypatch) as world:
+        receiver.wait_done()
+        [block] = world.blocks.get_unallocated_blocks(0)
+        assert block.num_records == 2 and sorted(block.executors) == ["1", "2"]
+        assert world.records() == ["a", "b"]
+
+
+def test_a_receiver_that_stops_itself_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TR1"""
+    receiver = Scripted(lambda r: r.stop("enough"), lambda r: r.storeAll([1]))
+    with running(receiver, tmp_path, monkeypatch) as world:
+        world.wait_events(STARTED, STOPPED, STARTED)
+        receiver.wait_done()
+        receiver.wait_done()
+        assert world.records() == [1]
+
+
+def test_a_restart_is_heard_as_a_stop_and_a_start_and_is_no_new_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    receiver = Scripted(lambda r: r.restart("broken"), lambda r: r.storeAll([1]))
+    with running(receiver, tmp_path, monkeypatch) as world:
+        world.wait_events(STARTED, STOPPED, STARTED)
+        receiver.wait_done()
+        receiver.wait_done()
+        assert world.records() == [1]
+        assert world.tracker._lives[0].run == 1
+
+
+def test_a_rate_reaches_the_receiver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TR1"""
+    rates: list[int] = []
+    reached = threading.Event()
+    monkeypatch.setattr(StoredBlocks, "update_rate", lambda _self, rate: (rates.append(rate), reached.set()))
+    with running(Scripted(), tmp_path, monkeypatch) as world:
+        world.wait_events(STARTED)
+        world.tracker.send_rate_update(0, 100)
+        assert reached.wait(PATIENCE) and rates == [100]
+
+
+def test_a_receiver_whose_driver_is_gone_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+    receiver = Scripted()
+    monkeypatch.setattr(receiver, "onStop", ended.set)
+    with running(receiver, tmp_path, monkeypatch) as world:
+        world.wait_events(STARTED)
+        world.server.close()
+        assert ended.wait(PATIENCE)
+
+
+def test_a_block_that_is_in_no_store_any_more_is_an_error_that_says_who_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    receiver = Scripted(lambda r: r.storeAll([1]))
+    with running(receiver, tmp_path, monkeypatch) as world:
+        receiver.wait_done()
+        [block] = world.blocks.get_unallocated_blocks(0)
+        world.executors.stores["1"].remove([block.block_id])
+        assert world.records() == [1]
+        world.executors.stores["2"].remove([block.block_id])
+        with pytest.raises(Exception, match=r"is lost: executor . does not have it; executor . does not have it"):
+            world.records()
