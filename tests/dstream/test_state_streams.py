@@ -29,6 +29,7 @@ pytestmark = pytest.mark.timeout(900)
 
 Batches = Sequence[Sequence[Any] | None]
 Build = Callable[[DStream], DStream]
+Seen = dict[str, list[dict[Any, Any]]]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -142,9 +143,6 @@ def seen(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 def by_letter(batches: Sequence[dict[str, int]], letters: str = "abc") -> list[list[int | None]]:
     return [[batch.get(letter) for letter in letters] for batch in batches]
-
-
-Seen = dict[str, list[dict[Any, Any]]]
 
 
 def test_a_key_without_data_is_given_again_in_every_batch(seen: Seen) -> None:
@@ -277,8 +275,7 @@ def test_windows_and_states_go_on_after_a_restart_as_if_the_driver_had_never_sto
 
 @pytest.fixture
 def s3(sc: SparkContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An S3 server that driver and workers know by their environment. Imported here, since workers import this module for its functions:
-    what is loaded with it would be in each worker, and be looked at by its garbage collector after every task."""
+    """An S3 server that driver and workers know by their environment. Imported here: what this module imports is in each worker."""
     from integration.s3_server import BUCKET, S3Server
 
     server = S3Server()
