@@ -6,16 +6,15 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from pickle import HIGHEST_PROTOCOL, dumps, loads
 from typing import Any, Protocol
 
 from kstream.errors import BlockNotStoredError, RpcError, StorageError, WriteAheadLogError
+from kstream.pickled_chunks import pickled_chunks
 from kstream.receiver.block_form import joined
 from kstream.wal import WriteAheadLog, WriteAheadLogRecordHandle
 
 logger = logging.getLogger(__name__)
-_CHUNK_BYTES = 64 * 1024
 
 
 def dumps_plain(records: list[Any]) -> bytes:
@@ -168,15 +167,8 @@ def counted(records: Iterable[Any], dumps: Callable[[list[Any]], bytes]) -> tupl
 
 
 def pickled(records: Iterable[Any], dumps: Callable[[list[Any]], bytes] = dumps_plain) -> Iterator[bytes]:
-    """Lists of records, as pickles of some 64 KB: small records many at once."""
-    rest, size = iter(records), 64
-    while batch := list(islice(rest, size)):
-        chunk = dumps(batch)
-        yield chunk
-        if len(chunk) < _CHUNK_BYTES:
-            size *= 2
-        elif len(chunk) > 10 * _CHUNK_BYTES and size > 1:
-            size //= 2
+    """The chunks of a block."""
+    return pickled_chunks(records, dumps)
 
 
 def unpickled(chunks: Iterable[bytes]) -> Iterator[Any]:

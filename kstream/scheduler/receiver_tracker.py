@@ -153,9 +153,8 @@ class ReceiverTracker:
         there = ExecutorLocation(host, executor)
         with self._lock:
             life = self._lives.get(stream)
-            expected = life is not None and not self._stopping and life.run == run and life.running
-            expected = expected and life is not None and life.info.state is not ReceiverState.ACTIVE
-            if life is None or not expected:
+            latest = life is not None and life.run == run and life.running
+            if life is None or not latest or self._stopping or life.info.state is ReceiverState.ACTIVE:
                 logger.warning("receiver %d of run %d on executor %s was not expected, and is refused", stream, run, executor)
                 return {"accepted": False, "peers": []}
             life.info = replace(life.info, state=ReceiverState.ACTIVE, running=there)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 from pyspark import RDD, SparkContext, StorageLevel
 from pyspark.serializers import BatchedSerializer, CPickleSerializer, NoOpSerializer
 
 from kstream.errors import StateNotStorableError
+from kstream.pickled_chunks import pickled_chunks
 from kstream.rdd.map_with_state import MapWithState
 from kstream.rdd.stable_hash import partition_of
 from kstream.spark.raw_records import NUMBER, by_key, is_raw, jrdd, jvm, pairs, with_numbers
@@ -27,7 +28,6 @@ _STATES, _MAPPED = 1 << 40, 1 << 41
 """How the JVM tells the records of one worker apart. So large that py4j hands them over as Longs."""
 _MOST_BYTES = 2**31 - 2**16
 """What one JVM array, and so a partition's state, can hold."""
-_CHUNK_BYTES = 1 << 16
 
 
 class MapWithStateRDD(RDD[bytes]):
@@ -80,7 +80,7 @@ def _update(update: MapWithState, unpickle: bool, index: int, records: Iterable[
     states, mapped = update.update(pickle.loads(states)[0] if unpickle else states, chain.from_iterable(map(pickle.loads, received)))
     yield NUMBER.pack(_STATES)
     yield _checked(states, index)
-    for chunk in _pickled(mapped):
+    for chunk in pickled_chunks(mapped, CPickleSerializer().dumps):
         yield NUMBER.pack(_MAPPED)
         yield chunk
 
@@ -93,16 +93,3 @@ def _checked(states: bytes, index: int) -> bytes:
             key=None, reason="size",
         )  # fmt: skip
     return states
-
-
-def _pickled(values: list[Any]) -> Iterator[bytes]:
-    """Lists of the values, as pickles of some 64 KB: small values many at once."""
-    serializer = CPickleSerializer()
-    rest, size = iter(values), 1
-    while batch := list(islice(rest, size)):
-        pickled = serializer.dumps(batch)
-        yield pickled
-        if len(pickled) < _CHUNK_BYTES:
-            size *= 2
-        elif len(pickled) > 10 * _CHUNK_BYTES and size > 1:
-            size //= 2

@@ -1,0 +1,21 @@
+"""Many records as few pickles: what workers send, and what received blocks are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+_CHUNK_BYTES = 64 * 1024
+
+
+def pickled_chunks(records: Iterable[Any], dumps: Callable[[list[Any]], bytes]) -> Iterator[bytes]:
+    """Lists of the records, each pickled by `dumps`, of some 64 KB: small records many at once."""
+    rest, size = iter(records), 1
+    while batch := list(islice(rest, size)):
+        chunk = dumps(batch)
+        yield chunk
+        if len(chunk) < _CHUNK_BYTES:
+            size *= 2
+        elif len(chunk) > 10 * _CHUNK_BYTES and size > 1:
+            size //= 2
