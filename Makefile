@@ -56,9 +56,10 @@ jars: install ## fetch the real broker's jars into .cache/ now (the integration 
 bench: install ## the ratios of integration/benchmarks, each side by side in one run
 	@$(PY) -m integration.benchmarks
 
-chaos: install ## the long campaigns: a driver killed 36 times, then brokers and drivers killed for three minutes; each must be exact
+chaos: install ## the long campaigns: a driver killed 36 times, then brokers and drivers killed for three minutes, then executors and drivers under receivers; each must be exact
 	@$(PY) -m integration.exactness --kills 36
 	@$(PY) -m integration.chaos --minutes 3 --driver-kills 10
+	@$(PY) -m integration.received --kills 20
 
 clean: ## everything that was built or fetched
 	@rm -rf $(VENV) .cache dist build .pytest_cache .ruff_cache .import_linter_cache

@@ -22,6 +22,7 @@ from integration.kafka_cluster import KafkaCluster, running_cluster
 from integration.kafka_jars import KAFKA, JarsMissingError
 from integration.kafka_node import BrokerError
 from integration.s3_server import S3Process, running_s3
+from integration.zookeeper_server import ZooKeeper, ZooKeeperError, running_zookeeper
 from kstream.errors import JavaNotFoundError
 from kstream.spark.java import ensure_java
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-Kafka = TypeVar("Kafka", Broker, KafkaCluster)
+Server = TypeVar("Server", Broker, KafkaCluster, Hdfs, ZooKeeper)
 IMAGE_VARIABLE = "KSTREAM_KAFKA_IMAGE"
 
 
@@ -71,17 +72,17 @@ def a_broker(config: pytest.Config, directory: Path) -> AbstractContextManager[B
     return running_container(config.getoption("--kafka-image"))
 
 
-def _had_or_failed(make: Callable[[], AbstractContextManager[Kafka]]) -> Iterator[Kafka]:
-    """It is a failure, in one line, if the broker cannot be had."""
+def _had_or_failed(make: Callable[[], AbstractContextManager[Server]], what: str = "Kafka broker") -> Iterator[Server]:
+    """It is a failure, in one line, if the server cannot be had."""
     with ExitStack() as stack:
-        broker, reason = None, ""
+        server, reason = None, ""
         try:
-            broker = stack.enter_context(make())
-        except (BrokerError, JarsMissingError, JavaNotFoundError) as e:
+            server = stack.enter_context(make())
+        except (BrokerError, HdfsError, ZooKeeperError, JarsMissingError, JavaNotFoundError) as e:
             reason = str(e)
-        if broker is None:  # said here, since pytest would show what led to it, were there an exception being handled
-            pytest.fail(f"no Kafka broker: {reason}", pytrace=False)
-        yield broker
+        if server is None:  # said here, since pytest would show what led to it, were there an exception being handled
+            pytest.fail(f"no {what}: {reason}", pytrace=False)
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -111,16 +112,13 @@ def kafka_cluster(_cluster: KafkaCluster) -> KafkaCluster:
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     """A real namenode and datanode, for all tests."""
-    reason = ""
-    with ExitStack() as stack:
-        cluster = None
-        try:
-            cluster = stack.enter_context(running_hdfs(tmp_path_factory.mktemp("hdfs") / "cluster"))
-        except (HdfsError, JarsMissingError) as e:
-            reason = str(e)
-        if cluster is None:
-            pytest.fail(f"no HDFS: {reason}", pytrace=False)
-        yield cluster
+    yield from _had_or_failed(lambda: running_hdfs(tmp_path_factory.mktemp("hdfs") / "cluster"), "HDFS")
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    """A real ZooKeeper, for all tests; one that kills it starts it again."""
+    yield from _had_or_failed(lambda: running_zookeeper(tmp_path_factory.mktemp("zookeeper")), "ZooKeeper")
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyspark
 
@@ -92,6 +93,18 @@ class Hdfs:
         self._processes["namenode"].kill()
         self._processes["namenode"].wait()
 
+    def restart_datanode(self) -> None:
+        """SIGKILL, and again with its data, on another port; returns when the namenode knows it there."""
+        before = self._datanodes()
+        self._processes["datanode"].kill()
+        self._processes["datanode"].wait()
+        self._processes["datanode"] = self._run("datanode.DataNode")
+        end = time.monotonic() + _DEADLINE_S
+        while not self._datanodes() - before:
+            if time.monotonic() > end or self._processes["datanode"].poll() is not None:
+                raise HdfsError(f"the datanode did not come up again: {self.directory}/*.log")
+            time.sleep(0.2)
+
     def stop(self) -> None:
         for process in self._processes.values():
             if process.poll() is None:
@@ -107,13 +120,20 @@ class Hdfs:
             )  # fmt: skip
 
     def _serves(self) -> bool:
-        query = f"http://127.0.0.1:{self._http}/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
+        told = self._told("FSNamesystemState")
+        return bool(told) and told["FSState"] == "Operational" and told["NumLiveDataNodes"] == 1
+
+    def _datanodes(self) -> set[str]:
+        return set(json.loads(self._told("NameNodeInfo")["LiveNodes"]))
+
+    def _told(self, bean: str) -> dict[str, Any]:
+        """One of the namenode's own reports; empty while it has none."""
+        query = f"http://127.0.0.1:{self._http}/jmx?qry=Hadoop:service=NameNode,name={bean}"
         try:
             with urllib.request.urlopen(query, timeout=5) as answer:
-                beans = json.load(answer)["beans"]
+                return next(iter(json.load(answer)["beans"]), {})
         except (OSError, ValueError):
-            return False
-        return bool(beans) and beans[0]["FSState"] == "Operational" and beans[0]["NumLiveDataNodes"] == 1
+            return {}
 
     def _settings(self) -> dict[str, object]:
         return {

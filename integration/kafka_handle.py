@@ -59,15 +59,26 @@ class KafkaHandle(ABC):
         self.wait_for_leaders(name, partitions)
 
     def wait_for_leaders(self, name: str, partitions: int, seconds: float = 30) -> None:
-        """Returns when the topic has so many partitions and each a leader; BrokerError if that does not come about."""
+        """Returns when the topic has so many partitions and each a leader that answers; BrokerError if that does not come about.
+
+        A leader is told before its broker has made the log. What an idempotent producer sends then is lost without a word: its first batch
+        is refused, its second taken, and the first, sent again, taken for a duplicate.
+        """
         end = time.monotonic() + seconds
         while True:
             known = self.partitions(name)
-            if len(known) == partitions and all(p.leader >= 0 for p in known.values()):
+            if len(known) == partitions and all(p.leader >= 0 for p in known.values()) and self._answered_for(name, partitions):
                 return
             if time.monotonic() > end:
                 raise BrokerError(f"topic {name} has no leaders")
             time.sleep(0.05)
+
+    def _answered_for(self, name: str, partitions: int) -> bool:
+        asked = self.admin.list_offsets({TopicPartition(name, p): OffsetSpec.latest() for p in range(partitions)})
+        try:
+            return all(answer.result(30).offset >= 0 for answer in asked.values())
+        except KafkaException:
+            return False
 
     def partitions(self, name: str) -> dict[int, PartitionMetadata]:
         """The partitions of the topic, as the cluster tells them now; none if there is no such topic."""

@@ -14,11 +14,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from datetime import datetime, timezone
 from typing import Any
 
 from pyspark import SparkConf
 
+from integration.received.processes import executors as executors_of
 from kstream import Receiver
 from kstream.batch import events
 from kstream.clock import SystemClock
@@ -26,7 +27,7 @@ from kstream.errors import RpcUnreachableError
 from kstream.receiver.block_reading import BlockPlace, Replica, read_block
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_task import Surroundings
-from kstream.rpc import RpcClient, RpcServer, new_token
+from kstream.rpc import RpcClient, RpcCredentials, RpcServer
 from kstream.scheduler.receiver_tracker import ReceiverTracker
 from kstream.spark.executors import executors
 from kstream.spark.receiver_runner import SparkReceiverRunner
@@ -57,26 +58,6 @@ def wait(what: Callable[[], Any]) -> Any:
     return found
 
 
-def commands() -> Iterator[tuple[int, list[str]]]:
-    for process in Path("/proc").iterdir():
-        try:
-            if process.name.isdigit():
-                yield int(process.name), (process / "cmdline").read_bytes().decode().rstrip("\0").split("\0")
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-
-
-def jvm_of(executor: str, application: str) -> int:
-    """Of this application: other tests run beside."""
-    return next(
-        pid for pid, command in commands() if _after(command, "--executor-id") == executor and _after(command, "--app-id") == application
-    )
-
-
-def _after(command: list[str], option: str) -> str | None:
-    return command[command.index(option) + 1] if option in command[:-1] else None
-
-
 class Told:
     """What listeners heard: on which executors the receiver was started, and in which workers."""
 
@@ -91,8 +72,8 @@ class Told:
             self.workers.append(int(event.receiverInfo().lastErrorMessage()))
 
 
-def answers(replica: Replica, token: str) -> bool:
-    client = RpcClient(replica.host, replica.port, token, 10)
+def answers(replica: Replica, credentials: RpcCredentials) -> bool:
+    client = RpcClient(replica.host, replica.port, credentials, 10)
     try:
         client.ask("usage")
     except RpcUnreachableError:
@@ -108,32 +89,33 @@ def main(victim: str) -> None:
     sc = make_spark_context(conf)
     sc.setLogLevel("OFF")
     wait(lambda: len(executors(sc)) == 3)
-    told, token = Told(), new_token()
+    told = Told()
+    credentials = RpcCredentials.new() if victim == "executor" else RpcCredentials.new_encrypting(datetime.now(timezone.utc))
     blocks = ReceivedBlockTracker([0], SystemClock())
-    server = RpcServer(token, {})
-    around = Surroundings("127.0.0.1", server.port, token, 10_000_000, 10_000_000, "127.0.0.1")
+    server = RpcServer(credentials, {})
+    around = Surroundings("127.0.0.1", server.port, credentials, 10_000_000, 10_000_000)
     tracker = ReceiverTracker({0: OneBlock()}, SparkReceiverRunner(sc, around), blocks, SystemClock(), told)
     server.answer(tracker.handlers)
     tracker.start()
 
     [block] = wait(lambda: blocks.get_unallocated_blocks(0))
-    place: BlockPlace = tracker.place_of(block)
+    place = BlockPlace(block.block_id, block.num_records, tracker.replicas(block))
     before = list(told.started)
-    os.kill(told.workers[0] if victim == "worker" else jvm_of(before[0], sc.applicationId), signal.SIGKILL)
+    os.kill(told.workers[0] if victim == "worker" else executors_of(sc.applicationId)[before[0]], signal.SIGKILL)
     wait(lambda: len(told.started) == 2 and len(blocks.get_unallocated_blocks(0)) == 2)
 
-    def read(_index: int, place: BlockPlace = place, token: str = token) -> Iterator[int]:
-        return read_block(place, token)
+    def read(_index: int, place: BlockPlace = place, credentials: RpcCredentials = credentials) -> Iterator[int]:
+        return read_block(place, credentials)
 
     found = {
         "executors": block.executors,
         "started": told.started,
-        "stores_alive": [answers(replica, token) for replica in place.replicas],
+        "stores_alive": [answers(replica, credentials) for replica in place.replicas],
         "records": WorkerRDD(sc, 1, read).collect(),
         "stopped": tracker.stop(60),
     }
     sc.stop()
-    wait(lambda: not any(answers(replica, token) for replica in place.replicas))  # no store outlives its executor
+    wait(lambda: not any(answers(replica, credentials) for replica in place.replicas))  # no store outlives its executor
     server.close()
     print(json.dumps(found))
 

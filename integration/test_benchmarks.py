@@ -15,6 +15,7 @@ pytestmark = pytest.mark.timeout(400)
 LITTLE = {
     "bookkeeping": ["--batches", "2"],
     "map_with_state": ["--batches", "11", "--keys", "200", "--touched", "20"],
+    "receivers": ["--records", "20000", "--rounds", "1"],
     "inverse_window": ["--batches", "2", "--short", "2", "--long", "3", "--keys", "5", "--records", "10"],
 }
 ON_THE_BROKER = {

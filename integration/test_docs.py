@@ -69,6 +69,8 @@ def stores(page: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Monke
         places["s3://orders-etl"] = s3.url(uuid.uuid4().hex)
         for key, value in s3.environment().items():
             monkeypatch.setenv(key, value)
+    if "localhost:2181" in text:
+        places["localhost:2181"] = request.getfixturevalue("zookeeper").hosts
     if "hdfs://namenode:8020" in text:
         places["hdfs://namenode:8020"] = request.getfixturevalue("hdfs").url(uuid.uuid4().hex)
     return places

@@ -32,6 +32,7 @@ def test_a_block_outlives_the_executor_of_its_receiver_which_moves_to_another() 
 
 @pytest.mark.timeout(240)
 def test_a_block_outlives_the_worker_of_its_receiver_in_both_stores() -> None:
+    """Of stores that encrypt."""
     found = job("worker")
     assert len(set(found["executors"])) == 2 and len(found["started"]) == 2
     assert found["stores_alive"] == [True, True]

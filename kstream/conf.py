@@ -21,7 +21,7 @@ class ConfSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One setting. `kind` is one of bool, int, float, ms (a time such as `10s`), str."""
+    """One setting. `kind` is one of bool, int, float, ms (a time such as `10s`), bytes (such as `64m`), str."""
 
     key: str
     kind: str
@@ -57,7 +57,15 @@ ENTRIES: tuple[Entry, ...] = (
         "How far back a file stream looks for files that show up late; rounded up to whole batches.",
     ),
     Entry("spark.streaming.blockInterval", "ms", 200, "What a receiver stores within so long is one block, and one partition."),
+    Entry("spark.streaming.blockQueueSize", "int", 10, "Blocks of a receiver that may wait to be stored; then blocks grow."),
+    Entry("spark.streaming.receiver.maxRate", "int", 0, "Most records a second that a receiver may store one by one; 0 is no limit."),
     Entry("spark.streaming.receiverRestartDelay", "ms", 2000, "How long after a failure a receiver is started again."),
+    Entry("spark.storage.maxReplicationFailures", "int", 1, "Executors that may fail to take the second replica of a block."),
+    Entry(
+        "spark.streaming.receiver.writeAheadLog.enable", "bool", False,
+        "Keep what is received in the checkpoint, too, before it counts as received: it outlives driver and executors.",
+    ),
+    Entry("spark.streaming.receiver.blockStoreTimeout", "int", 30, "Seconds within which a block must be stored and logged."),
     Entry(
         "spark.streaming.receiver.writeAheadLog.class", "str", None,
         "A WriteAheadLog of your own for received data, by its dotted name; made with the configuration, or with nothing.",
@@ -117,6 +125,15 @@ ENTRIES: tuple[Entry, ...] = (
         "spark.streaming.kstream.receiver.onDataLoss", "str", "fail",
         "Received blocks that died with a driver: fail (the batch does), skip (go on, into the ledger) or report (and tell listeners).",
     ),
+    Entry(
+        "spark.streaming.kstream.blockStore.memory", "bytes", 128 * 1024 * 1024,
+        "Memory of each executor for received blocks, beside Spark's own (count it in memoryOverhead); more goes to its disk.",
+    ),
+    Entry("spark.streaming.kstream.receiver.port", "int", 0, "Port of the driver to which receivers talk; 0 is any."),
+    Entry(
+        "spark.streaming.kstream.rpc.encrypt", "bool", None,
+        "Encrypt what receivers and executors send each other and the driver; by default if Spark does (`spark.network.crypto.enabled`).",
+    ),
     Entry("spark.streaming.kstream.history", "ms", 86_400_000, "How long plans that no restart needs are kept for replays; 0 is not."),
     Entry(
         "spark.streaming.kstream.checkpoint.singleWriter", "bool", False,
@@ -127,6 +144,7 @@ ENTRIES: tuple[Entry, ...] = (
 
 BY_KEY = {entry.key: entry for entry in ENTRIES}
 _UNITS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZE = re.compile(r"\s*(\d+)\s*([kmgt]?)b?\s*")
 _TIME = re.compile(r"\s*(\d+)\s*([a-z]*)\s*")
 
 
@@ -138,6 +156,14 @@ def parse_time_ms(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
+def parse_bytes(text: str) -> int:
+    """Bytes of a size in Spark's words: `1048576`, `512k`, `64m`, `1g`. ValueError if it is none."""
+    match = _SIZE.fullmatch(text.lower())
+    if not match:
+        raise ValueError(f"not a size: {text!r}")
+    return int(match[1]) * 1024 ** " kmgt".index(match[2] or " ")
+
+
 def parse_bool(text: str) -> bool:
     """Spark's two booleans, in any case. ValueError if it is neither."""
     value = {"true": True, "false": False}.get(text.strip().lower())
@@ -146,14 +172,14 @@ def parse_bool(text: str) -> bool:
     return value
 
 
-_PARSERS: dict[str, Any] = {"bool": parse_bool, "int": int, "float": float, "ms": parse_time_ms, "str": str}
+_PARSERS: dict[str, Any] = {"bool": parse_bool, "int": int, "float": float, "ms": parse_time_ms, "bytes": parse_bytes, "str": str}
 
 
 class Settings:
     """Typed view of a configuration. Reads through: a later change of the source is seen."""
 
     def __init__(self, source: ConfSource) -> None:
-        self._source = source
+        self.source = source
         self._overrides: dict[str, str] = {}
 
     def override(self, key: str, value: str) -> None:
@@ -163,7 +189,7 @@ class Settings:
     def get(self, key: str) -> Any:
         """The value of a setting of the table, parsed; its default when unset. KeyError for a key not in the table."""
         entry = BY_KEY[key]
-        text = self._overrides.get(key) or self._source.get(key)
+        text = self._overrides.get(key) or self.source.get(key)
         if text is None:
             return entry.default
         try:

@@ -27,6 +27,7 @@ from kstream.progress import BatchProgress, ProgressListener
 from kstream.scheduler import StreamingListenerBus
 from kstream.spark.checkpoint_store import open_checkpoint, open_checkpoint_to_write
 from kstream.spark.job_environment import SparkJobEnvironment
+from kstream.spark.receivers import SparkReceivedInput
 from kstream.spark.shutdown import ShutdownHook
 from kstream.spark.spark_context import make_spark_context
 from kstream.spark.state_rdds import SparkStateRDDs
@@ -200,6 +201,7 @@ class StreamingContext(StreamFactories):
         self._engine = Engine(
             self._settings, environment, self._graph, self._clock, self._bus, store,
             self._on_error, self._on_fenced, self._on_exhausted,
+            received=partial(SparkReceivedInput, self._sc, self._settings, self._clock, self._bus.post),
         )  # fmt: skip
         graceful = self._settings.get("spark.streaming.stopGracefullyOnShutdown")
         # Before anything runs: a SIGTERM that comes while missed batches are being planned waits for the start, then stops it.

@@ -6,23 +6,26 @@ The context owns the API and the states; the engine owns threads. It is made for
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
-from kstream.batch import events
+from kstream.batch import BatchPlan, events
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import LogContents, Meta, PlanLog, read_log, take_epoch
-from kstream.checkpoint.binding import Binding, Names, bind, binding_of, names_of, not_allowed, rebound
+from kstream.checkpoint.binding import Binding, Names, bind, binding_of, mappings, names_of, not_allowed, rebound
 from kstream.checkpoint.reader import adopt, newest_plan, read_meta, tidy, write_meta
 from kstream.clock import Clock, SettableClock
 from kstream.conf import Settings
-from kstream.dstream import DStreamGraph
+from kstream.dstream import DStreamGraph, ReceiverInputDStream
 from kstream.dstream.state_rdd import StateFiles
 from kstream.errors import AlreadyExistsError, FencedError, IntervalChangedError, StreamVanishedError
 from kstream.loop import THREADS, Runtime, Thread
+from kstream.receiver import Receiver
+from kstream.receiver.received_block_tracker import planned_blocks
 from kstream.scheduler import InputInfoTracker, JobGenerator, JobScheduler, StreamingListenerBus
 from kstream.scheduler.no_log import NoLog
 from kstream.scheduler.ports import JobEnvironment, StatePort, check_concurrent_jobs
+from kstream.scheduler.received_input import ReceivedInput
 from kstream.scheduler.state_checkpointer import StateCheckpointer
 from kstream.scheduler.unfinished import UnfinishedBatches
 from kstream.storage import FileStore
@@ -30,6 +33,8 @@ from kstream.storage.open import SINGLE_WRITER
 from kstream.storage.worker_store import place_for_workers
 
 logger = logging.getLogger(__name__)
+MakeReceivedInput = Callable[[Mapping[int, Receiver], FileStore | None, "PlanLog | NoLog"], ReceivedInput]
+"""(receivers by stream, the checkpoint's store, its log) → what runs them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,16 @@ class _Opened:
 
     log: PlanLog | NoLog
     contents: LogContents | None
+    followed: Mapping[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
+    """Epoch → where the streams of that driver's graph are now."""
+
+    @property
+    def plans(self) -> Iterable[BatchPlan]:
+        return () if self.contents is None else self.contents.plans.values()
+
+    def stream_now(self, epoch: int, stream: int) -> int | None:
+        """Which stream it is now; of a driver that died before its first plan nothing is known, and its streams are where they are now."""
+        return self.followed[epoch].get(stream) if epoch in self.followed else stream
 
 
 class Engine:
@@ -56,10 +71,14 @@ class Engine:
         on_exhausted: Callable[[], None] = lambda: None,
         runtime: Runtime = THREADS,
         state_port: Callable[[FileStore, int], StatePort] | None = None,
+        received: MakeReceivedInput | None = None,
     ) -> None:
-        """`state_port(store, epoch)` makes what writes and reads state; None: Spark does."""
+        """`state_port(store, epoch)` makes what writes and reads state; None: Spark does. `received` makes what runs receivers and keeps
+        their blocks; None, in a test: there are no receivers."""
         self._settings = settings
         self._state_port = state_port or self._spark_state_files
+        self._make_received = received
+        self._received: ReceivedInput | None = None
         self._runtime = runtime
         self._graph = graph
         self._clock = clock
@@ -78,6 +97,7 @@ class Engine:
         """Returns when batches are being generated. On an error: call `stop`."""
         self._graph.validate_at_start(checkpointing=self._store is not None)
         opened = self._open()
+        self._received = self._make_receivers(opened)
         self._wire(opened.log)
         for stream in self._graph.active_inputs():
             stream.tell = self._bus.post
@@ -85,6 +105,8 @@ class Engine:
         self._scheduler.start()
         self._bus.start()
         self._bus.post(events.StreamingListenerStreamingStarted(self._clock.time_ms()))
+        if self._received is not None:
+            self._received.start()
         contents = opened.contents
         if contents is not None and contents.meta is not None and contents.has_begun and contents.last_planned is not None:
             self._jump(contents.last_planned)
@@ -138,9 +160,11 @@ class Engine:
         if self._generator is not None and self._scheduler is not None:
             if not graceful:
                 self._scheduler.refuse_jobs()
-            waiting = [stream.stop_receiving(timeout) for stream in self._graph.active_inputs()] if graceful else []
-            in_time = self._generator.stop(graceful, timeout, wait_for_tick=any(waiting))
+            waiting = self._received is not None and self._received.stop(timeout)
+            in_time = self._generator.stop(graceful, timeout, wait_for_tick=waiting)
             self._scheduler.stop(graceful and in_time, min(timeout, 2.0))
+        if self._received is not None:
+            self._received.close()
         self._bus.stop()
 
     def _wire(self, log: PlanLog | NoLog) -> None:
@@ -156,8 +180,23 @@ class Engine:
         self._generator = JobGenerator(
             self._graph, self._clock, log, self._scheduler, self._environment, InputInfoTracker(), unfinished,
             self._on_fenced, self._settings.get("spark.streaming.kstream.maxBatchFailures"), self._on_exhausted,
-            self._runtime, states=states,
+            self._runtime, states=states, before_clean=self._clean_received,
         )  # fmt: skip
+
+    def _clean_received(self, up_to: Time) -> None:
+        if self._received is not None:
+            self._received.clean_up(up_to)
+
+    def _make_receivers(self, opened: _Opened) -> ReceivedInput | None:
+        """What runs the receivers of the streams, with the blocks that an earlier driver's have stored."""
+        streams = [stream for stream in self._graph.active_inputs() if isinstance(stream, ReceiverInputDStream)]
+        if not streams or self._make_received is None:
+            return None
+        received = self._make_received({stream.id: stream.receiver for stream in streams}, self._store, opened.log)
+        received.recover(planned_blocks(plan.inputs for plan in opened.plans), opened.stream_now)
+        for stream in streams:
+            stream.blocks = received
+        return received
 
     def _make_state_port(self, epoch: int) -> StatePort:
         assert self._store is not None
@@ -191,7 +230,7 @@ class Engine:
         if contents.has_begun:
             level = logging.INFO if binding.unchanged else logging.WARNING
             logger.log(level, "going on from %s after batch %s:\n%s", self._store.url, contents.last_planned, binding.report())
-        return _Opened(log, rebound(contents, binding.now))
+        return _Opened(log, rebound(contents, binding.now), mappings(contents.plans.values(), binding.now))
 
     def _streams(self) -> Names:
         names = self._graph.input_names()

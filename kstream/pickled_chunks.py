@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-_CHUNK_BYTES = 64 * 1024
+CHUNK_BYTES = 256 * 1024
 
 
 def pickled_chunks(records: Iterable[Any], dumps: Callable[[list[Any]], bytes]) -> Iterator[bytes]:
-    """Lists of the records, each pickled by `dumps`, of some 64 KB: small records many at once."""
+    """Lists of the records, each pickled by `dumps`, of some 256 KB: small records many at once."""
     rest, size = iter(records), 1
     while batch := list(islice(rest, size)):
         chunk = dumps(batch)
         yield chunk
-        if len(chunk) < _CHUNK_BYTES:
+        if len(chunk) < CHUNK_BYTES:
             size *= 2
-        elif len(chunk) > 10 * _CHUNK_BYTES and size > 1:
+        elif len(chunk) > 10 * CHUNK_BYTES and size > 1:
             size //= 2

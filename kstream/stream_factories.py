@@ -115,15 +115,16 @@ class StreamFactories:
 
     @recorded
     def receiverStream(self, receiver: Receiver) -> DStream:
-        """What a receiver of the user's own stores; see `kstream.Receiver`. It runs in the driver, and its records wait there.
+        """What a receiver of the user's own stores; see `kstream.Receiver`. It runs on an executor and takes one of its cores.
 
-        Received and not yet worked off, they die with the driver: what then becomes of their batch is
-        `spark.streaming.kstream.receiver.onDataLoss`. Where nothing may be lost, read what can be read again: Kafka, or files.
+        Its blocks lie on two executors, so that one may die. They die with the driver, unless
+        `spark.streaming.receiver.writeAheadLog.enable` keeps them in the checkpoint, too; what becomes of a batch whose blocks are gone is
+        `spark.streaming.kstream.receiver.onDataLoss`.
         """
         return self._receiver_stream(receiver)
 
     def _receiver_stream(self, receiver: Receiver) -> DStream:
-        return ReceiverInputDStream(self, receiver, self._clock)
+        return ReceiverInputDStream(self, receiver)
 
     # -- queues
 

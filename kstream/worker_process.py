@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 _seen = 0
+_made: dict[tuple[int, Hashable], Any] = {}
+_making = threading.RLock()  # what is made may need something else that is made once
+
+
+def once(key: Hashable, make: Callable[[], T]) -> T:
+    """What `make` gives, made by the first who asks for this key in this process and kept for its life; a fork makes its own.
+
+    Any thread; others wait while one makes. What `make` raises is raised, and the next one tries again.
+    """
+    mine = (os.getpid(), key)
+    with _making:
+        if mine not in _made:
+            _made[mine] = make()
+        return _made[mine]
 
 
 def settle() -> None:

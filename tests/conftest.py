@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -66,8 +67,12 @@ def setting(sc: SparkContext) -> Iterator[Callable[[str, str], None]]:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """Takes away crash hooks, ends engines a test left running, and stops an active context (but not Spark)."""
+    """Takes away crash hooks, ends engines a test left running, stops an active context (but not Spark), and sets loggers back, which a
+    command's main sets for its process."""
+    levels = {name: logging.getLogger(name).level for name in ("root", "kstream", "kstream_kafka", "py4j")}
     yield
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
     crash_point.install(None)
     harness.stop_everything()
     active = StreamingContext.getActive()

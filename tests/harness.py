@@ -12,8 +12,10 @@ import time as real_time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from kstream import crash_point
 from kstream.batch import InputPlan
 from kstream.batch_time import Time
 from kstream.clock import Clock
@@ -24,6 +26,7 @@ from kstream.scheduler import StreamingListenerBus
 from kstream.storage import FileStore, MemoryFileStore
 from kstream.testing import ManualClock
 from tests.fakes import INTERVAL, FakeEnvironment, FakeHost, FakeRDD, FakeStateFiles
+from tests.receivers import InDriver, received_in_driver
 from tests.stores import MortalStore
 
 START = 1_000_000
@@ -186,6 +189,7 @@ class Driver:
     def __init__(
         self, world: World, conf: Mapping[str, str] | None = None, *, build: Build | None = None,
         interval_ms: int = INTERVAL, store: Any = None, clock: Any = None, checkpoint: bool = True, most: int = 1_000_000,
+        receiver_log: Any = None,
     ) -> None:  # fmt: skip
         self.world = world
         self.number = next(world.numbers)
@@ -201,11 +205,13 @@ class Driver:
         self.listener = Recorder(world)
         self.bus.add(self.listener)
         self.environment = FakeEnvironment()
+        self.receivers = InDriver(self.clock, receiver_log)
         (build or (lambda host, driver: driver.output(driver.input)))(self.host, self)
         self.store = MortalStore(world.store if store is None else store, self) if checkpoint else None
         self.engine = Engine(
             self.host.settings, self.environment, self.host.graph, self.clock, self.bus, self.store, self._on_error,
             self._on_fenced, self._on_exhausted, state_port=FakeStateFiles,
+            received=partial(received_in_driver, self.receivers, self.clock, self.bus.post),
         )  # fmt: skip
 
     def output(self, stream: DStream) -> None:
@@ -255,6 +261,22 @@ class Driver:
         """Dies, and ends the threads that a dead process would not have."""
         self.die()
         self.stop(graceful=False, timeout=1.0)
+
+    def die_at(self, point: str, produced: int = 0) -> None:
+        """As `tick_only`, with the driver killed when it gets to this crash point."""
+        reached = threading.Event()
+
+        def die(at: str) -> None:
+            if at == point and self.alive:
+                self.die()
+                reached.set()
+                self.check_alive()
+
+        crash_point.install(die)
+        self.tick_only(produced)
+        assert reached.wait(PATIENCE), f"never at {point}"
+        crash_point.install(None)
+        self.kill()
 
     def check_alive(self) -> None:
         if not self.alive:

@@ -1,4 +1,4 @@
-"""StreamingContext: its states, its threads' properties, its errors (behaviours SC1 … SC21)."""
+"""StreamingContext: its states, the one that is active, its end, its threads' properties (behaviours SC1 … SC21)."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_a_second_context_may_be_made_but_not_started(sc: SparkContext) -> None:
     assert StreamingContext.getActive() is second.ssc
 
 
-# -- waiting and errors
+# -- waiting, and stopping
 
 
 def test_awaiting_termination_with_a_timeout_tells_whether_it_ended(sc: SparkContext) -> None:
@@ -242,36 +242,6 @@ def test_awaiting_termination_blocks_until_another_thread_stops(sc: SparkContext
     assert not ended.wait(0.05)
     stream.stop()
     assert ended.wait(60)
-
-
-def test_an_error_in_a_task_is_raised_where_one_waits(sc: SparkContext) -> None:
-    """SC13"""
-    stream = Stream(sc)
-
-    def fail(_x: int) -> int:
-        raise ValueError("error in map task")
-
-    stream.ssc.queueStream([[1]]).map(fail).foreachRDD(lambda rdd: rdd.count())
-    stream.start()
-    stream.tick()
-    with pytest.raises(Exception, match="error in map task"):
-        stream.ssc.awaitTermination()
-    with pytest.raises(Exception, match="error in map task"):
-        stream.ssc.awaitTerminationOrTimeout(5)
-
-
-def test_an_error_in_making_a_batch_is_raised_where_one_waits(sc: SparkContext) -> None:
-    """SC13"""
-    stream = Stream(sc)
-
-    def fail(_rdd: Any) -> Any:
-        raise ValueError("error in transform")
-
-    stream.ssc.queueStream([[1]]).transform(fail).pprint()
-    stream.start()
-    stream.tick(wait=False)
-    with pytest.raises(ValueError, match="error in transform"):
-        stream.ssc.awaitTermination(60)
 
 
 def test_stopping_from_inside_a_listener_is_refused_and_does_not_hang(sc: SparkContext) -> None:

@@ -1,4 +1,4 @@
-"""What a user sees of a failure: their own traceback, the operator and their line; and the stream that goes on."""
+"""What a user sees of a failure, where they wait: their own traceback, the operator and their line; and the stream that goes on."""
 
 from __future__ import annotations
 
@@ -24,6 +24,36 @@ def line_of(text: str) -> str:
 def shown(error: BaseException) -> str:
     """What Python prints of it, notes included (which only 3.11 does by itself)."""
     return "".join(traceback.format_exception(error)) + "\n".join(getattr(error, "__notes__", []))
+
+
+def test_an_error_in_a_task_is_raised_where_one_waits(sc: SparkContext) -> None:
+    """SC13"""
+    stream = Stream(sc)
+
+    def fail(_x: int) -> int:
+        raise ValueError("error in map task")
+
+    stream.ssc.queueStream([[1]]).map(fail).foreachRDD(lambda rdd: rdd.count())
+    stream.start()
+    stream.tick()
+    with pytest.raises(Exception, match="error in map task"):
+        stream.ssc.awaitTermination()
+    with pytest.raises(Exception, match="error in map task"):
+        stream.ssc.awaitTerminationOrTimeout(5)
+
+
+def test_an_error_in_making_a_batch_is_raised_where_one_waits(sc: SparkContext) -> None:
+    """SC13"""
+    stream = Stream(sc)
+
+    def fail(_rdd: Any) -> Any:
+        raise ValueError("error in transform")
+
+    stream.ssc.queueStream([[1]]).transform(fail).pprint()
+    stream.start()
+    stream.tick(wait=False)
+    with pytest.raises(ValueError, match="error in transform"):
+        stream.ssc.awaitTermination(60)
 
 
 def test_a_failing_task_is_raised_with_the_users_traceback_and_the_stream_goes_on(

@@ -14,11 +14,15 @@ from kstream.batch_time import Time
 from kstream.dstream import FileInputDStream, InputDStream, QueueInputDStream, ReceiverInputDStream
 from kstream.errors import BlocksLostError, NotRecoverableError
 from kstream.receiver import Receiver
+from kstream.receiver.received_block_handler import StoredBlock
+from kstream.receiver.tracker_link import TrackerLink
+from kstream.scheduler.no_log import NoLog
 from kstream.testing import ManualClock
 from kstream.testing.input_dstream_contract import ZERO, InputDStreamContract, RestorableInputDStreamContract, batch_time
 from tests.fakes import FakeHost, FakeRDD
 from tests.harness import LogInput
 from tests.inputs import file_stream, write
+from tests.receivers import InDriver, received_in_driver
 
 
 def host() -> Any:
@@ -95,12 +99,19 @@ class TestFiles(RestorableInputDStreamContract):
 
 class TestAReceiver(InputDStreamContract):
     def make_input(self) -> ReceiverInputDStream:
-        return ReceiverInputDStream(host(), Nothing(), ManualClock(ZERO))
+        stream, clock = ReceiverInputDStream(host(), Nothing()), ManualClock(ZERO)
+        self.executor = InDriver(clock)
+        receivers = {stream.id: stream.receiver}
+        stream.blocks = received_in_driver(self.executor, clock, lambda _event: None, receivers, None, NoLog())
+        self.executor.start_stores()
+        return stream
 
     def produce(self, stream: Any, time: Time, count: int) -> list[Any]:
         made = [uuid.uuid4().hex for _ in range(count)]
+        link: Any = TrackerLink(self.executor, stream.id, 0)  # pyright: ignore[reportArgumentType]
         for record in made:
-            stream.receiver.store(record)
+            self.executor.blocks[record] = [record]
+            assert link.add_block(record, StoredBlock(1, ("driver",)), None)
         return made
 
     def test_its_blocks_die_with_the_driver_and_that_is_said(self) -> None:

@@ -17,7 +17,9 @@ from pyspark import SparkContext, StorageLevel
 
 from kstream import DStream, Receiver, StreamingContext
 from kstream.dstream import FileInputDStream, ReceiverInputDStream
-from kstream.errors import ConfigurationError, FileLostError
+from kstream.errors import ConfigurationError, FileLostError, RpcUnreachableError
+from kstream.receiver.block_reading import Replica
+from kstream.rpc import RpcClient, RpcCredentials
 from kstream.spark.hadoop_directory import HadoopDirectory
 from kstream.testing import ManualClock
 from tests.harness import INTERVAL, START
@@ -190,7 +192,7 @@ def test_lines_of_a_socket(stream: Stream) -> None:
 
         def send() -> None:
             connection.sendall(b"1\n2\n3\n4\n5\n")
-            wait_for(lambda: sum(count for _, count in made._blocks.waiting()) == 5)
+            wait_for(lambda: received(made) == 5)
 
         assert ticks(stream, send) == [["1", "2", "3", "4", "5"]]
         connection.close()
@@ -207,7 +209,7 @@ def test_a_converter_of_the_users_makes_records_of_a_socket(stream: Stream) -> N
 
         def send() -> None:
             connection.sendall(b"abc")
-            wait_for(lambda: sum(count for _, count in made._blocks.waiting()) == 3)
+            wait_for(lambda: received(made) == 3)
 
         assert ticks(stream, send) == [[b"a", b"b", b"c"]]
         connection.close()
@@ -231,8 +233,60 @@ def test_a_receiver_of_the_users_own(stream: Stream) -> None:
     made: Any = stream.ssc.receiverStream(Counting(1000))
     made.map(lambda x: x + 1).foreachRDD(note)
     stream.start()
-    wait_for(lambda: sum(count for _, count in made._blocks.waiting()) == 1000)
+    wait_for(lambda: received(made) == 1000)
     assert ticks(stream, lambda: None) == [list(range(1, 1001))]
+
+
+def store_of_ten_numbers(stream: Stream) -> tuple[Replica, RpcCredentials]:
+    """Where they lie once a stream has received them, and by what that store knows its driver."""
+    made: Any = stream.ssc.receiverStream(Counting(10))
+    made.foreachRDD(note)
+    stream.start()
+    wait_for(lambda: received(made) == 10)
+    inside: Any = stream.ssc._engine._received  # pyright: ignore
+    [store] = inside._tracker.stores()
+    return store, inside._reader._credentials
+
+
+ENCRYPT, SPARKS = "spark.streaming.kstream.rpc.encrypt", "spark.network.crypto.enabled"
+
+
+@pytest.mark.parametrize(
+    ("settings", "encrypted"),
+    [({ENCRYPT: "true"}, True), ({SPARKS: "true"}, True), ({SPARKS: "true", ENCRYPT: "false"}, False)],
+    ids=["told", "as Spark", "told not to"],
+)
+def test_what_receivers_send_is_encrypted_if_so_told_or_else_if_spark_encrypts(
+    sc: SparkContext, setting: Callable[[str, str], None], settings: dict[str, str], encrypted: bool
+) -> None:
+    for key, value in settings.items():
+        setting(key, value)
+    stream = Stream(sc)
+    store, credentials = store_of_ten_numbers(stream)
+    plain = RpcClient(store.host, store.port, RpcCredentials(credentials.token), 10)
+    assert is_gone(plain) is encrypted
+    assert ticks(stream, lambda: None) == [list(range(10))]
+
+
+def test_a_context_that_stops_leaves_no_block_store_though_spark_lives_on(stream: Stream) -> None:
+    store, credentials = store_of_ten_numbers(stream)
+    client = RpcClient(store.host, store.port, credentials)
+    assert b"blocks" in client.ask("usage")
+    stream.stop(graceful=False)
+    wait_for(lambda: is_gone(client))
+
+
+def is_gone(client: RpcClient) -> bool:
+    try:
+        client.ask("usage")
+    except RpcUnreachableError:
+        return True
+    return False
+
+
+def received(stream: ReceiverInputDStream) -> int:
+    """Records that wait for a batch."""
+    return sum(block.num_records or 0 for block in stream.blocks.waiting(stream.id))
 
 
 def wait_for(reached: Callable[[], Any]) -> None:
@@ -300,19 +354,35 @@ def test_file_streams_go_on_from_the_stored_graph_without_setup(sc: SparkContext
     assert SEEN == [["aa", "aa", "AA"], ["bb", "bb"], [], ["cc", "cc"]]
 
 
-def test_sockets_and_receivers_are_made_again_from_the_stored_graph_without_setup(sc: SparkContext, clock: ManualClock) -> None:
+def made_again(sc: SparkContext, build: Callable[[StreamingContext], DStream]) -> Any:
+    """The input of a graph that was started, stopped and restored."""
     path = f"memory://{uuid.uuid4().hex}"
-
-    def build(ssc: StreamingContext) -> DStream:
-        return ssc.socketTextStream("127.0.0.1", 1).union(ssc.receiverStream(Counting(3)))
-
     recovered(sc, path, build).start()
     active = StreamingContext.getActive()
     assert active is not None
     active.stop(stopSparkContext=False)
-    again = recovered(sc, path, build)
-    sockets, counting = again.graph.input_streams
-    assert CALLED == ["setup"]
+    (stream,) = recovered(sc, path, build).graph.input_streams
+    return stream
+
+
+def test_sockets_and_receivers_are_made_again_from_the_stored_graph_without_setup(sc: SparkContext, clock: ManualClock) -> None:
+    sockets = made_again(sc, lambda ssc: ssc.socketTextStream("127.0.0.1", 1))
+    counting = made_again(sc, lambda ssc: ssc.receiverStream(Counting(3)))
+    assert CALLED == ["setup", "setup"]
     assert isinstance(sockets, ReceiverInputDStream) and isinstance(counting, ReceiverInputDStream)
     assert sockets.receiver.storageLevel == StorageLevel.MEMORY_AND_DISK_2
     assert isinstance(counting.receiver, Counting) and counting.receiver.most == 3
+
+
+def test_receivers_that_would_leave_no_core_to_the_batches_are_refused_with_both_numbers(stream: Stream) -> None:
+    for _ in range(2):
+        stream.ssc.receiverStream(Counting(1)).foreachRDD(note)
+    with pytest.raises(ConfigurationError, match=r"2 receivers take a core each .* there are 2 cores in all"):
+        stream.start()
+
+
+def test_a_receivers_write_ahead_log_needs_a_checkpoint_directory(stream: Stream) -> None:
+    stream.ssc.settings.override("spark.streaming.receiver.writeAheadLog.enable", "true")
+    stream.ssc.receiverStream(Counting(1)).foreachRDD(note)
+    with pytest.raises(ConfigurationError, match="Cannot enable receiver write-ahead log without checkpoint directory set"):
+        stream.start()

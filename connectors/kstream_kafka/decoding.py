@@ -44,7 +44,7 @@ class Decoding:
         if self.message_handler is consumer_record:
             return _consumer_records(self.key_decoder, self.value_decoder, where)
         if self.message_handler is None:
-            return _key_values(self.key_decoder, self.value_decoder)
+            return key_values(self.key_decoder, self.value_decoder)
         return _handled(self, self.message_handler, where)
 
 
@@ -60,7 +60,8 @@ def _values(decoder: Decoder | None) -> Callable[[Chunk], list[Any]]:
     return lambda chunk: [decoder(m.value()) for m in chunk]
 
 
-def _key_values(key: Decoder | None, value: Decoder | None) -> Callable[[Chunk], list[Any]]:
+def key_values(key: Decoder | None, value: Decoder | None) -> Callable[[Chunk], list[Any]]:
+    """From a chunk of messages to (key, value) tuples."""
     if key is None and value is None:
         return lambda chunk: [(m.key(), m.value()) for m in chunk]
     if key is utf8_decoder and value is utf8_decoder:

@@ -17,6 +17,8 @@
         │     │     └── LogTruncatedError       an unclean leader election cut the log
         │     ├── LogShrankError          the log was cut, seen when a batch was planned
         │     └── TopicRecreatedError     the topic was deleted, and is another one by the same name now
+        ├── ZooKeeperUnreachableError     a receiver's ZooKeeper did not answer in time             (retriable)
+        ├── OwnershipLostError            a receiver's session is over: another may read its partitions     (retriable)
         └── PollTimeoutError              no record of a range came in `spark.streaming.kafka.consumer.poll.ms`  (retriable)
 
 The facts are attributes; the message says what happened, with which values, and what to do. All survive pickling, since the
@@ -257,4 +259,30 @@ class PollTimeoutError(_RangeError):
             f"no record at or after offset {at} came within {waited_ms} ms (spark.streaming.kafka.consumer.poll.ms).{because} "
             "Check that the executors reach the brokers.",
             at=at, waited_ms=waited_ms, reason=reason,
+        )  # fmt: skip
+
+
+class ZooKeeperUnreachableError(KafkaError):
+    """The ZooKeeper of a receiver did not answer. Facts: quorum, waited_ms."""
+
+    retriable = True
+
+    def __init__(self, quorum: str, waited_ms: int) -> None:
+        super().__init__(
+            f"No ZooKeeper of {quorum} answered within {waited_ms} ms (zookeeper.connection.timeout.ms). Check that it runs, and that "
+            "zkQuorum is its client port: a receiver's offsets are there.",
+            quorum=quorum, waited_ms=waited_ms,
+        )  # fmt: skip
+
+
+class OwnershipLostError(KafkaError):
+    """A consumer's membership of its group is over: it may acknowledge nothing any more. Facts: consumer, reason."""
+
+    retriable = True
+
+    def __init__(self, consumer: str, reason: str) -> None:
+        super().__init__(
+            f"Consumer {consumer} is no longer a member of its group ({reason}). What it had not acknowledged is read again from the "
+            "offsets in ZooKeeper. If this happens often, give zookeeper.session.timeout.ms more time.",
+            consumer=consumer, reason=reason,
         )  # fmt: skip

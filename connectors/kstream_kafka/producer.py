@@ -21,7 +21,9 @@ class AcknowledgedProducer:
     """Sends records and says of each whether Kafka has it. Idempotent: a retry never makes a second copy. One thread."""
 
     def __init__(self, bootstrap: str) -> None:
-        settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5}
+        # One request at a time: on a new topic a first batch may be refused and the second taken; the first, sent again, would pass for a
+        # duplicate, and be lost without a word.
+        settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "max.in.flight": 1, "linger.ms": 5}
         self._producer: Any = _made(settings)
         self.refused: list[str] = []
         """What the client said of each record it gave up."""

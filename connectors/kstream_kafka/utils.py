@@ -2,6 +2,7 @@
 
 createDirectStream(ssc, topics, kafkaParams, fromOffsets, …)              as in `pyspark.streaming.kafka` (Spark 2.4)
 createDirectStream(ssc, locationStrategy, consumerStrategy, config)       as in Spark's 0-10 API for Java and Scala
+createStream(ssc, zkQuorum, groupId, topics, kafkaParams, …)              Spark 2.4's, by a receiver and ZooKeeper
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from pyspark.storagelevel import StorageLevel
 
 from kstream.conf import Settings
 from kstream_kafka.consumer_strategy import ConsumerStrategy
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
+    from kstream.context import StreamingContext
+    from kstream.dstream.dstream import DStream
     from kstream.dstream.ports import StreamHost
     from kstream_kafka.kafka_rdd import KafkaRDD
 
@@ -92,6 +97,39 @@ class KafkaUtils:
         stream = DirectKafkaInputDStream(ssc, spec)
         stream.register_recipe()
         return stream
+
+    @staticmethod
+    def createStream(
+        ssc: StreamingContext,
+        zkQuorum: str,
+        groupId: str,
+        topics: dict[str, int],
+        kafkaParams: Mapping[str, Any] | None = None,
+        storageLevel: StorageLevel = StorageLevel.MEMORY_AND_DISK_2,
+        keyDecoder: Decoder = utf8_decoder,
+        valueDecoder: Decoder = utf8_decoder,
+        *,
+        reliable: bool | None = None,
+    ) -> DStream:
+        """A stream of (key, value) by a receiver, whose group and offsets are in ZooKeeper, as in Spark 2.4. Prefer `createDirectStream`.
+
+        `topics` maps each topic to a number of consumer threads: the receiver's share of the partitions among all consumers of the
+        group, in this job or another. `kafkaParams` must name `bootstrap.servers`, since Kafka 4 registers no brokers in ZooKeeper; the
+        old consumer's parameters are understood (docs/kafka-receiver.md), the others are those of `createDirectStream`.
+
+        `reliable` (None is True): the offsets of a block are written only after the block has been stored, so every record arrives at
+        least once. False: on a timer, `auto.commit.interval.ms`, and what was read and not stored dies with the receiver. In either
+        case stored blocks that no batch has read yet die with the driver, although their offsets are written, unless there is a
+        write-ahead log.
+
+        Asks nobody before `ssc.start()`. KafkaConfigError for parameters that cannot work, TypeError for wrong types,
+        MissingDependencyError without kazoo.
+        """
+        from kstream_kafka.receiver.stream import receiver_stream
+
+        return receiver_stream(
+            ssc, (zkQuorum, groupId, topics, kafkaParams), storageLevel, keyDecoder, valueDecoder, reliable=reliable is not False
+        )
 
     @staticmethod
     def createRDD(

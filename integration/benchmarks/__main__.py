@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MODULES = ("kafka_read", "data_frames", "bookkeeping", "map_with_state", "inverse_window")
+MODULES = ("kafka_read", "data_frames", "bookkeeping", "map_with_state", "inverse_window", "receivers")
 
 
 def main() -> int:

@@ -21,7 +21,6 @@ from kstream.checkpoint import epoch as epochs
 from kstream.checkpoint import format, history, names
 from kstream.checkpoint.plan_record import decode_plan, encode_plan
 from kstream.checkpoint.reader import LogContents
-from kstream.checkpoint.retention import removable_up_to
 from kstream.checkpoint.state_log import States, states_fields, stored_states
 from kstream.errors import AlreadyExistsError, MissingFileError, PlanFailedError, StorageError
 from kstream.storage import FileStore
@@ -142,16 +141,15 @@ class PlanLog:
         fields = {"time": plan.time.milliseconds, "at": at_ms, "epoch": self.epoch, "failures": failures, "inputs": inputs}
         self._note(names.given_up(plan.time, plan.epoch), "given-up", fields)
 
-    def clean(self, done_up_to: Time, unfinished: Collection[Time], remember: Duration, needed_from: Time | None = None) -> None:
-        """Removes what no batch needs any more; see `retention`. Called in the background, at any pace.
+    def clean(self, up_to: Time) -> None:
+        """Removes plans at this time and older, which no batch needs any more; see `retention`. Called in the background, at any pace.
 
         The plan goes before its completion: a completion alone means nothing, a plan alone would run again. Only plans older than
         the floor of the newest durable plan go: a stray plan for the same time is then known by that floor. The newest two always
         stay: a restart goes on from the newest, or from the other if that is damaged and given up. To be kept, plans are first put into
-        the history, `history.SEGMENT` at a time; fewer wait. Plans from `needed_from` on are needed to go on from the states that are kept.
+        the history, `history.SEGMENT` at a time; fewer wait.
         """
-        limit = removable_up_to(unfinished, done_up_to, remember, needed_from)
-        removable = self._removable(limit)
+        removable = self._removable(up_to)
         if self._keep == _NOTHING:
             self._remove(removable)
             return

@@ -52,13 +52,6 @@ class InputDStream(DStream):
     def stop(self) -> None:
         """Lets go of what `start` took. Also called where `start` was not, or has failed."""
 
-    def stop_receiving(self, timeout: float) -> bool:
-        """Graceful stop, while batches still run: takes nothing more in; returns whether what is in still waits for a batch.
-
-        Called by the thread that stops the context, before anything else is stopped; may block for `timeout` seconds.
-        """
-        return False
-
     def starting_point(self) -> InputPlan:
         """Where a stream that starts for the first time stands, as the plan of a batch of nothing. After `start`."""
         return InputPlan({})

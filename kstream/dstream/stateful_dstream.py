@@ -53,6 +53,9 @@ class StatefulDStream(DStream):
         self._lineage_from: Time | None = None
         self._written: Time | None = None
         self._read: Callable[[], RDD[Any]] | None = None
+        self._saving: tuple[Time, Time | None] | None = None
+        self._unread: dict[Time, Time] = {}
+        """States in files that RDDs descend from and that not every task has read yet, with the newest batch made of them."""
         self._marks: list[Time] = []
         self._held: set[Time] = set()
         self._inputs: list[InputDStream] | None = None
@@ -88,6 +91,8 @@ class StatefulDStream(DStream):
                 for missing in (newest + self.slide_duration).to(time, self.slide_duration):
                     if self.has_batch(missing):
                         self._mark(missing, super().getOrCompute(missing))
+                if self._lineage_from in self._unread:
+                    self._unread[self._lineage_from] = time
             return self._generated.get(time)
 
     def _mark(self, time: Time, state: RDD[Any] | None) -> None:
@@ -135,6 +140,7 @@ class StatefulDStream(DStream):
                 self._generated[time] = self._persisted(state)
                 self._held.add(time)
                 self._read = lambda: state
+                self._unread[time] = time
 
     def is_due(self, time: Time) -> bool:
         """Whether the state of a batch that has ended is to be written: at each multiple of the interval, or as soon as can be after it."""
@@ -147,6 +153,7 @@ class StatefulDStream(DStream):
     def state_at(self, time: Time) -> RDD[Any]:
         """The state of a batch that `is_due`."""
         with self._lock:
+            self._saving = (time, self._lineage_from)
             return self._generated[time]
 
     def written(self, time: Time, read: Callable[[], RDD[Any]]) -> None:
@@ -154,6 +161,16 @@ class StatefulDStream(DStream):
         with self._lock:
             if self._written is None or time > self._written:
                 self._written, self._read = time, read
+            if self._saving is not None and self._saving[0] == time and self._saving[1] is not None:
+                self._unread.pop(self._saving[1], None)  # every partition was made, and is held
+
+    def reads_from(self, unfinished: Time) -> Time | None:
+        """The oldest state in files that batches from `unfinished` on, or later ones, may have to read; None for none. An output that
+        takes the first records only reads the first partition: the others are read by whoever comes first, batches later."""
+        with self._lock:
+            limit = unfinished - self.slide_duration
+            self._unread = {base: newest for base, newest in self._unread.items() if base == self._lineage_from or newest > limit}
+            return min(self._unread, default=None)
 
     def go_back(self) -> None:
         """Blocks of the state are lost with an executor: the batches after the last state that was written are made anew, when they are
@@ -199,6 +216,7 @@ class StatefulDStream(DStream):
         self._held.add(written)
         self._marks = [t for t in self._marks if t < written]
         self._lineage_from = written
+        self._unread[written] = written
 
     def stands_in(self, state: RDD[Any], made: RDD[Any]) -> None:
         """`state` was read back and takes the place of what was `made`. For a subclass whose RDDs carry more than the state."""

@@ -162,6 +162,14 @@ class BlockGenerator:
             self._check_active()
             self._open.append(data)
 
+    def addMultipleData(self, data: Iterable[Any]) -> None:
+        """As `addData` of each, at less cost: they get into one block."""
+        self._check_active()
+        records = self._at_once(data)
+        with self._lock:
+            self._check_active()
+            self._open.extend(records)
+
     def addDataWithCallback(self, data: Any, metadata: Any) -> None:
         """One record, and `onAddData` before this returns."""
         self._take_permit()
@@ -173,14 +181,21 @@ class BlockGenerator:
     def addMultipleDataWithCallback(self, dataIterator: Iterable[Any], metadata: Any) -> None:
         """Records that get into one block, together or not at all, and one `onAddData` with the list of them."""
         self._check_active()
-        records: list[Any] = []
-        for record in dataIterator:
-            self._take_permit()
-            records.append(record)
+        records = self._at_once(dataIterator)
         with self._lock:
             self._check_active()
             self._open.extend(records)
             self._listener.onAddData(records, metadata)
+
+    def _at_once(self, records: Iterable[Any]) -> list[Any]:
+        """With a permit for each; without a rate limit nobody is asked, for that costs as much as a record from Kafka."""
+        if self.getCurrentLimit() is None:
+            return list(records)
+        permitted: list[Any] = []
+        for record in records:
+            self._take_permit()
+            permitted.append(record)
+        return permitted
 
     def _take_permit(self) -> None:
         self._check_active()

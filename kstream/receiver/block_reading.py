@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +9,10 @@ from typing import Any
 from kstream.errors import BlocksLostError, CorruptRecordError, KStreamError, RpcError, StorageError
 from kstream.receiver.block_form import split
 from kstream.receiver.executor_process import executor_of_this_worker
-from kstream.receiver.received_block_handler import unpickled
-from kstream.rpc import RpcClient
+from kstream.receiver.packed_records import records_of
+from kstream.rpc import RpcClient, RpcCredentials
 from kstream.wal import WriteAheadLogRecordHandle
-
-_clients: dict[tuple[str, int, str], RpcClient] = {}
-_lock = threading.Lock()
+from kstream.worker_process import once
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +38,19 @@ class BlockPlace:
     log: Callable[[WriteAheadLogRecordHandle], bytes] | None = None
 
 
-def read_block(place: BlockPlace, token: str) -> Iterator[Any]:
+def read_block(place: BlockPlace, credentials: RpcCredentials) -> Iterator[Any]:
     """Its records. BlocksLostError, which says who was asked, if no store that answers has it, nor the log."""
     asked: list[str] = []
     for replica in _nearest_first(place.replicas):
         try:
-            return unpickled(_client(replica, token).get(place.name))
+            return records_of(_client(replica, credentials).get(place.name))
         except KeyError:
             asked.append(f"executor {replica.executor_id} does not have it")
         except RpcError as e:
             asked.append(f"executor {replica.executor_id}: {e}")
     if place.handle is not None and place.log is not None:
         try:
-            return unpickled(split(place.log(place.handle), f"the write-ahead log's {place.handle}"))
+            return records_of(split(place.log(place.handle), f"the write-ahead log's {place.handle}"))
         except (StorageError, CorruptRecordError) as e:
             asked.append(f"the write-ahead log: {e}")
     raise BlocksLostError(
@@ -70,10 +67,6 @@ def _nearest_first(replicas: Sequence[Replica]) -> list[Replica]:
     return sorted(replicas, key=lambda replica: replica.executor_id != own)
 
 
-def _client(replica: Replica, token: str) -> RpcClient:
+def _client(replica: Replica, credentials: RpcCredentials) -> RpcClient:
     """Kept for the worker's life: a connection costs more than a block."""
-    key = (replica.host, replica.port, token)
-    with _lock:
-        if key not in _clients:
-            _clients[key] = RpcClient(replica.host, replica.port, token)
-        return _clients[key]
+    return once((replica.host, replica.port, credentials), lambda: RpcClient(replica.host, replica.port, credentials))

@@ -15,11 +15,13 @@ from pathlib import Path
 
 from kstream.errors import KStreamError, RpcRefusedError, RpcUnreachableError
 from kstream.receiver.block_store_process import Order, send
+from kstream.receiver.executor_process import command_of
 from kstream.rpc import RpcClient
 
 _PATIENCE_S = 60.0
 _ANSWER_S = 20.0
 _LOOK_S = 0.02
+_MODULE = "kstream.receiver.block_store_process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class StoreAddress:
 def find_or_start(order: Order) -> StoreAddress:
     """Any worker of the executor; of many at once one starts it, the others wait. Blocks, a second or so the first time.
 
-    A store that has died is replaced; its blocks are gone. KStreamError with the store's own words if it does not come up.
+    A store that has died is replaced; its blocks are gone. RpcUnreachableError if it lives and does not answer. KStreamError with the
+    store's own words if it does not come up.
     """
     folder = Path(order.folder)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -48,11 +51,13 @@ def _announced(order: Order) -> StoreAddress | None:
         said = json.loads(order.announced.read_text())
     except FileNotFoundError:
         return None
-    client = RpcClient(order.host, said["port"], order.token, _ANSWER_S)
+    client = RpcClient(order.host, said["port"], order.credentials, _ANSWER_S)
     try:
         client.ask("usage")
-    except (RpcUnreachableError, RpcRefusedError):  # dead; its port may be another's by now
-        order.announced.unlink(missing_ok=True)
+    except (RpcUnreachableError, RpcRefusedError) as e:
+        if isinstance(e, RpcUnreachableError) and _MODULE in command_of(said["pid"]):
+            raise  # it lives, and has blocks: the machine is busy
+        order.announced.unlink(missing_ok=True)  # dead; its port may be another's by now
         return None
     finally:
         client.close()
@@ -60,7 +65,7 @@ def _announced(order: Order) -> StoreAddress | None:
 
 
 def _started(order: Order) -> StoreAddress:
-    command = [sys.executable, "-m", "kstream.receiver.block_store_process"]
+    command = [sys.executable, "-m", _MODULE]
     # Modules of --py-files are on this worker's path alone. Signals for the worker's group are not for the store.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     words = Path(order.folder) / "store.log"
@@ -74,7 +79,7 @@ def _started(order: Order) -> StoreAddress:
     except BrokenPipeError:  # it says why in its log
         pass
     end = time.monotonic() + _PATIENCE_S
-    while (found := _announced(order)) is None:
+    while (found := _up(order)) is None:
         if process.poll() is not None or time.monotonic() > end:
             process.kill()
             process.wait()
@@ -83,6 +88,14 @@ def _started(order: Order) -> StoreAddress:
             )
         time.sleep(_LOOK_S)
     return found
+
+
+def _up(order: Order) -> StoreAddress | None:
+    """One that does not answer yet, or no more, is none: it is waited for."""
+    try:
+        return _announced(order)
+    except RpcUnreachableError:
+        return None
 
 
 def _last_words(log: Path) -> str:

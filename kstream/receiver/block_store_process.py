@@ -1,7 +1,7 @@
 """The process that holds an executor's received blocks: `python -m kstream.receiver.block_store_process`, told the rest on its input.
 
 A Python worker of Spark dies with its task; what it received is to live as long as the executor. So the store is a process of its own,
-started by a worker, in a session of its own, and it ends when the executor's JVM does: nothing else ends it.
+started by a worker, in a session of its own, and it ends when the executor's JVM does, or when its driver says so: nothing else ends it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import shutil
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Final
 
 from kstream.receiver.block_store import BlockStore
 from kstream.receiver.executor_process import wait_for_death
-from kstream.rpc import RpcServer
+from kstream.rpc import RpcCredentials, RpcServer
 
 logger = logging.getLogger("kstream.block_store")
+END: Final = "end"
+"""The message by which a driver that stops ends its stores: the executors may live on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Order:
     the file in which it says where it listens."""
 
     jvm: int
-    token: str
+    credentials: RpcCredentials
     host: str
     memory_bytes: int
     most_block_bytes: int
@@ -40,7 +42,7 @@ class Order:
 
 
 def run(order: Order) -> None:
-    """Returns when the executor has died and all is cleared away."""
+    """Returns when the executor has died, or the driver needs the store no more, and all is cleared away."""
     folder = Path(order.folder)
     store = BlockStore(order.memory_bytes, folder / "blocks")
 
@@ -48,11 +50,17 @@ def run(order: Order) -> None:
         store.remove(json.loads(body))
         return b""
 
-    handlers = {"remove": remove, "usage": lambda _: json.dumps(store.usage()).encode()}
-    server = RpcServer(order.token, handlers, store, host=order.host, most_block=order.most_block_bytes)
+    not_needed, tell = os.pipe()
+
+    def end(_body: bytes) -> bytes:
+        os.write(tell, b".")
+        return b""
+
+    handlers = {"remove": remove, "usage": lambda _: json.dumps(store.usage()).encode(), END: end}
+    server = RpcServer(order.credentials, handlers, store, host=order.host, most_block=order.most_block_bytes)
     try:
         _announce(order, server.port)
-        wait_for_death(order.jvm)
+        wait_for_death(order.jvm, not_needed)
     finally:
         server.close()
         shutil.rmtree(folder, ignore_errors=True)
@@ -73,7 +81,9 @@ def send(order: Order, to: IO[bytes]) -> None:
 
 def main() -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
-    run(Order(**json.load(sys.stdin)))
+    said: dict[str, Any] = json.load(sys.stdin)
+    credentials = RpcCredentials.of_json(said.pop("credentials"))
+    run(Order(credentials=credentials, **said))
 
 
 if __name__ == "__main__":

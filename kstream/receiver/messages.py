@@ -14,17 +14,21 @@ REGISTER_RECEIVER: Final = "RegisterReceiver"
 REGISTER_STORE: Final = "RegisterBlockStore"
 """executor, host, port → {}"""
 ADD_BLOCK: Final = "AddBlock"
-"""stream, id, records, executors, metadata → added"""
+"""stream, run, id, records, executors, metadata, handle (`wal/handles.py`), stored_at (ms) → added"""
 REPORT_ERROR: Final = "ReportError"
 """stream, message, error → {}"""
 DEREGISTER_RECEIVER: Final = "DeregisterReceiver"
 """stream, run, message, error → {}"""
+FIRST_ATTEMPT: Final = "FirstAttemptOfReceiver"
+"""stream, stage → runs: whether the first attempt of the task still runs, of which the one that asks is a copy"""
 NEXT_COMMAND: Final = "NextCommand"
 """stream, run → command (one of those below, or null), its arguments, and peers: [[executor, host, port], …]"""
 
 STOP_RECEIVER: Final = "StopReceiver"
 RESTART_RECEIVER: Final = "RestartReceiver"
 UPDATE_RATE_LIMIT: Final = "UpdateRateLimit"
+CLEANUP_OLD_BLOCKS: Final = "CleanupOldBlocks"
+"""threshold (ms)"""
 
 
 def to_body(**fields: Any) -> bytes:

@@ -1,20 +1,19 @@
-"""What the ReceivedBlockTracker logs: blocks added, given to a batch, forgotten. Frozen records, and their stored form as JSON bytes.
+"""What the ReceivedBlockTracker logs: blocks added, blocks forgotten. Frozen records, and their stored form as JSON bytes.
 
 The form is that of all records of kstream (`checkpoint/format.py`: canonical, with kind, version and checksum). A block is
-`{"handle": [path, offset, length] | null, "id", "metadata", "records", "stream"}`.
+`{"handle": (`wal/handles.py`) | null, "id", "metadata", "records", "stream"}`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from kstream.batch.plan import Json
-from kstream.batch_time import Time
 from kstream.checkpoint.format import decode, encode
 from kstream.errors import CorruptRecordError
-from kstream.wal import FileBasedWriteAheadLogSegment
+from kstream.wal import WriteAheadLogRecordHandle, handle_of_json, handle_to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,52 +28,48 @@ class ReceivedBlockInfo:
     block_id: str
     num_records: int | None = None
     metadata: Json = None
-    handle: FileBasedWriteAheadLogSegment | None = None
+    handle: WriteAheadLogRecordHandle | None = None
     block_id_valid: bool = field(default=True, compare=False)
     executors: tuple[str, ...] = field(default=(), compare=False)
     """Ids of those whose stores have it. Not stored either."""
+    stored_at: int = field(default=0, compare=False)
+    """When its receiver wrote it, by that receiver's clock, in ms: no later clean-up of its log may take it. Not stored; 0 is unknown."""
+
+    def of_stream(self, stream_id: int) -> ReceivedBlockInfo:
+        """The same block, under the number that its stream has now."""
+        return replace(self, stream_id=stream_id)
 
 
 @dataclass(frozen=True, slots=True)
 class BlockAdditionEvent:
-    """A block is stored; once this is durable its receiver may be told so."""
+    """A block is stored; once this is durable its receiver may be told so. `epoch`: of the driver, whose graph has that stream."""
 
     block: ReceivedBlockInfo
-
-
-@dataclass(frozen=True, slots=True)
-class BatchAllocationEvent:
-    """All blocks of a batch, by stream id, in order; a stream without blocks is there, too."""
-
-    time: Time
-    blocks: Mapping[int, tuple[ReceivedBlockInfo, ...]]
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class BatchCleanupEvent:
-    """No one needs the blocks of these batches any more."""
+    """No one needs these blocks any more; the plans that name them are about to go."""
 
-    times: tuple[Time, ...]
+    block_ids: tuple[str, ...]
 
 
-ReceivedBlockEvent: TypeAlias = BlockAdditionEvent | BatchAllocationEvent | BatchCleanupEvent
+ReceivedBlockEvent: TypeAlias = BlockAdditionEvent | BatchCleanupEvent
 
-ADDED, ALLOCATED, CLEANED = "block-added", "batch-allocated", "batches-cleaned"
+ADDED, CLEANED = "block-added", "blocks-cleaned"
 
 
 def to_bytes(event: ReceivedBlockEvent) -> bytes:
     """TypeError or ValueError where a block's metadata is no JSON value."""
     if isinstance(event, BlockAdditionEvent):
-        return encode(ADDED, {"block": _block(event.block)})
-    if isinstance(event, BatchAllocationEvent):
-        blocks = {str(stream): _blocks(infos) for stream, infos in event.blocks.items()}
-        return encode(ALLOCATED, {"time": event.time.milliseconds, "blocks": blocks})
-    return encode(CLEANED, {"times": [time.milliseconds for time in event.times]})
+        return encode(ADDED, {"block": _block(event.block), "epoch": event.epoch})
+    return encode(CLEANED, {"blocks": list(event.block_ids)})
 
 
 def from_bytes(data: bytes, where: str) -> ReceivedBlockEvent:
     """Its blocks are not valid in any block store. CorruptRecordError or FormatVersionError, which say `where`, for other bytes."""
-    kind = next((kind for kind in (ADDED, ALLOCATED, CLEANED) if f'"kind":"{kind}"'.encode() in data), ADDED)
+    kind = next((kind for kind in (ADDED, CLEANED) if f'"kind":"{kind}"'.encode() in data), ADDED)
     try:
         fields = decode(kind, data, where)
     except CorruptRecordError as e:
@@ -85,21 +80,15 @@ def from_bytes(data: bytes, where: str) -> ReceivedBlockEvent:
             path=where, reason=reason,
         ) from e  # fmt: skip
     if kind == ADDED:
-        return BlockAdditionEvent(_info(fields["block"]))
-    if kind == CLEANED:
-        return BatchCleanupEvent(tuple(Time(time) for time in fields["times"]))
-    return BatchAllocationEvent(Time(fields["time"]), {int(stream): tuple(map(_info, infos)) for stream, infos in fields["blocks"].items()})
-
-
-def _blocks(infos: Iterable[ReceivedBlockInfo]) -> list[dict[str, Json]]:
-    return [_block(info) for info in infos]
+        return BlockAdditionEvent(_info(fields["block"]), fields["epoch"])
+    return BatchCleanupEvent(tuple(fields["blocks"]))
 
 
 def _block(info: ReceivedBlockInfo) -> dict[str, Json]:
-    handle = None if info.handle is None else [info.handle.path, info.handle.offset, info.handle.length]
+    handle = handle_to_json(info.handle)
     return {"stream": info.stream_id, "id": info.block_id, "records": info.num_records, "metadata": info.metadata, "handle": handle}
 
 
 def _info(block: Mapping[str, Any]) -> ReceivedBlockInfo:
-    handle = None if block["handle"] is None else FileBasedWriteAheadLogSegment(*block["handle"])
+    handle = handle_of_json(block["handle"])
     return ReceivedBlockInfo(block["stream"], block["id"], block["records"], block["metadata"], handle, block_id_valid=False)

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
-from pickle import HIGHEST_PROTOCOL, dumps, loads
+from time import monotonic
 from typing import Any, Protocol
 
-from kstream.errors import BlockNotStoredError, RpcError, StorageError, WriteAheadLogError
-from kstream.pickled_chunks import pickled_chunks
+from kstream.errors import BlockNotStoredError, RpcError
 from kstream.receiver.block_form import joined
+from kstream.receiver.packed_records import Dumps, chunks_of, dumps_plain
 from kstream.wal import WriteAheadLog, WriteAheadLogRecordHandle
 
 logger = logging.getLogger(__name__)
-
-
-def dumps_plain(records: list[Any]) -> bytes:
-    return dumps(records, HIGHEST_PROTOCOL)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredBlock:
     """`executors`: the ids of those that have it, the receiver's own first. `handle`: where it lies in the receiver's log."""
 
-    num_records: int
+    num_records: int | None
     executors: tuple[str, ...]
     handle: WriteAheadLogRecordHandle | None = None
+    stored_at: int = 0
+    """In ms, as the log was told; 0 without one."""
 
 
 class Store(Protocol):
@@ -39,6 +38,10 @@ class Store(Protocol):
         """RpcError if it could not be kept there."""
         ...
 
+    def remove(self, name: str, /) -> None:
+        """If it is there. RpcError."""
+        ...
+
 
 class ReceivedBlockHandler(Protocol):
     """Called by the thread that pushes blocks and by receivers' own."""
@@ -47,18 +50,33 @@ class ReceivedBlockHandler(Protocol):
         """Returns when the block is kept as well as was promised. BlockNotStoredError, and it is nowhere that counts."""
         ...
 
+    def store_chunks(self, name: str, count: int | None, chunks: Sequence[bytes]) -> StoredBlock:
+        """As `store`, of records that have been pickled, in lists, and perhaps counted."""
+        ...
+
+    def discard(self, name: str) -> None:
+        """The block is not to be in any batch: stores need not keep it."""
+        ...
+
+    def clean(self, threshold_ms: int) -> None:
+        """No batch needs blocks that were stored before this moment any more, but for those that are being stored now."""
+        ...
+
+    def close(self) -> None: ...
+
 
 class BlockStoreBasedBlockHandler:
-    """Writes a block to `replicas` stores at once, of distinct executors: the receiver's own and, of `peers`, the first that take it.
+    """Writes a block to `replicas` stores at once, of distinct executors: the receiver's own and, of `peers`, the first that take it;
+    if its own does not, one more of them.
 
     A peer that fails is passed over for the next one, `most_failures` of them (`spark.storage.maxReplicationFailures`) a block; then, or
-    where there are not so many executors, a warning, and the block has the replicas it has. With none at all it is an error. `dumps`
-    pickles lists of records.
+    where there are not so many executors, the block has the replicas it has, with a warning whenever their number changes. With none at
+    all it is an error. `dumps` pickles lists of records.
     """
 
     def __init__(
         self, own: Store, peers: Callable[[], Sequence[Store]], how: str, replicas: int = 2, most_failures: int = 1,
-        dumps: Callable[[list[Any]], bytes] = dumps_plain,
+        dumps: Dumps = dumps_plain,
     ) -> None:  # fmt: skip
         self._own = own
         self._peers = peers
@@ -66,32 +84,46 @@ class BlockStoreBasedBlockHandler:
         self._replicas = replicas
         self._most_failures = most_failures
         self._dumps = dumps
+        self._told_replicas = replicas
         self._beside = ThreadPoolExecutor(1, "BlockReplication")
 
     def store(self, name: str, records: Iterable[Any]) -> StoredBlock:
-        return self.store_chunks(name, *counted(records, self._dumps))
+        return self.store_chunks(name, *chunks_of(records, self._dumps))
 
-    def store_chunks(self, name: str, count: int, chunks: Sequence[bytes]) -> StoredBlock:
-        """As `store`, of records that have been counted and pickled."""
+    def store_chunks(self, name: str, count: int | None, chunks: Sequence[bytes]) -> StoredBlock:
         peers = [peer for peer in self._peers() if peer.executor_id != self._own.executor_id]
         copying: Future[list[str]] | None = None
         if self._replicas > 1:
-            copying = self._beside.submit(self._copy, name, chunks, peers)
+            copying = self._beside.submit(self._copy, name, chunks, peers, self._replicas - 1)
         held, error = self._put(self._own, name, chunks)
-        executors = [*([self._own.executor_id] if held else []), *(copying.result() if copying is not None else [])]
+        copied = copying.result() if copying is not None else []
+        if not held:  # another in its place
+            copied += self._copy(name, chunks, [peer for peer in peers if peer.executor_id not in copied], 1)
+        executors = [*([self._own.executor_id] if held else []), *copied]
         if not executors:
             raise BlockNotStoredError(
-                f"block {name} of {count} records could not be stored on any executor; its own said: {error}",
+                f"block {name} of {_records(count)} could not be stored on any executor; its own said: {error}",
                 block=name, size=sum(map(len, chunks)), free=0,
             )  # fmt: skip
-        if len(executors) < self._replicas:
-            logger.warning("block %s has %d replicas instead of %d: on %s", name, len(executors), self._replicas, ", ".join(executors))
+        if len(executors) != self._told_replicas:
+            self._told_replicas = len(executors)  # once, not with every block for as long as it lasts
+            logger.warning("block %s has %d replicas of %d: on %s", name, len(executors), self._replicas, ", ".join(executors))
         return StoredBlock(count, tuple(executors))
+
+    def discard(self, name: str) -> None:
+        for store in (self._own, *self._peers()):
+            try:
+                store.remove(name)
+            except RpcError as e:  # what an executor keeps dies with it
+                logger.debug("block %s may still be on executor %s: %s", name, store.executor_id, e)
+
+    def clean(self, threshold_ms: int) -> None:
+        """The driver removes blocks from stores by their names."""
 
     def close(self) -> None:
         self._beside.shutdown()
 
-    def _copy(self, name: str, chunks: Sequence[bytes], peers: Sequence[Store]) -> list[str]:
+    def _copy(self, name: str, chunks: Sequence[bytes], peers: Sequence[Store], wanted: int) -> list[str]:
         done: list[str] = []
         failures = 0
         for peer in peers:
@@ -100,7 +132,7 @@ class BlockStoreBasedBlockHandler:
                 done.append(peer.executor_id)
             else:
                 failures += 1
-            if len(done) == self._replicas - 1 or failures > self._most_failures:
+            if len(done) == wanted or failures > self._most_failures:
                 break
         return done
 
@@ -117,42 +149,57 @@ class WriteAheadLogBasedBlockHandler:
     """Writes a block to the receiver's log and to the executor's own store at once, and returns after both (BH1).
 
     The log is what is promised: a block that the store did not take – there is no room, say – is stored all the same; one that the log
-    did not take is not. `time_ms` says when, for the log's clean-up.
+    did not take is not, nor one that either of them has not answered within `timeout_s` (`spark.streaming.receiver.blockStoreTimeout`).
+    `time_ms` says when, for the log's clean-up.
     """
 
     def __init__(
         self, beside: BlockStoreBasedBlockHandler, log: WriteAheadLog, time_ms: Callable[[], int],
-        dumps: Callable[[list[Any]], bytes] = dumps_plain,
+        dumps: Dumps = dumps_plain, timeout_s: float = 30.0,
     ) -> None:  # fmt: skip
         self._beside = beside
         self._log = log
         self._time_ms = time_ms
         self._dumps = dumps
-        self._thread = ThreadPoolExecutor(1, "BlockBesideLog")
+        self._timeout = timeout_s
+        self._threads = ThreadPoolExecutor(2, "ReceivedBlockHandler")
 
     def store(self, name: str, records: Iterable[Any]) -> StoredBlock:
-        count, chunks = counted(records, self._dumps)
-        storing = self._thread.submit(self._store, name, count, chunks)
+        return self.store_chunks(name, *chunks_of(records, self._dumps))
+
+    def store_chunks(self, name: str, count: int | None, chunks: Sequence[bytes]) -> StoredBlock:
+        now, deadline = self._time_ms(), monotonic() + self._timeout
+        logging_it = self._threads.submit(lambda: self._log.write(joined(chunks), now))
+        storing = self._threads.submit(self._store, name, count, chunks)
         try:
-            handle = self._log.write(joined(chunks), self._time_ms())
-        except (StorageError, WriteAheadLogError) as e:
+            handle = logging_it.result(self._timeout)
+            executors = storing.result(max(0.0, deadline - monotonic()))
+        except FutureTimeoutError as e:
             raise BlockNotStoredError(
-                f"block {name} of {count} records could not be written to the write-ahead log: {e}", block=name, size=0, free=0
-            ) from e
-        finally:
-            executors = storing.result()
-        return StoredBlock(count, executors, handle)
+                f"block {name} of {_records(count)} was not stored and logged within {self._timeout:g} s "
+                "(spark.streaming.receiver.blockStoreTimeout)",
+                block=name, size=sum(map(len, chunks)), free=0,
+            ) from e  # fmt: skip
+        except Exception as e:  # the log may be the user's own
+            raise BlockNotStoredError(
+                f"block {name} of {_records(count)} could not be written to the write-ahead log: {e}",
+                block=name, size=sum(map(len, chunks)), free=0,
+            ) from e  # fmt: skip
+        return StoredBlock(count, executors, handle, now)
+
+    def discard(self, name: str) -> None:
+        """What the log has of it goes with the log's files."""
+        self._beside.discard(name)
 
     def clean(self, threshold_ms: int) -> None:
-        """No batch needs blocks from before this moment any more."""
         self._log.clean(threshold_ms, False)
 
     def close(self) -> None:
-        self._thread.shutdown()
+        self._threads.shutdown()
         self._beside.close()
         self._log.close()
 
-    def _store(self, name: str, count: int, chunks: Sequence[bytes]) -> tuple[str, ...]:
+    def _store(self, name: str, count: int | None, chunks: Sequence[bytes]) -> tuple[str, ...]:
         try:
             return self._beside.store_chunks(name, count, chunks).executors
         except BlockNotStoredError as e:
@@ -160,18 +207,5 @@ class WriteAheadLogBasedBlockHandler:
             return ()
 
 
-def counted(records: Iterable[Any], dumps: Callable[[list[Any]], bytes]) -> tuple[int, list[bytes]]:
-    """How many records there are, and their chunks."""
-    at_hand = records if isinstance(records, list) else list(records)
-    return len(at_hand), list(pickled(at_hand, dumps))
-
-
-def pickled(records: Iterable[Any], dumps: Callable[[list[Any]], bytes] = dumps_plain) -> Iterator[bytes]:
-    """The chunks of a block."""
-    return pickled_chunks(records, dumps)
-
-
-def unpickled(chunks: Iterable[bytes]) -> Iterator[Any]:
-    """The records of a block."""
-    for chunk in chunks:
-        yield from loads(chunk)
+def _records(count: int | None) -> str:
+    return "uncounted records" if count is None else f"{count} records"

@@ -1,26 +1,32 @@
-"""ReceivedBlockTracker: the received blocks, each given to one batch, and their log (Spark's `ReceivedBlockTracker.scala`)."""
+"""ReceivedBlockTracker: the received blocks, each in one batch, and their log (Spark's `ReceivedBlockTracker.scala`).
+
+The plan of a batch is the allocation: a block belongs to the batch whose stored plan names it, and waits if there is none. So this log
+says only which blocks came and which are not needed any more; Spark's also says which batch has which.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from kstream.batch_time import Time
 from kstream.clock import Clock
 from kstream.loop import THREADS, Runtime
-from kstream.receiver.block_allocation import BlockAllocation
+from kstream.loop.runtime import Event
 from kstream.receiver.received_block_events import (
     BatchCleanupEvent,
     BlockAdditionEvent,
-    ReceivedBlockEvent,
     ReceivedBlockInfo,
     from_bytes,
     to_bytes,
 )
+from kstream.wal import single_records
 
 logger = logging.getLogger(__name__)
+REMEMBERED_MS = 600_000
+"""So long a block that is gone is still answered for: longer than a receiver that has no answer goes on telling of it."""
 
 
 class EventLog(Protocol):
@@ -38,150 +44,211 @@ class EventLog(Protocol):
         """Records written before this moment may go, by whole files; with `wait` they are gone when it returns."""
         ...
 
+    def close(self) -> None: ...
+
 
 class ReceivedBlockTracker:
-    """Any thread may add; the thread that plans allocates. Every change is in the log before it is made, and before anyone is told.
+    """Any thread may add; the thread that plans takes; one thread cleans. Each block is in one place, told by its id: it waits, a batch
+    has taken it, or it is forgotten.
 
-    With a `log` (there is one if there is a checkpoint, whether or not receivers write logs of their own) and `recover`, it goes on from
-    what the log says; recovered blocks are not valid in any block store. Without `recover` the log is only written.
+    With a `log` (there is one if there is a checkpoint, whether or not receivers write logs of their own) an addition, and that a block
+    is forgotten, is in the log before anyone is told. `epoch` is that of the driver.
     """
 
     def __init__(
-        self, stream_ids: Iterable[int], clock: Clock, log: EventLog | None = None, recover: bool = False, runtime: Runtime = THREADS
+        self, stream_ids: Iterable[int], clock: Clock, log: EventLog | None = None, epoch: int = 0, runtime: Runtime = THREADS
     ) -> None:
+        self.stream_ids = tuple(stream_ids)
         self._clock = clock
         self._log = log
-        self._blocks = BlockAllocation(stream_ids)
+        self._epoch = epoch
+        self._runtime = runtime
         self._lock = threading.Lock()
-        self._changing = runtime.lock()  # held over a write: of allocations and clean-ups one at a time
+        self._waiting: dict[int, dict[str, ReceivedBlockInfo]] = {stream: {} for stream in self.stream_ids}
+        self._taken: dict[str, ReceivedBlockInfo] = {}
+        self._forgotten: dict[str, tuple[Time, ReceivedBlockInfo]] = {}
+        """Of batches that are over; the log does not say so yet. With the time of the plan that names it."""
+        self._adding: dict[str, tuple[ReceivedBlockInfo, Event]] = {}
+        """The event is set when it is decided."""
+        self._refused: dict[str, ReceivedBlockInfo] = {}
+        """Their write failed, as far as is known: the log may have them, and does not say yet that nobody needs them."""
+        self._decided: dict[str, tuple[int, bool]] = {}
+        """Of blocks that are in none of these any more: since when, and what receivers are told that ask again."""
         self._logged_at: dict[str, int] = {}
-        if log is not None and recover:
-            self._recover(log)
+        """Of all that the log may have."""
 
     @property
     def is_write_ahead_log_enabled(self) -> bool:
         return self._log is not None
 
+    def recover(self, planned: Collection[str], streams_now: Callable[[int, int], int | None] = lambda _epoch, stream: stream) -> None:
+        """Goes on from what the log says; called once, before anything else. The blocks are in no block store any more.
+
+        `planned`: the ids in all plans that are stored; they are taken, the others wait. `streams_now(epoch, stream)`: which stream of
+        this graph the stream of an earlier driver's is, None where it is gone. Error of the log, or CorruptRecordError.
+        """
+        if self._log is None:
+            return
+        gone: dict[int, int] = {}
+        for number, record in enumerate(single_records(self._log.readAll()), 1):
+            event = from_bytes(record, f"record {number} of the log of received blocks")
+            if isinstance(event, BatchCleanupEvent):
+                for block_id in event.block_ids:
+                    self._drop(block_id)
+                continue
+            stream = streams_now(event.epoch, event.block.stream_id)
+            if stream not in self._waiting:
+                gone[event.block.stream_id] = gone.get(event.block.stream_id, 0) + 1
+            else:
+                self._found(event.block.of_stream(stream), planned)
+        for stream, count in gone.items():
+            logger.warning("%d blocks are of what was stream %d, which the job no longer has: no batch gets them", count, stream)
+
     def add_block(self, block: ReceivedBlockInfo) -> bool:
         """Whether the block is kept and will be in a batch; blocks until that is durable.
 
-        False, and nothing is kept, when the log failed or no such stream exists: the receiver is not to acknowledge its records. A
-        block that is known already – a receiver that had no answer asks again – is True, and stays where it is.
+        False, and it never is in one, when the log failed or no such stream exists: the receiver is not to acknowledge its records. A
+        receiver that had no answer may ask again: of a block that is known, or was and is gone, it is told the same. TypeError or
+        ValueError where the metadata are no JSON value.
         """
-        if block.stream_id not in self._blocks.stream_ids:
+        if block.stream_id not in self._waiting:
             logger.error("block %s is refused: there is no receiver stream %d", block.block_id, block.stream_id)
             return False
+        record, now = to_bytes(BlockAdditionEvent(block, self._epoch)), self._clock.time_ms()
+        with self._lock:
+            if (answer := self._answer(block.block_id)) is not None:
+                return answer
+            _, decided = self._adding.get(block.block_id, (block, None))
+            if decided is None:
+                self._adding[block.block_id] = (block, self._runtime.event())
+                self._refused.pop(block.block_id, None)  # it is tried again
+                self._logged_at.setdefault(block.block_id, now)
+        if decided is not None:
+            decided.wait()
+            with self._lock:
+                return bool(self._answer(block.block_id))
+        return self._add(block, record, now)
+
+    def _add(self, block: ReceivedBlockInfo, record: bytes, now: int) -> bool:
+        written = False
+        try:
+            written = self._write(record, now)
+        finally:
+            with self._lock:
+                _, decided = self._adding.pop(block.block_id)
+                (self._waiting[block.stream_id] if written else self._refused)[block.block_id] = block
+            decided.set()
+        return written
+
+    def wait_until_decided(self) -> None:
+        """Of the blocks that are being added now."""
+        with self._lock:
+            events = [decided for _, decided in self._adding.values()]
+        for decided in events:
+            decided.wait()
+
+    def allocate_blocks_to_batch(self, stream_id: int, block_ids: Iterable[str]) -> None:
+        """A batch's plan that names these is durable. Ids that do not wait are passed over."""
+        with self._lock:
+            waiting = self._waiting[stream_id]
+            for block_id in block_ids:
+                if (block := waiting.pop(block_id, None)) is not None:
+                    self._taken[block_id] = block
+
+    def forget(self, time: Time, block_ids: Iterable[str]) -> list[ReceivedBlockInfo]:
+        """No batch and no window of this driver needs these, of the plan of this time, any more; a restart may. Those that were known."""
+        with self._lock:
+            forgotten = [block for block_id in block_ids if (block := self._taken.pop(block_id, None)) is not None]
+            self._forgotten.update({block.block_id: (time, block) for block in forgotten})
+        return forgotten
+
+    def cleanup_old_batches(self, up_to: Time, wait: bool = False) -> None:
+        """Logs that the forgotten blocks of the plans of this time and older are needed no more, and cleans the log.
+
+        To be called before those plans go: without a plan, and without this, their blocks would wait again after a restart. What the log
+        raises is raised, nothing is dropped then, and the next call tries again.
+        """
         now = self._clock.time_ms()
         with self._lock:
-            if self._blocks.knows(block.block_id):
-                return True
-            self._logged_at[block.block_id] = now
-        event = BlockAdditionEvent(block)
-        if self._write(event, now):
-            return self._apply(event)
+            old = {block_id: True for block_id, (time, _) in self._forgotten.items() if time <= up_to}
+            old.update(dict.fromkeys(self._refused, False))
+        if old and self._log is not None:
+            self._log.write(to_bytes(BatchCleanupEvent(tuple(old))), now)
         with self._lock:
-            if not self._blocks.knows(block.block_id):  # else another call has kept it meanwhile
-                self._logged_at.pop(block.block_id, None)
-        return False
+            for block_id, answer in old.items():
+                self._drop(block_id)
+                self._decided[block_id] = (now, answer)
+            self._decided = {block: (since, said) for block, (since, said) in self._decided.items() if now - since < REMEMBERED_MS}
+            needed_from = min(self._logged_at.values(), default=now)
+        if self._log is not None:
+            self._log.clean(needed_from, wait)
 
-    def allocate_blocks_to_batch(self, time: Time) -> bool:
-        """Gives all blocks that wait to this batch, for good; whether it has. Blocks until that is durable.
-
-        False where this batch or a later one has had its blocks: nothing changes. False where the log failed: the batch has none, and
-        they wait for the next one.
-        """
-        with self._changing:
-            with self._lock:
-                event = self._blocks.next_for(time)
-            if event is None:
-                logger.info("batch %s was given its blocks before", time)
-                return False
-            if not self._write(event, self._clock.time_ms()):
-                return False
-            self._apply(event)
-            with self._lock:
-                for info in [info for infos in event.blocks.values() for info in infos]:
-                    self._logged_at.pop(info.block_id, None)
-            return True
-
-    def cleanup_old_batches(self, threshold: Time, wait: bool = False) -> None:
-        """Forgets the batches strictly before `threshold`, in memory and in the log, of which whole old files go.
-
-        ValueError unless the threshold is in the past. Where the log fails nothing is forgotten, and the next clean-up tries again.
-        """
-        now = self._clock.time_ms()
-        if threshold.milliseconds >= now:
-            raise ValueError(f"blocks can be forgotten up to a time that has passed: {threshold.milliseconds} ms is not before {now} ms")
-        with self._changing:
-            with self._lock:
-                event = BatchCleanupEvent(self._blocks.batches_before(threshold))
-                kept = min(self._logged_at.values(), default=now)  # what no batch has is nowhere else in the log
-            if self._write(event, now):
-                self._apply(event)
-                self._clean(min(threshold.milliseconds, kept), wait)
-
-    def keep_to_plans(self, plans: Mapping[Time, Collection[str]]) -> None:
-        """After a recovery, before the first allocation: the plan is the allocation. `plans`: the block ids in each plan there is.
-
-        A driver can die, or its log can fail, between the allocation and the plan. From the oldest plan on a block belongs to the batch
-        whose plan names it, whatever the log says; one that no plan names waits again, before those that never had a batch. Older
-        batches stay as they are: their plans have been cleaned away. Nothing is logged: the next recovery finds the same.
-        """
-        with self._changing, self._lock:
-            self._blocks.keep_to_plans(plans)
-            self._logged_at = dict.fromkeys(self._blocks.all_waiting(), 0)
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
 
     # -- questions
-
-    def get_blocks_of_batch(self, time: Time) -> dict[int, tuple[ReceivedBlockInfo, ...]]:
-        """By stream id, every stream with what it has, in order of arrival; {} for a batch that was given nothing or is forgotten."""
-        with self._lock:
-            return self._blocks.of_batch(time)
-
-    def get_blocks_of_batch_and_stream(self, time: Time, stream_id: int) -> tuple[ReceivedBlockInfo, ...]:
-        return self.get_blocks_of_batch(time).get(stream_id, ())
 
     def get_unallocated_blocks(self, stream_id: int) -> tuple[ReceivedBlockInfo, ...]:
         """Those that wait for a batch, in order of arrival."""
         with self._lock:
-            return self._blocks.waiting(stream_id)
+            return tuple(self._waiting[stream_id].values())
 
     @property
     def has_unallocated_blocks(self) -> bool:
         with self._lock:
-            return bool(self._blocks.all_waiting())
+            return any(self._waiting.values())
 
-    # -- the log
-
-    def _recover(self, log: EventLog) -> None:
-        for number, record in enumerate(log.readAll(), 1):
-            self._blocks.apply(from_bytes(record, f"record {number} of the log of received blocks"))
-        self._logged_at = dict.fromkeys(self._blocks.all_waiting(), 0)  # when, the records do not say
-        for stream, count in self._blocks.strangers().items():
-            logger.warning(
-                "%d blocks wait for a batch that are of stream %d, which the job no longer has: no batch gets them", count, stream
-            )
-
-    def _apply(self, event: ReceivedBlockEvent) -> bool:
+    def get(self, block_id: str) -> ReceivedBlockInfo | None:
+        """A block that a batch has taken and that is not forgotten."""
         with self._lock:
-            self._blocks.apply(event)
-        return True
+            return self._taken.get(block_id)
 
-    def _write(self, event: ReceivedBlockEvent, time_ms: int) -> bool:
+    def all_blocks(self) -> list[ReceivedBlockInfo]:
+        """All that are still needed, be it by a restart, which may find those that were refused in the log; and those being added."""
+        with self._lock:
+            waiting = [block for blocks in self._waiting.values() for block in blocks.values()]
+            adding = (block for block, _ in self._adding.values())
+            return [*self._taken.values(), *waiting, *(block for _, block in self._forgotten.values()), *self._refused.values(), *adding]
+
+    # -- inside
+
+    def _answer(self, block_id: str) -> bool | None:
+        """What a receiver is told that asks again; None if it is to be added, is being added, or was refused and may be tried again. Under
+        the lock."""
+        if block_id in self._taken or block_id in self._forgotten or any(block_id in blocks for blocks in self._waiting.values()):
+            return True
+        return self._decided[block_id][1] if block_id in self._decided else None
+
+    def _found(self, block: ReceivedBlockInfo, planned: Collection[str]) -> None:
+        """Any number of times: a log can hold an addition twice, or one whose write was said to have failed."""
+        into = self._taken if block.block_id in planned else self._waiting[block.stream_id]
+        into.setdefault(block.block_id, block)
+        self._logged_at[block.block_id] = 0  # when, the records do not say
+
+    def _drop(self, block_id: str) -> None:
+        for blocks in (self._taken, *self._waiting.values()):
+            blocks.pop(block_id, None)
+        self._forgotten.pop(block_id, None)
+        self._refused.pop(block_id, None)
+        self._logged_at.pop(block_id, None)
+
+    def _write(self, record: bytes, time_ms: int) -> bool:
         if self._log is None:
             return True
-        record = to_bytes(event)
         try:
             self._log.write(record, time_ms)
         except Exception:
-            logger.warning("%s could not be logged", type(event).__name__, exc_info=True)
+            logger.warning("BlockAdditionEvent could not be logged", exc_info=True)
             return False
         return True
 
-    def _clean(self, threshold_ms: int, wait: bool) -> None:
-        if self._log is None:
-            return
-        try:
-            self._log.clean(threshold_ms, wait)
-        except Exception:
-            logger.warning("old files of the log of received blocks could not be removed; the next clean-up tries again", exc_info=True)
+
+def planned_blocks(plans: Iterable[Mapping[int, object]]) -> set[str]:
+    """The ids of all blocks in the data of receiver streams, of plans as they are stored (stream number → data)."""
+    found: set[str] = set()
+    for inputs in plans:
+        for data in inputs.values():
+            if isinstance(data, Mapping) and "blocks" in data:
+                found.update(block[0] for block in data["blocks"])
+    return found

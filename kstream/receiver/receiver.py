@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from kstream.batch.plan import Json
 from kstream.errors import IllegalStateError
+from kstream.receiver.block_generator import BlockGenerator, BlockGeneratorListener
 
 
 class Supervisor(Protocol):
@@ -15,7 +17,10 @@ class Supervisor(Protocol):
     @property
     def stream_id(self) -> int: ...
     def store(self, record: Any) -> None: ...
-    def store_all(self, records: Iterable[Any]) -> None: ...
+    def store_each(self, records: Iterable[Any]) -> None: ...
+    def store_all(self, records: Iterable[Any], metadata: Json) -> None: ...
+    def store_bytes(self, pickled: bytes, metadata: Json) -> None: ...
+    def create_block_generator(self, listener: BlockGeneratorListener) -> BlockGenerator: ...
     def report_error(self, message: str, error: BaseException | None) -> None: ...
     def restart(self, message: str, error: BaseException | None, delay_ms: int | None) -> None: ...
     def stop_self(self, message: str, error: BaseException | None) -> None: ...
@@ -37,12 +42,13 @@ class Receiver(ABC):
             def onStop(self):
                 pass
 
-    With a checkpoint the receiver is pickled when the context starts: make sockets, locks and threads in `onStart`. After a failure,
-    and after a restart of the driver, `onStart` is called again, on the same object or on another one.
+    It runs in a Python worker of an executor, in a task of its own that takes a core; so it is pickled when the context starts: make
+    sockets, locks and threads in `onStart`. After a failure, and after a restart of the driver, `onStart` is called again, on the same
+    object or on another one.
     """
 
     storageLevel: Any = None
-    """Where Spark would keep the blocks; the driver's memory holds them for now."""
+    """A pyspark StorageLevel: where the blocks are kept, and on how many executors; None is MEMORY_AND_DISK_2."""
     _supervisor: Supervisor | None = None
 
     def __init__(self, storageLevel: Any = None) -> None:
@@ -57,17 +63,44 @@ class Receiver(ABC):
         """Ends what `onStart` started. On a graceful stop, what is stored before it returns still gets into a batch."""
 
     def preferredLocation(self) -> str | None:
-        """The host on which it would best run, asked for on the driver; None: anywhere. Without meaning as long as receivers run in the
-        driver."""
+        """The host on which it would best run, asked for on the driver; None: anywhere."""
         return None
 
     def store(self, dataItem: Any) -> None:
-        """One record. Any thread, any number at once; returns when it is kept. IllegalStateError after the stream has stopped."""
+        """One record, into the block that is being filled; kept for good when that is closed. Any thread, any number at once.
+
+        Waits for the rate limit (`spark.streaming.receiver.maxRate`). IllegalStateError after the receiver has been stopped for good.
+        """
         self._running.store(dataItem)
 
-    def storeAll(self, dataItems: Iterable[Any]) -> None:
-        """Many records as one block, that is one partition (Spark's `store` of an iterator or a buffer). Returns when it is kept."""
-        self._running.store_all(dataItems)
+    def storeEach(self, dataItems: Iterable[Any]) -> None:
+        """As `store` of each, at a tenth of the cost: for a receiver that gets many records at a time.
+
+        Unless there is a rate limit they are pickled at once: what pickling raises is raised here, and none of them is stored.
+        """
+        self._running.store_each(dataItems)
+
+    def storeAll(self, dataItems: Iterable[Any], metadata: Json = None) -> None:
+        """Many records as one block, that is one partition (Spark's `store` of an iterator or a buffer).
+
+        Returns when the block is kept as well as was promised and the driver knows it: the source may be told that it has arrived.
+        BlockNotStoredError, and none of it will be in a batch; RpcError, and it may or may not be. `metadata`, a JSON value, goes with
+        the block to the driver. IllegalStateError after the receiver has been stopped for good.
+        """
+        self._running.store_all(dataItems, metadata)
+
+    def storeBytes(self, pickled: bytes, metadata: Json = None) -> None:
+        """As `storeAll`, of a list of records that has been pickled elsewhere (Spark's `store` of a ByteBuffer), by one call of dumps.
+        Nobody counts them."""
+        self._running.store_bytes(pickled, metadata)
+
+    def createBlockGenerator(self, listener: BlockGeneratorListener) -> BlockGenerator:
+        """One more BlockGenerator, with this receiver's settings and rate (Spark's `supervisor.createBlockGenerator`).
+
+        For a receiver that wants to know which of its records are in which block: the listener's `onPushBlock` gives it the block, to
+        be stored by `storeAll`. Whoever asked starts and stops it, in `onStart` and `onStop`; what is left is stopped with the task.
+        """
+        return self._running.create_block_generator(listener)
 
     def reportError(self, message: str, throwable: BaseException | None = None) -> None:
         """Tells the log and the listeners of a fault that the receiver gets over by itself."""
@@ -81,7 +114,7 @@ class Receiver(ABC):
         self._running.restart(message, error, millisecond)
 
     def stop(self, message: str, error: BaseException | None = None) -> None:
-        """Stops the receiver for good; the stream goes on with empty batches."""
+        """Ends this run of the receiver. While the stream runs its tracker starts another one, where it finds best, as Spark's does."""
         self._running.stop_self(message, error)
 
     def isStarted(self) -> bool:

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kstream.batch.plan import Json
 from kstream.clock import Clock
 from kstream.loop import THREADS, Runtime
+from kstream.receiver.block_generator import BlockGenerator, BlockGeneratorListener
 from kstream.receiver.receiver import Receiver
 
 logger = logging.getLogger(__name__)
@@ -20,10 +22,16 @@ class BlockSink(Protocol):
     """Where what the receiver stores goes. Any thread."""
 
     def add(self, record: Any, /) -> None: ...
-    def add_all(self, records: Iterable[Any], /) -> None:
+    def add_each(self, records: Iterable[Any], /) -> None: ...
+    def add_all(self, records: Iterable[Any], metadata: Json, /) -> None:
         """As a block of their own."""
         ...
 
+    def add_bytes(self, pickled: bytes, metadata: Json, /) -> None:
+        """A pickled list of records, as a block of its own."""
+        ...
+
+    def new_generator(self, listener: BlockGeneratorListener, /) -> BlockGenerator: ...
     def close(self) -> None:
         """Nothing more comes in; what came is kept when this returns."""
         ...
@@ -106,8 +114,17 @@ class ReceiverSupervisor:
     def store(self, record: Any) -> None:
         self._blocks.add(record)
 
-    def store_all(self, records: Iterable[Any]) -> None:
-        self._blocks.add_all(records)
+    def store_each(self, records: Iterable[Any]) -> None:
+        self._blocks.add_each(records)
+
+    def store_all(self, records: Iterable[Any], metadata: Json = None) -> None:
+        self._blocks.add_all(records, metadata)
+
+    def store_bytes(self, pickled: bytes, metadata: Json = None) -> None:
+        self._blocks.add_bytes(pickled, metadata)
+
+    def create_block_generator(self, listener: BlockGeneratorListener) -> BlockGenerator:
+        return self._blocks.new_generator(listener)
 
     def report_error(self, message: str, error: BaseException | None) -> None:
         logger.warning("Reported error by receiver for stream %d: %s", self._stream_id, _said(message, error))

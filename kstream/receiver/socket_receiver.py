@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from kstream.loop import THREADS
+from kstream.receiver.packed_records import TextLines
 from kstream.receiver.receiver import Receiver
 
 logger = logging.getLogger(__name__)
@@ -52,10 +53,16 @@ class SocketReceiver(Receiver):
     def _receive(self, connection: socket.socket) -> None:
         try:
             with connection.makefile("rb") as file:
-                for record in self._converter(file):
-                    if self._ended(connection):
-                        return
-                    self.store(record)
+                if self._converter is lines_of:  # as they come: many at once
+                    for lines in line_chunks_of(file):
+                        if self._ended(connection):
+                            return
+                        self.storeEach(lines)
+                else:
+                    for record in self._converter(file):
+                        if self._ended(connection):
+                            return
+                        self.store(record)
             if not self._ended(connection):
                 self.restart("Socket data stream had no more data")
         except Exception as e:
@@ -75,6 +82,12 @@ class SocketReceiver(Receiver):
 
 def lines_of(file: BinaryIO) -> Iterator[str]:
     """Lines of UTF-8 as they come, ended by LF, CR or CRLF; what stands behind the last end is a line, too, when the server hangs up."""
+    for lines in line_chunks_of(file):
+        yield from lines
+
+
+def line_chunks_of(file: BinaryIO) -> Iterator[TextLines]:
+    """The same, those together that have come together."""
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     rest, after_cr = "", False
     read: Callable[[int], bytes] = getattr(file, "read1", file.read)
@@ -83,11 +96,14 @@ def lines_of(file: BinaryIO) -> Iterator[str]:
         if after_cr and text:
             text, after_cr = text.removeprefix("\n"), False
         after_cr = text.endswith("\r") or (after_cr and not text)
-        *whole, rest = (rest + text.replace("\r\n", "\n").replace("\r", "\n")).split("\n")
-        yield from whole
+        if "\r" in text:
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        whole, end, rest = (rest + text).rpartition("\n")
+        if end:
+            yield TextLines(whole)
     rest += decode(b"", True)
     if rest:
-        yield rest
+        yield TextLines(rest)
 
 
 def _close(connection: socket.socket) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from kstream.errors import RpcError
+from kstream.rpc.credentials import RpcCredentials
 from kstream.rpc.token import TokenGate
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class RpcServer:
 
     def __init__(
         self,
-        token: str,
+        credentials: RpcCredentials,
         handlers: Mapping[str, Handler],
         blocks: Blocks | None = None,
         *,
@@ -51,9 +52,11 @@ class RpcServer:
         most_message: int = MOST_MESSAGE_BYTES,
         most_block: int = 512 * 1024 * 1024,
     ) -> None:
-        self._gate = TokenGate(token)
+        self._gate = TokenGate(credentials.token)
+        location = f"{'grpc+tls' if credentials.encrypted else 'grpc'}://{bracketed(host)}:{port}"
+        pairs = [(credentials.certificate, credentials.key)] if credentials.encrypted else None
         try:
-            self._flight = _Flight(f"grpc://{_bracketed(host)}:{port}", self._gate, handlers, blocks, most_message, most_block)
+            self._flight = _Flight(location, pairs, self._gate, handlers, blocks, most_message, most_block)
         except pa.ArrowException as e:
             place = f"{host}:{port}"
             raise RpcError(f"cannot listen on {place}: is it an address of this machine, and the port free? ({e})", place=place) from e
@@ -79,13 +82,14 @@ class RpcServer:
 
 class _Flight(fl.FlightServerBase):  # pyright: ignore[reportUntypedBaseClass] – pyarrow says nothing of its types
     def __init__(
-        self, location: str, gate: TokenGate, handlers: Mapping[str, Handler], blocks: Blocks | None, most_message: int, most_block: int
+        self, location: str, pairs: list[tuple[str, str]] | None, gate: TokenGate, handlers: Mapping[str, Handler], blocks: Blocks | None,
+        most_message: int, most_block: int,
     ) -> None:  # fmt: skip
         self.handlers = dict(handlers)
         self._blocks = blocks
         self._most_message = most_message
         self._most_block = most_block
-        super().__init__(location, middleware={"token": gate})
+        super().__init__(location, middleware={"token": gate}, tls_certificates=pairs)
 
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:
         handler = self.handlers.get(action.type)
@@ -121,5 +125,5 @@ def batch_of(chunk: bytes) -> Any:
     return pa.record_batch([pa.array([chunk], pa.binary())], schema=SCHEMA)
 
 
-def _bracketed(host: str) -> str:
+def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host

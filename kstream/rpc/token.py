@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import logging
-import secrets
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,11 +13,6 @@ import pyarrow.flight as fl
 logger = logging.getLogger(__name__)
 HEADER = "authorization"
 _SCHEME = "Bearer "
-
-
-def new_token() -> str:
-    """256 bits that nobody guesses."""
-    return secrets.token_hex(32)
 
 
 def header(token: str) -> tuple[bytes, bytes]:

@@ -13,6 +13,7 @@ from kstream import crash_point
 from kstream.batch import BatchPlan, InputOutcome, InputPlan, JobSet, StreamInputInfo
 from kstream.batch_time import Time
 from kstream.checkpoint import LogContents
+from kstream.checkpoint.retention import removable_up_to
 from kstream.checkpoint.state_log import States
 from kstream.clock import Clock, RisingClock
 from kstream.dstream import DStreamGraph, InputDStream
@@ -34,26 +35,18 @@ class JobGenerator:
 
     `on_fenced(error)` is called once, when another driver has taken over; nothing is planned or submitted from then on.
     `on_exhausted()` is called once, when every input is bounded, all of it is planned and every batch has ended.
+    `before_clean(time)` is called, in the background, before plans of this time and older go. What it raises keeps them.
     """
 
     def __init__(
-        self,
-        graph: DStreamGraph,
-        clock: Clock,
-        log: BatchLog,
-        scheduler: JobScheduler,
-        environment: JobEnvironment,
-        input_info: InputInfoTracker,
-        unfinished: UnfinishedBatches,
-        on_fenced: Callable[[FencedError], None],
-        max_batch_failures: int = 3,
-        on_exhausted: Callable[[], None] = lambda: None,
-        runtime: Runtime = THREADS,
-        *,
-        states: StateCheckpointer,
-    ) -> None:
+        self, graph: DStreamGraph, clock: Clock, log: BatchLog, scheduler: JobScheduler, environment: JobEnvironment,
+        input_info: InputInfoTracker, unfinished: UnfinishedBatches, on_fenced: Callable[[FencedError], None],
+        max_batch_failures: int = 3, on_exhausted: Callable[[], None] = lambda: None, runtime: Runtime = THREADS, *,
+        states: StateCheckpointer, before_clean: Callable[[Time], None] = lambda _up_to: None,
+    ) -> None:  # fmt: skip
         self._graph = graph
         self._states = states
+        self._before_clean = before_clean
         self._runtime = runtime
         self._clock = RisingClock(clock)
         self._wall = clock
@@ -379,4 +372,7 @@ class JobGenerator:
     def _clean_log(self, up_to: Time) -> None:
         crash_point.reach(crash_point.CLEANING)
         unfinished = self._unfinished.all()
-        self._log.clean(up_to, unfinished, self._graph.longest_remember(), self._states.clean(up_to, unfinished))
+        needed_from = self._states.clean(up_to, unfinished)
+        removable = removable_up_to(unfinished, up_to, self._graph.longest_remember(), needed_from)
+        self._before_clean(removable)
+        self._log.clean(removable)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kstream.batch import BatchPlan, InputOutcome
-from kstream.batch_time import Duration, Time
+from kstream.batch_time import Time
 from kstream.checkpoint.state_log import States
 
 
@@ -35,5 +35,5 @@ class NoLog:
     def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> None:
         pass
 
-    def clean(self, done_up_to: Time, unfinished: set[Time], remember: Duration, needed_from: Time | None = None) -> None:
+    def clean(self, up_to: Time) -> None:
         pass

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kstream.batch import BatchPlan, InputOutcome, Job, KeyHash, StateCheckpoint
-from kstream.batch_time import Duration, Time
+from kstream.batch_time import Time
 from kstream.checkpoint.state_log import States
 from kstream.errors import ConfigurationError
 
@@ -63,7 +63,7 @@ class BatchLog(Protocol):
 
     def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> None: ...
 
-    def clean(self, done_up_to: Time, unfinished: set[Time], remember: Duration, needed_from: Time | None = ...) -> None: ...
+    def clean(self, up_to: Time) -> None: ...
 
 
 def check_concurrent_jobs(concurrent_jobs: int) -> int:

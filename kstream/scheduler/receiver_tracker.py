@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from kstream.clock import Clock
 from kstream.loop import THREADS, Runtime
 from kstream.loop.runtime import Event
 from kstream.receiver import messages
-from kstream.receiver.block_reading import BlockPlace, Replica
+from kstream.receiver.block_reading import Replica
 from kstream.receiver.received_block_events import ReceivedBlockInfo
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver import Receiver
@@ -25,10 +25,11 @@ from kstream.receiver.receiver_scheduling_policy import (
     ReceiverState,
     ReceiverTrackingInfo,
 )
+from kstream.wal import handle_of_json
 
 logger = logging.getLogger(__name__)
-_WAIT_S = 10.0
-"""How long a receiver that asks for its next command is kept waiting."""
+_WAIT_S = 5.0
+"""How long a receiver that asks for its next command is kept waiting; and so often the executors are looked at."""
 
 
 class ReceiverRunner(Protocol):
@@ -39,12 +40,27 @@ class ReceiverRunner(Protocol):
         """Returns at once. `ended` is called, on any thread, when the task has ended, with the reason of a failure or ""."""
         ...
 
-    def start_stores(self) -> None:
-        """A block store on every executor that has none, also where no receiver runs. Blocks; logs what fails."""
+    def start_stores(self, at_least: int = 0, /) -> None:
+        """A block store on every executor that has none, also where no receiver runs. Blocks; logs what fails.
+
+        Waits a while until so many executors have come.
+        """
+        ...
+
+    def forget_store(self, executor: str, /) -> None:
+        """It has none, or none that answers: `start_stores` is to see to it."""
         ...
 
     def cancel(self, stream_id: int, /) -> None:
         """Ends the task of a receiver, without its leave."""
+        ...
+
+    def first_attempt_runs(self, stage: int, /) -> bool:
+        """Whether the task of a receiver, in this stage of Spark's, still runs as it was first started."""
+        ...
+
+    def check_cores(self, receivers: int, /) -> None:
+        """ConfigurationError if so many receivers would take every core there is. Waits a while for executors that are on their way."""
         ...
 
 
@@ -57,6 +73,8 @@ class _Life:
     came: Event
     commands: deque[dict[str, Any]] = field(default_factory=deque[dict[str, Any]])
     run: int = 0
+    began: int = 0
+    """When that run was submitted, on the monotonic clock, in ms."""
     running: bool = False
     """Whether a task of it has been submitted and has not ended."""
     last_error: tuple[str, str, int] = ("", "", -1)
@@ -72,7 +90,9 @@ class ReceiverTracker:
     def __init__(
         self, receivers: Mapping[int, Receiver], runner: ReceiverRunner, blocks: ReceivedBlockTracker, clock: Clock,
         tell: Callable[[Any], None] = lambda _event: None, restart_delay_ms: int = 2000, runtime: Runtime = THREADS,
+        stores_at_first: int = 1,
     ) -> None:  # fmt: skip
+        """`stores_at_first`: how many executors should be there before the first receiver runs, for the replicas of its first block."""
         self._runner = runner
         self._blocks = blocks
         self._clock = clock
@@ -82,8 +102,10 @@ class ReceiverTracker:
         self._lives = {stream: _Life(receiver, ReceiverTrackingInfo(stream), runtime.event()) for stream, receiver in receivers.items()}
         self._stores: dict[str, Replica] = {}
         self._stopping = False
+        self._stopped = False
         self._starting_stores = True  # by `start`
         self._over = runtime.event()
+        self._stores_at_first = stores_at_first
         self._restart_delay = restart_delay_ms / 1000
         self._all_ended = runtime.event()
         self.handlers: Mapping[str, Callable[[bytes], bytes]] = {
@@ -92,25 +114,30 @@ class ReceiverTracker:
             messages.ADD_BLOCK: self._answering(self._add_block),
             messages.REPORT_ERROR: self._answering(self._report_error),
             messages.DEREGISTER_RECEIVER: self._answering(self._deregister),
+            messages.FIRST_ATTEMPT: self._answering(lambda stream, stage: {"runs": self._runner.first_attempt_runs(stage)}),
             messages.NEXT_COMMAND: self._answering(self._next_command),
         }
 
     # -- for the context
 
     def start(self) -> None:
-        """Runs all receivers, evenly over the executors, as soon as there are stores for their blocks. Returns at once."""
+        """Runs all receivers, evenly over the executors, as soon as there are stores for their blocks. Returns then or earlier.
+
+        ConfigurationError if no core would be left for batches.
+        """
+        self._runner.check_cores(len(self._lives))
         self._runtime.thread(self._start_all, "ReceiverTracker").start()
 
     def _start_all(self) -> None:
-        self._start_stores()
-        hosts = {stream: life.receiver.preferredLocation() for stream, life in self._lives.items()}
+        self._start_stores(self._stores_at_first)
+        hosts = {stream: self._preferred(stream) for stream in self._lives}
         candidates = ReceiverSchedulingPolicy.scheduleReceivers(hosts, self._runner.executors())
         for stream in self._lives:
             self._run(stream, candidates[stream])
 
     def stop(self, timeout: float) -> bool:
         """Every receiver is told to stop and given `timeout` seconds to store what it has; whether all ended by then. The rest are cut
-        off. One that had not registered yet is refused when it does."""
+        off. One that had not registered yet is refused when it does, and so is every block from then on."""
         with self._lock:
             self._stopping = True
             self._over.set()
@@ -123,6 +150,8 @@ class ReceiverTracker:
         for stream in [] if in_time else [s for s, life in self._lives.items() if life.running]:
             logger.warning("receiver %d has not ended within %s s and is cut off", stream, timeout)
             self._runner.cancel(stream)
+        with self._lock:
+            self._stopped = True
         return in_time
 
     def send_rate_update(self, stream_id: int, records_a_second: int) -> None:
@@ -133,11 +162,41 @@ class ReceiverTracker:
         """Where it is, after its delay."""
         self._command(self._lives[stream_id], {"command": messages.RESTART_RECEIVER, "message": message})
 
-    def place_of(self, block: ReceivedBlockInfo) -> BlockPlace:
+    def clean_up(self, stream_id: int, threshold_ms: int) -> None:
+        """Its receiver may remove from its log what it wrote before that moment, by its own clock."""
+        life = self._lives[stream_id]
+        command = {"command": messages.CLEANUP_OLD_BLOCKS, "threshold": threshold_ms}
+        with self._lock:
+            if life.commands and life.commands[-1]["command"] == messages.CLEANUP_OLD_BLOCKS:
+                life.commands.pop()
+        self._command(life, command)
+
+    def replicas(self, block: ReceivedBlockInfo) -> tuple[Replica, ...]:
         """Where a block can be read now: of the stores that were given it those that are known."""
         with self._lock:
-            replicas = [self._stores[executor] for executor in block.executors if executor in self._stores]
-        return BlockPlace(block.block_id, block.num_records, tuple(replicas))
+            return tuple(self._stores[executor] for executor in block.executors if executor in self._stores)
+
+    def lose_store(self, store: Replica) -> None:
+        """It does not answer: it has died, though its executor may live, or is too busy. Soon it is looked for there, and started if it is
+        not there."""
+        with self._lock:
+            if self._stores.get(store.executor_id) != store:  # another has taken its place
+                return
+            del self._stores[store.executor_id]
+        self._runner.forget_store(store.executor_id)
+
+    def stores(self) -> list[Replica]:
+        """Those that are known, be their executors alive or not."""
+        with self._lock:
+            return list(self._stores.values())
+
+    def by_store(self, blocks: Iterable[ReceivedBlockInfo]) -> dict[Replica, list[str]]:
+        """Which stores that are known have which of these."""
+        found: dict[Replica, list[str]] = {}
+        for block in blocks:
+            for store in self.replicas(block):
+                found.setdefault(store, []).append(block.block_id)
+        return found
 
     def allocated_executors(self) -> dict[int, str | None]:
         """The executor of each receiver, None for one that runs nowhere."""
@@ -168,8 +227,20 @@ class ReceiverTracker:
             self._stores[executor] = Replica(executor, host, port)
         return {}
 
-    def _add_block(self, stream: int, id: str, records: int | None, executors: list[str], metadata: Any) -> dict[str, Any]:
-        block = ReceivedBlockInfo(stream, id, records, metadata, executors=tuple(executors))
+    def _add_block(
+        self, stream: int, run: int, id: str, records: int | None, executors: list[str], metadata: Any, handle: Any, stored_at: int
+    ) -> dict[str, Any]:
+        """Of an earlier run none is taken: a later one may have cleaned its log already."""
+        with self._lock:
+            life = self._lives.get(stream)
+            if self._stopped:
+                logger.warning("block %s is refused: the receivers have been stopped, and no batch would have it", id)
+                return {"added": False}
+            if life is not None and life.run != run:
+                logger.warning("block %s of run %d of receiver %d is refused: run %d has taken its place", id, run, stream, life.run)
+                return {"added": False}
+        kept = handle_of_json(handle)
+        block = ReceivedBlockInfo(stream, id, records, metadata, kept, executors=tuple(executors), stored_at=stored_at)
         return {"added": self._blocks.add_block(block)}
 
     def _report_error(self, stream: int, message: str, error: str) -> dict[str, Any]:
@@ -216,6 +287,7 @@ class ReceiverTracker:
             if self._stopping:
                 return
             life.run += 1
+            life.began = self._clock.monotonic_ms()
             life.running = True
             life.commands.clear()
             life.came.clear()
@@ -223,22 +295,28 @@ class ReceiverTracker:
             run = life.run
         self._runner.run(life.receiver, stream, run, candidates, lambda reason: self._ended(stream, run, reason))
 
+    def _preferred(self, stream: int) -> str | None:
+        try:
+            return self._lives[stream].receiver.preferredLocation()
+        except Exception as e:  # the user's
+            self._report_error(stream, "preferredLocation of the receiver failed: it may run anywhere", f"{type(e).__name__}: {e}")
+            return None
+
     def _ended(self, stream: int, run: int, reason: str) -> None:
         with self._lock:
             life = self._lives[stream]
             if life.run != run:
                 return
             life.running = False
-            registered = life.info.state is not ReceiverState.SCHEDULED
+            lasted = (self._clock.monotonic_ms() - life.began) / 1000
         self._deregister(stream, run, "Its task has ended", reason)
         executors = self._look_at_executors()
         with self._lock:
             infos = {s: other.info for s, other in self._lives.items()}
             if self._stopping and not any(other.running for other in self._lives.values()):
                 self._all_ended.set()
-        if not registered:  # one that cannot begin is not to be tried a hundred times a second
-            self._over.wait(self._restart_delay)
-        candidates = ReceiverSchedulingPolicy.restartReceiver(stream, life.receiver.preferredLocation(), infos, executors)
+        self._over.wait(max(0.0, self._restart_delay - lasted))  # one that ends as it begins is not to be tried a hundred times a second
+        candidates = ReceiverSchedulingPolicy.restartReceiver(stream, self._preferred(stream), infos, executors)
         self._run(stream, candidates)
 
     def _look_at_executors(self) -> list[ExecutorLocation]:
@@ -253,9 +331,9 @@ class ReceiverTracker:
             self._runtime.thread(self._start_stores, "BlockStores").start()
         return executors
 
-    def _start_stores(self) -> None:
+    def _start_stores(self, at_least: int = 0) -> None:
         try:
-            self._runner.start_stores()
+            self._runner.start_stores(at_least)
         finally:
             with self._lock:
                 self._starting_stores = False

@@ -214,13 +214,19 @@ class StateCheckpointer:
             return chosen[stream.state_id]
 
         asked = asked_from(order, first, newest)
-        old = {stream: [s for s in states if s.time < chosen.get(stream, Time(0))] for stream, states in kept.items()}
+        limits = self._limits(chosen, first)
+        old = {stream: [s for s in states if s.time < limits.get(stream, Time(0))] for stream, states in kept.items()}
         if any(old.values()):
             # Unfenced now, with the newer states named: whoever takes over later finds those. Without this look a driver that took over
             # before they were named could lose the state it went on from.
             self._probe()
             self._drop(old)
         return min([*chosen.values(), *(asked[stream] for stream in self._graph.active_inputs())])
+
+    def _limits(self, chosen: Mapping[str, Time], first: Time) -> dict[str, Time]:
+        """From when on states are needed: by a restart, or by this driver's own tasks, which may have to read an older one yet."""
+        read = {stream.state_id: stream.reads_from(first) for stream in self._graph.active_states()}
+        return {stream: time if (older := read.get(stream)) is None else min(time, older) for stream, time in chosen.items()}
 
     def _drop(self, old: Mapping[str, Collection[StateCheckpoint]]) -> None:
         assert self._store is not None

@@ -10,9 +10,9 @@ from kstream.storage.open import SINGLE_WRITER, is_known, scheme_of
 def open_checkpoint(url: str) -> FileStore:
     """The store under a URL, to read what lies there. For a scheme that is left to Hadoop a JVM is started where there is none."""
     if not is_known(scheme_of(url)):
-        from kstream.spark.hadoop_file_store import HadoopFileStore
+        from kstream.spark.hdfs_appending import open_hadoop
 
-        return HadoopFileStore(url)
+        return open_hadoop(url)
     return open_store(url, read_only=True)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import sys
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 from kstream.errors import AlreadyExistsError, ConfigurationError, MissingFileError, StorageError, UnsupportedStoreError
+from kstream.spark.hadoop_place import HadoopPlace, settings_for_workers
 from kstream.spark.java_gateway import hadoop_configuration, java_view
 from kstream.storage.open import SINGLE_WRITER
 from kstream.storage.probe import refuses_a_second_create
@@ -19,6 +21,8 @@ logger = logging.getLogger(__name__)
 _TEMPORARY = ".tmp-"
 _TRUSTED = frozenset({"hdfs"})
 _FS = "org.apache.hadoop.fs"
+_PIECE = 2 << 20
+"""Bytes that go to the JVM, or come from it, at once."""
 LIMITS = {
     # Left alone, Hadoop waits 15 minutes for a namenode whose machine does not answer, and not a second for one that is being
     # restarted. A batch that cannot be planned is to be told in seconds; a failover of two namenodes is over by then. A user's values win.
@@ -41,18 +45,22 @@ class HadoopFileStore:
     Whether other file systems than HDFS rename so is not known: they are for a single writer.
     """
 
-    def __init__(self, url: str) -> None:
-        """Asks no server yet, but starts a JVM where Spark has none. UnsupportedStoreError where Hadoop does not know the scheme."""
+    def __init__(self, url: str, settings: Mapping[str, str] | None = None, *, look_first: bool = False) -> None:
+        """Asks no server yet, but starts a JVM where Spark has none. UnsupportedStoreError where Hadoop does not know the scheme.
+
+        `settings` and `look_first`: what `for_workers` of the driver's store has said.
+        """
         self._url = url.rstrip("/")
         self._jvm = java_view()
         with self._mapped("open", ""):
-            configuration = _limited(hadoop_configuration(self._jvm))
+            self._configuration = configuration = hadoop_configuration(self._jvm, settings)
+            _limit(configuration)
             self._root = _qualified(self._jvm, self._url, configuration)
             self._files = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._jvm.java.net.URI(self._root), configuration)
             self._keep, self._overwrite = (self._options("Options$Rename", name) for name in ("NONE", "OVERWRITE"))
             self._flags = self._jvm.java.util.EnumSet.of(self._jvm.org.apache.hadoop.fs.CreateFlag.CREATE)
             self._with_parents = self._array("Options$CreateOpts", self._jvm.org.apache.hadoop.fs.Options.CreateOpts.createParent())
-        self._look_first = False
+        self._look_first = look_first
 
     def __copy__(self) -> HadoopFileStore:
         """A second handle on the same connection."""
@@ -66,6 +74,11 @@ class HadoopFileStore:
 
     def path(self, name: str) -> str:
         return f"{self._url}/{name}"
+
+    def for_workers(self) -> HadoopPlace:
+        """What a worker needs to open this store."""
+        with self._mapped("open", ""):
+            return HadoopPlace(self._url, settings_for_workers(self._jvm, self._configuration), self._look_first)
 
     def prepare(self, single_writer: bool) -> None:
         """Makes the directory and tries `create` there. UnsupportedStoreError unless it is on HDFS, or a single writer is declared."""
@@ -100,7 +113,7 @@ class HadoopFileStore:
         with self._mapped("read", name):
             stream = self._files.open(self._at(name))
             try:
-                return bytes(stream.readAllBytes())
+                return read_from(stream)
             finally:
                 stream.close()
 
@@ -131,15 +144,15 @@ class HadoopFileStore:
     def _at(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self._root}/{name}")
 
-    def _put(self, name: str, data: bytes, rename: Any) -> None:
+    def _put(self, name: str, data: bytes, rename: Any, flags: Any = None) -> None:
         from py4j.protocol import Py4JJavaError
 
         folder = name.rpartition("/")[0]
         temporary = self._at(f"{folder}/{_TEMPORARY}{uuid.uuid4().hex}" if folder else f"{_TEMPORARY}{uuid.uuid4().hex}")
         try:
-            stream = self._files.create(temporary, self._flags, self._with_parents)
+            stream = self._files.create(temporary, flags or self._flags, self._with_parents)
             try:
-                stream.write(data)
+                write_to(stream, data)
                 stream.hsync()
             finally:
                 stream.close()
@@ -180,6 +193,21 @@ class HadoopFileStore:
             raise StorageError(f"cannot {verb} {place}: the JVM does not answer: {e}", path=place) from e
 
 
+def write_to(stream: Any, data: bytes) -> None:
+    """In pieces, each of which is in the JVM's memory several times while it comes."""
+    for at in range(0, len(data), _PIECE):
+        stream.write(data[at : at + _PIECE] if len(data) > _PIECE else data)
+
+
+def read_from(stream: Any, length: int = sys.maxsize) -> bytes:
+    """Up to `length` bytes, fewer where the file ends; in pieces, as well."""
+    pieces: list[bytes] = []
+    while length > 0 and (piece := bytes(stream.readNBytes(min(length, _PIECE)))):
+        pieces.append(piece)
+        length -= len(piece)
+    return b"".join(pieces)
+
+
 def _error_of(verb: str, place: str, error: Any) -> Exception:
     kind = error.getClass().getSimpleName()
     said = str(error.getMessage()).partition("\n")[0]
@@ -200,13 +228,12 @@ def _taken(place: str) -> AlreadyExistsError:
     return AlreadyExistsError(f"{place} exists already", path=place)
 
 
-def _limited(configuration: Any) -> Any:
-    """The same Configuration with our limits wherever nobody has set another."""
+def _limit(configuration: Any) -> None:
+    """Our limits wherever nobody has set another."""
     for key, value in LIMITS.items():
         sources = configuration.getPropertySources(key)
         if sources is None or all(source.endswith("-default.xml") for source in sources):
             configuration.set(key, value)
-    return configuration
 
 
 def _qualified(jvm: Any, url: str, configuration: Any) -> str:

@@ -1,13 +1,15 @@
-"""The JVM that Python code here talks to: Spark's where there is one, else a small one of our own."""
+"""The JVM that Python code here talks to: Spark's where there is one, else a small one of our own, in a driver as in a worker."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from kstream.errors import MissingDependencyError, StorageError
+from kstream.spark.worker_java import launch_in_worker
 
 _lock = threading.Lock()
 _own: Any = None
@@ -35,14 +37,22 @@ def java_view() -> Any:
                 _own = None
             return SparkContext._jvm  # pyright: ignore
         if _own is None:
-            _own = _launch()
+            _own = launch_in_worker() or _launch()
         return _own.jvm
 
 
-def hadoop_configuration(jvm: Any) -> Any:
-    """A new Hadoop Configuration: the running SparkContext's, else what HADOOP_CONF_DIR and spark-defaults.conf say."""
+def hadoop_configuration(jvm: Any, settings: Mapping[str, str] | None = None) -> Any:
+    """A new Hadoop Configuration: the running SparkContext's, else what HADOOP_CONF_DIR and spark-defaults.conf say.
+
+    With a driver's `settings` what HADOOP_CONF_DIR says, and they before it.
+    """
     from pyspark import SparkContext
 
+    if settings is not None:
+        configuration = jvm.org.apache.hadoop.conf.Configuration()
+        for key, value in settings.items():
+            configuration.set(key, value)
+        return configuration
     context = SparkContext._active_spark_context  # pyright: ignore
     if context is not None and context._jsc is not None:  # pyright: ignore
         return jvm.org.apache.hadoop.conf.Configuration(context._jsc.hadoopConfiguration())  # pyright: ignore

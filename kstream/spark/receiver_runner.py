@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kstream.conf import parse_bool, parse_time_ms
+from kstream.errors import ConfigurationError
 from kstream.loop import THREADS, Runtime
 from kstream.receiver.receiver import Receiver
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
 from kstream.receiver.receiver_task import ReceiverTask, Surroundings, start_store
-from kstream.spark.executors import executors
+from kstream.spark.executors import executors, is_local, task_attempts, total_cores
 from kstream.spark.worker_rdd import WorkerRDD
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 _LOCAL = ExecutorLocation("localhost", "driver")
 _TRIES = 3
+_LOOK_S = 0.2
+_WAITING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 
 
 class SparkReceiverRunner:
@@ -31,6 +35,7 @@ class SparkReceiverRunner:
         self._sc = sc
         self._around = around
         self._runtime = runtime
+        self._never = runtime.event()
         self._lock = threading.Lock()
         self._with_store: set[str] = set()
 
@@ -54,12 +59,53 @@ class SparkReceiverRunner:
 
         self._runtime.thread(in_spark, f"Receiver-{stream_id}-job").start()
 
+    def check_cores(self, receivers: int) -> None:
+        """With dynamic allocation nothing is said: receivers that wait for a core bring one. Where the cluster gives no executor at all it
+        is waited for, as Spark's own jobs do."""
+        if self._executors_come_when_needed():
+            return
+        end = self._runtime.monotonic() + self._patience()
+        while (cores := total_cores(self._sc)) <= receivers:
+            late = self._runtime.monotonic() > end
+            if late and not cores:
+                logger.warning("the cluster has given the application no executor yet: the receivers wait for one")
+                end = self._runtime.monotonic() + self._patience()
+            elif late or is_local(self._sc):
+                raise ConfigurationError(
+                    f"{receivers} receivers take a core each for as long as they run, and there are {cores} cores in all: none is left for "
+                    f"the batches. Give the application {receivers + 1} at least (local[{receivers + 1}], --total-executor-cores)",
+                    key="spark.cores.max", value=cores,
+                )  # fmt: skip
+            self._never.wait(_LOOK_S)
+
+    def first_attempt_runs(self, stage: int) -> bool:
+        """By Spark's list of what runs, which may be seconds behind: one that is not in it yet has been started, and runs."""
+        return all(task.status() == "RUNNING" for task in task_attempts(self._sc, stage) if task.attempt() == 0)
+
     def cancel(self, stream_id: int) -> None:
         self._sc.cancelJobGroup(_group(stream_id))
 
-    def start_stores(self) -> None:
-        """Spark need not go by the places that tasks prefer: tried again for executors that were passed over. In local mode there is
-        nothing to do: the receivers start the one store."""
+    def forget_store(self, executor: str) -> None:
+        with self._lock:
+            self._with_store.discard(executor)
+
+    def start_stores(self, at_least: int = 0) -> None:
+        """In local mode there is nothing to do: the receivers start the one store."""
+        end = self._runtime.monotonic() + self._patience()
+        self._start_missing_stores()
+        if is_local(self._sc) or self._executors_come_when_needed():
+            return
+        while len(self._with_store) < at_least:
+            if self._runtime.monotonic() > end:
+                logger.warning(
+                    "%d executors have a block store, so that blocks have fewer than %d replicas", len(self._with_store), at_least
+                )
+                return
+            self._never.wait(_LOOK_S)
+            self._start_missing_stores()
+
+    def _start_missing_stores(self) -> None:
+        """Spark need not go by the places that tasks prefer: tried again for executors that were passed over."""
         for _ in range(_TRIES):
             there = {location.executor_id: location for location in self.executors() if location != _LOCAL}
             with self._lock:
@@ -76,6 +122,13 @@ class SparkReceiverRunner:
             with self._lock:
                 self._with_store.update(found)
 
+    def _executors_come_when_needed(self) -> bool:
+        return parse_bool(self._sc.getConf().get("spark.dynamicAllocation.enabled") or "false")
+
+    def _patience(self) -> float:
+        """Seconds that Spark itself would wait for executors before its first job."""
+        return parse_time_ms(self._sc.getConf().get(_WAITING) or "30s") / 1000
+
     def _count(self, rdd: WorkerRDD) -> None:
         """Runs it; what it yields stays in the executor's JVM."""
         jrdd: Any = rdd._jrdd  # pyright: ignore[reportPrivateUsage]
@@ -90,12 +143,14 @@ def _group(stream_id: int) -> str:
 
 
 def _receive(task: ReceiverTask, _index: int) -> Iterator[str]:
-    """A task that is tried again, or a speculative copy, ends at once: the tracker decides where a receiver runs."""
+    """A task that is tried again ends at once: the tracker decides where a receiver runs. So does a speculative copy, once the task that it
+    copies has ended."""
     from pyspark import TaskContext
     from pyspark.serializers import CPickleSerializer
 
     context = TaskContext.get()
     if context is not None and context.attemptNumber() > 0:
+        yield from task.wait_for_first_attempt(context.stageId())
         return
     try:
         yield from task(_folder(), CPickleSerializer().dumps)

@@ -1,4 +1,4 @@
-"""AppendingStore: what a store can do besides where its files can grow, as on a local disk. On object stores they cannot."""
+"""AppendingStore: what a store can do besides where its files can grow, as on a local disk and on HDFS. On object stores they cannot."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -12,12 +10,10 @@ from kstream.storage.fsspec_store import FsspecFileStore
 from kstream.storage.local import LocalFileStore
 from kstream.storage.object_store import ObjectFileStore
 from kstream.storage.open import OBJECT_STORES, open_store, scheme_of
+from kstream.worker_process import once
 
 REQUEST_TIMEOUT = timedelta(minutes=5)
 """A partition of a state can have hundreds of MB; a record of the log has a few KB."""
-
-_opened: dict[tuple[int, StorePlace], FileStore] = {}
-_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +28,7 @@ class StorePlace:
 
     def open(self) -> FileStore:
         """The store, opened once a process. Sends nothing."""
-        key = (os.getpid(), self)
-        with _lock:
-            if key not in _opened:
-                _opened[key] = self._opened()
-            return _opened[key]
+        return once(self, self._opened)
 
     def _opened(self) -> FileStore:
         if scheme_of(self.url) in OBJECT_STORES:
@@ -50,7 +42,8 @@ class StorePlace:
 
 
 def place_for_workers(store: FileStore, single_writer: bool) -> StorePlace | None:
-    """Where workers find the driver's store; None where only the driver can reach it (memory://, HDFS through the driver's JVM)."""
+    """Where workers find the driver's store; None where only the driver can reach it (memory://), and for
+    Hadoop's file systems, which need a JVM there, too (`spark.hadoop_place`)."""
     if isinstance(store, (LocalFileStore, ObjectFileStore, FsspecFileStore)):
         return StorePlace(store.url, not single_writer)
     return None

@@ -8,14 +8,17 @@ at a death is at the end of a file and is left out by the next reader; no writer
     framing           the stored form (pure)       log_files   the names (pure)
     random_reader     a record by its handle       parallel    many files at once, in order
     batched           what waits is written at once: the driver's log
+    handles           where a record lies, as JSON
+    fenced            a replaced driver's writes do not count
     selection         which log the settings ask for, on either side
 
-On a local disk a file grows, each record with an fsync. Where files cannot grow – object stores, HDFS as it is reached here – each write
+On a local disk and on HDFS a file grows, each record with an fsync. Where files cannot grow – object stores, viewfs:// – each write
 is a file of its own. Spark's `WriteAheadLog`, `FileBasedWriteAheadLog`, `BatchedWriteAheadLog`, with their file names and framing.
 """
 
-from kstream.wal.batched import BatchedWriteAheadLog
+from kstream.wal.batched import BatchedWriteAheadLog, single_records
 from kstream.wal.file_based import FileBasedWriteAheadLog
+from kstream.wal.handles import handle_of_json, handle_to_json
 from kstream.wal.random_reader import FileBasedWriteAheadLogSegment
 from kstream.wal.selection import DRIVER_LOG_FOLDER, create_log_for_driver, create_log_for_receiver, receiver_log_folder
 from kstream.wal.write_ahead_log import WriteAheadLog, WriteAheadLogRecordHandle
@@ -29,5 +32,8 @@ __all__ = [
     "WriteAheadLogRecordHandle",
     "create_log_for_driver",
     "create_log_for_receiver",
+    "handle_of_json",
+    "handle_to_json",
     "receiver_log_folder",
+    "single_records",
 ]

@@ -53,6 +53,17 @@ def deaggregate(record: bytes) -> list[bytes]:
     return records
 
 
+def single_records(batches: Iterable[bytes]) -> Iterator[bytes]:
+    """The records of a log that was written in batches, or not, or at times. A damaged batch is left out and told as an error."""
+    for batch in batches:
+        try:
+            records = deaggregate(batch)
+        except CorruptRecordError as e:
+            logger.error("%s; its records are left out", e)
+            continue
+        yield from records
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
     framed: bytes
@@ -111,8 +122,8 @@ class BatchedWriteAheadLog(WriteAheadLog):
         )
 
     def readAll(self) -> Iterator[bytes]:
-        """The single records. A damaged batch is left out, as damaged files are, and told as an error."""
-        return self._single(self.wrapped.readAll())
+        """The single records, as `single_records` gives them."""
+        return single_records(self.wrapped.readAll())
 
     def clean(self, threshold_ms: int, wait: bool) -> None:
         self.wrapped.clean(threshold_ms, wait)
@@ -129,15 +140,6 @@ class BatchedWriteAheadLog(WriteAheadLog):
             request.outcome.fail(_Closed())
         self._thread.join(self._timeout)
         self.wrapped.close()
-
-    def _single(self, batches: Iterator[bytes]) -> Iterator[bytes]:
-        for batch in batches:
-            try:
-                records = deaggregate(batch)
-            except CorruptRecordError as e:
-                logger.error("%s; its records are left out", e)
-                continue
-            yield from records
 
     def _run(self) -> None:
         while (request := self._queue.get()) is not None:

@@ -60,14 +60,6 @@ def read_records(store: FileStore, path: str) -> Iterator[bytes]:
         )  # fmt: skip
 
 
-def is_whole(store: FileStore, path: str) -> bool:
-    """Whether a file holds records and nothing else. Reads all of it."""
-    reader = FrameReader(*_opened(store, path))
-    for _ in reader:
-        pass
-    return reader.is_whole
-
-
 def _opened(store: FileStore, path: str) -> tuple[ReadAt, int]:
     if isinstance(store, AppendingStore):
         return (lambda offset, length: store.read_at(path, offset, length)), store.size(path)

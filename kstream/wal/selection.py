@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from kstream.conf import ConfSource, Settings
@@ -11,6 +12,7 @@ from kstream.errors import ConfigurationError
 from kstream.loop import THREADS, Runtime
 from kstream.storage import FileStore
 from kstream.wal.batched import BatchedWriteAheadLog
+from kstream.wal.fenced import FencedWriteAheadLog
 from kstream.wal.file_based import FileBasedWriteAheadLog
 from kstream.wal.write_ahead_log import WriteAheadLog
 
@@ -23,10 +25,18 @@ def receiver_log_folder(stream_id: int) -> str:
     return f"receivedData/{stream_id}"
 
 
-def create_log_for_driver(conf: ConfSource, store: FileStore, folder: str = DRIVER_LOG_FOLDER, runtime: Runtime = THREADS) -> WriteAheadLog:
-    """Batched unless the settings say otherwise, a log of the user's own too. ConfigurationError."""
+def create_log_for_driver(
+    conf: ConfSource, store: FileStore, folder: str = DRIVER_LOG_FOLDER, runtime: Runtime = THREADS,
+    probe: Callable[[], None] | None = None,
+) -> WriteAheadLog:  # fmt: skip
+    """Batched unless the settings say otherwise, a log of the user's own too. ConfigurationError.
+
+    `probe` is called after each write of the log, and makes it fail by what it raises; see FencedWriteAheadLog.
+    """
     settings, side = Settings(conf), "driver"
     log = _log(conf, settings, side, store, folder, runtime)
+    if probe is not None:
+        log = FencedWriteAheadLog(log, probe)
     if not settings.get(_key(side, "allowBatching")):
         return log
     return BatchedWriteAheadLog(log, settings.get(_key(side, "batchingTimeout")), runtime)

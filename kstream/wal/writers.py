@@ -9,7 +9,7 @@ from kstream.errors import AlreadyExistsError, StorageError
 from kstream.storage import AppendableFile, AppendingStore, FileStore
 from kstream.wal.framing import HEADER
 from kstream.wal.log_files import LogFile, first_free, log_files
-from kstream.wal.random_reader import FileBasedWriteAheadLogSegment, is_whole
+from kstream.wal.random_reader import FileBasedWriteAheadLogSegment
 
 logger = logging.getLogger(__name__)
 
@@ -73,8 +73,9 @@ class _Tries:
 class RollingWriter:
     """Appends to a file until a record comes whose time is *after* its stop time; one at the stop time still goes in.
 
-    A file of that name that is there already (of a driver before) is gone on with, if it is whole: behind a torn tail nobody would
-    find what is written. After a failure a new file is begun, for the same reason.
+    It writes only into files that it has made: one that is there already is another writer's – of a driver before, or of a receiver that
+    runs on somewhere although it was given up – and may have a torn tail, behind which nobody would find what is written. After a
+    failure a new file is begun, for that reason.
     """
 
     def __init__(self, store: AppendingStore, folder: str, rolling_ms: int, max_failures: int) -> None:
@@ -113,15 +114,11 @@ class RollingWriter:
 
     def _opened(self, log_file: LogFile) -> tuple[LogFile, AppendableFile]:
         while True:
-            file = self._store.open_to_append(self._names.path(log_file))
             try:
-                if file.size == 0 or is_whole(self._store, self._names.path(log_file)):
-                    return log_file, file
-            except BaseException:
-                file.close()
-                raise
-            file.close()
-            log_file = self._names.after_taken(log_file)
+                self._store.create(self._names.path(log_file), b"")
+                return log_file, self._store.open_to_append(self._names.path(log_file))
+            except AlreadyExistsError:
+                log_file = self._names.after_taken(log_file)
 
     def _drop(self) -> None:
         try:

@@ -14,7 +14,6 @@ from kstream.storage import MemoryFileStore
 from tests.harness import World, started
 from tests.stores import CountingStore
 
-SECOND = Duration(1000)
 LONG = Duration(1_000_000)
 
 
@@ -38,7 +37,7 @@ def run(log: PlanLog, numbers: range, counts: bool = True) -> None:
     for number in numbers:
         log.write_plan(plan(number, log.epoch))
         log.complete(Time(number * 1000), log.epoch, 0, {0: InputOutcome([number])} if counts else None)
-    log.clean(Time(numbers[-1] * 1000), (), SECOND)
+    log.clean(Time(numbers[-2] * 1000))
 
 
 def times(batches: list[PastBatch]) -> list[int]:

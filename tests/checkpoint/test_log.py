@@ -114,7 +114,7 @@ def test_a_stray_plan_is_ignored_also_after_its_successor_was_cleaned_away(store
     for time in (3000, 4000, 5000):
         log.complete(Time(time), 2, 0)
     write(store, plan(3000, 1), plan(4000, 1), done=False)
-    log.clean(Time(5000), set(), SECOND)
+    log.clean(Time(4000))
     contents = read_log(store)
     assert contents.pending == []
     assert contents.plans[Time(5000)].epoch == 2

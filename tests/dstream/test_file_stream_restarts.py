@@ -7,7 +7,6 @@ import operator
 import uuid
 from functools import reduce
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import pytest
@@ -18,7 +17,7 @@ from kstream.batch_time import Seconds, Time
 from kstream.dstream import DStream, FileInputDStream
 from kstream.errors import NotRecoverableError
 from tests.fakes import FakeRDD
-from tests.harness import INTERVAL, START, Killed, World
+from tests.harness import INTERVAL, START, World
 from tests.inputs import FileDriver, arrives, batches, last, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of threads of dead drivers
@@ -111,7 +110,8 @@ def test_a_long_downtime_leaves_out_empty_batches_and_no_file(world: World, tmp_
     write(f"{directory}/late", "late\n", begin - 500)  # appeared after the batch of its time
     world.clock.advance(3000 * INTERVAL)
     FileDriver(world, directory, conf).start()
-    world.wait(lambda: sum(a.finished for a in world.attempts) == len(world.attempts) > 5)
+    last = begin + 3000 * INTERVAL
+    world.wait(lambda: any(a.time == last and a.finished for a in world.attempts) and all(a.finished for a in world.attempts))
     found = {time: records for time, records in batches(world).items() if records}
     assert found == {
         begin + INTERVAL: ["0", "late"],
@@ -135,11 +135,7 @@ def test_a_driver_killed_anywhere_gives_the_batches_of_one_that_never_stopped(wo
         twin.tick()
         if number % 3 == 2 and deaths < 3:
             deaths += 1
-            _die_at(point, driver)
-            driver.tick_only()
-            world.wait(lambda driver=driver: not driver.alive)
-            crash_point.install(None)
-            driver.kill()
+            driver.die_at(point)
             driver = FileDriver(world, tmp_path / "in", over=_windowed).start()
         else:
             driver.tick()
@@ -150,15 +146,6 @@ def test_a_driver_killed_anywhere_gives_the_batches_of_one_that_never_stopped(wo
 
 def _windowed(stream: FileInputDStream) -> DStream:
     return stream.map(int).window(Seconds(4), Seconds(1))
-
-
-def _die_at(point: str, driver: Any) -> None:
-    def die(reached: str) -> None:
-        if reached == point and driver.alive:
-            driver.die()
-            raise Killed(point)
-
-    crash_point.install(die)
 
 
 def test_sums_over_a_window_come_out_as_if_the_driver_had_been_up(world: World, tmp_path: Path) -> None:

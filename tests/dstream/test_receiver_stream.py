@@ -1,76 +1,29 @@
-"""A receiver stream on a whole engine: what came since the last batch is the next; stops, restarts, and blocks that died. No JVM."""
+"""A receiver stream on a whole engine: what came since the last batch is the next; blocks that go, stops, listeners. No JVM."""
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 import time as real_time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kstream.batch_time import Seconds, Time
 from kstream.checkpoint import names
-from kstream.checkpoint.ledger import read_ledger
 from kstream.dstream import DStream, ReceiverInputDStream
-from kstream.errors import BlocksLostError, ConfigurationError, NotRecoverableError
-from kstream.receiver import Receiver, SocketReceiver, lines_of
-from tests.fakes import FakeHost
+from kstream.errors import BlocksLostError
+from kstream.receiver import SocketReceiver, lines_of
+from kstream.receiver.received_block_events import ReceivedBlockInfo
 from tests.harness import INTERVAL, PATIENCE, START, Driver, World
+from tests.receiver_driver import Quiet, ReceiverDriver, WaitingBlocks, records, together, windowed
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-
-
-class Quiet(Receiver):
-    """Starts nothing: the test stores."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.started = threading.Event()
-        self.on_stop: Callable[[], object] = lambda: None
-
-    def onStart(self) -> None:
-        self.started.set()
-
-    def onStop(self) -> None:
-        self.on_stop()
-
-
-class ReceiverDriver(Driver):
-    """A driver whose only output is a receiver stream, or `over` of it."""
-
-    def __init__(
-        self, world: World, conf: dict[str, str] | None = None, *, receiver: Receiver | None = None,
-        over: Callable[[DStream], DStream] = lambda stream: stream,
-    ) -> None:  # fmt: skip
-        self.receiver = receiver or Quiet()
-
-        def build(host: FakeHost, driver: Driver) -> None:
-            self.received = ReceiverInputDStream(host, self.receiver, driver.clock)
-            driver.output(over(self.received))
-
-        super().__init__(world, conf, build=build)
-
-    def start(self) -> ReceiverDriver:
-        super().start()
-        if isinstance(self.receiver, Quiet):
-            assert self.receiver.started.wait(PATIENCE)
-        return self
 
 
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-def records(world: World) -> list[list[Any]]:
-    return [list(attempt.records) for attempt in world.attempts]
-
-
-def together(world: World) -> list[Any]:
-    return [record for attempt in world.attempts for record in attempt.records]
 
 
 def infos(driver: Driver) -> list[Any]:
@@ -97,26 +50,28 @@ def test_a_server_sends_five_lines_and_five_are_processed(world: World) -> None:
         with connection:
             for number in range(1, 6):
                 connection.sendall(f"{number}\n".encode())
-                world.wait(lambda: driver.received._blocks.waiting())
+                world.wait(driver.waiting)
                 driver.tick()
     assert records(world) == [[str(number)] for number in range(1, 6)]
     assert sum(info.numRecords() for info in infos(driver)) == 5
     driver.stop(graceful=False)
 
 
-def test_blocks_of_the_block_interval_are_the_partitions_of_a_batch(world: World) -> None:
+def test_a_plan_names_blocks_and_counts_in_the_order_of_arrival(world: World) -> None:
+    """One that nobody has counted counts for nothing."""
     driver = ReceiverDriver(world).start()
-    for step in (0, 100, 100, 300):
-        world.clock.advance(step)
-        driver.receiver.store(world.clock.time_ms())
+    driver.receiver.storeAll([1, 2])
+    driver.receiver.store(3)
+    with_none = [*driver.waiting(), ReceivedBlockInfo(driver.received.id, "uncounted")]
+    driver.received.blocks = WaitingBlocks(with_none)
     plan = driver.received.plan(Time(START + INTERVAL))
-    assert [count for _, count in plan.data["blocks"]] == [2, 1, 1] and plan.num_records == 4
+    assert [count for _, count in plan.data["blocks"]] == [2, 1, None] and plan.num_records == 3
 
 
 def test_input_ids_count_over_all_kinds_in_order_of_creation(world: World) -> None:
     """IS9."""
     driver = ReceiverDriver(world)
-    more = [ReceiverInputDStream(driver.host, Quiet(), driver.clock) for _ in range(2)]
+    more = [ReceiverInputDStream(driver.host, Quiet()) for _ in range(2)]
     assert [driver.input.id, driver.received.id, *(stream.id for stream in more)] == [0, 1, 2, 3]
 
 
@@ -124,7 +79,7 @@ def test_an_input_that_feeds_no_output_is_not_started(world: World) -> None:
     """SC19."""
     idle = Quiet()
     driver = ReceiverDriver(world)
-    ReceiverInputDStream(driver.host, idle, driver.clock)
+    ReceiverInputDStream(driver.host, idle)
     driver.start().tick()
     assert not idle.started.is_set() and driver.errors == []
 
@@ -140,12 +95,12 @@ def test_what_a_plan_held_that_could_not_be_stored_goes_to_the_next_batch(world:
 
 def test_blocks_go_when_no_batch_or_window_needs_them(world: World) -> None:
     """BO22"""
-    driver = ReceiverDriver(world, over=lambda stream: stream.map(lambda x: x).window(Seconds(3), Seconds(1))).start()
+    driver = ReceiverDriver(world, over=windowed).start()
     for number in range(20):
         driver.receiver.store(number)
         driver.tick()
     assert records(world)[-1] == [17, 18, 19]
-    world.wait(lambda: len(driver.received._blocks) <= 4)
+    world.wait(lambda: len(driver.receivers.blocks) <= 4)
 
 
 def test_of_a_persisted_stream_only_the_newest_batch_is_kept_and_old_blocks_are_gone_for_good(world: World) -> None:
@@ -163,7 +118,8 @@ def test_of_a_persisted_stream_only_the_newest_batch_is_kept_and_old_blocks_are_
         driver.tick()
     world.wait(lambda: all(rdd.unpersisted for rdd in made[:-1]))
     assert made[-1].is_cached and not made[-1].unpersisted
-    assert all(driver.received._blocks.get(name) is None for name, _ in plans[0]["blocks"]) and plans[0]["blocks"]
+    world.wait(lambda: all(name not in driver.receivers.blocks for name, _ in plans[0]["blocks"]))
+    assert plans[0]["blocks"]
     with pytest.raises(BlocksLostError):
         driver.received.rdd(Time(START + INTERVAL), plans[0])
 
@@ -181,7 +137,7 @@ def test_blocks_of_a_batch_that_waits_are_kept_while_later_ones_are_made(world: 
     world.wait(lambda: len(world.attempts) == 3)
     assert len(driver.listener.completed()) < 3 and driver.received.remember_duration == Seconds(1)
     blocks = driver.received._plans[Time(START + 3 * INTERVAL)]["blocks"]
-    assert [driver.received._blocks.get(name) for name, _ in blocks] == [[3]]
+    assert [driver.receivers.blocks[name] for name, _ in blocks] == [[3]]
     gate.set()
     world.wait(lambda: len(driver.listener.completed()) == 10)
     assert together(world) == list(range(1, 11)) and driver.errors == []
@@ -223,7 +179,7 @@ def test_a_graceful_stop_waits_until_a_slow_receiver_has_stored_its_last(world: 
     stopping = graceful_stop(driver)
     for _ in range(15):
         paced.release()
-        world.wait(lambda: driver.received._blocks.waiting() or not receiver.isStarted())
+        world.wait(lambda: driver.waiting() or not receiver.isStarted())
         world.clock.advance(INTERVAL)
     _advance_while(stopping, world)
     assert together(world) == list(range(15))
@@ -279,115 +235,7 @@ def test_listeners_hear_of_starts_errors_and_stops(world: World) -> None:
     driver.receiver.reportError("test report error", ValueError("test exception"))
     driver.receiver.stop("test stop")
     world.wait(lambda: driver.listener.named("onReceiverStopped"))
-    (started,), (error,), (stopped,) = (driver.listener.named(f"onReceiver{kind}") for kind in ("Started", "Error", "Stopped"))
+    (started, *_), (error,), (stopped,) = (driver.listener.named(f"onReceiver{kind}") for kind in ("Started", "Error", "Stopped"))
     assert started.receiverInfo().streamId() == driver.received.id and started.receiverInfo().active()
     assert error.receiverInfo().lastErrorMessage() == "test report error" and "test exception" in error.receiverInfo().lastError()
     assert stopped.receiverInfo().lastErrorMessage() == "test stop" and not stopped.receiverInfo().active()
-
-
-# -- what is stored, and restarts
-
-
-def test_the_stored_form_of_a_batch_of_blocks(world: World) -> None:
-    """Golden bytes: what a restart finds must not depend on the version."""
-    driver = ReceiverDriver(world).start()
-    driver.received._blocks._prefix = "input-1-0123abcd"
-    assert json.dumps(driver.received.starting_point().data) == '{"blocks": []}'
-    for number in (1, 2):
-        driver.receiver.store(number)
-    driver.receiver.storeAll([3])
-    data = driver.received.plan(Time(START + INTERVAL)).data
-    assert json.dumps(data) == '{"blocks": [["input-1-0123abcd-1", 2], ["input-1-0123abcd-2", 1]]}'
-
-
-def killed_with_a_pending_batch(world: World, over: Callable[[DStream], DStream] = lambda stream: stream) -> int:
-    """A driver that received 1, then 2 and 3, and died before the batch of these had ended; the time of that batch."""
-    driver = ReceiverDriver(world, over=over).start()
-    driver.receiver.store(1)
-    driver.tick()
-    died = threading.Event()
-
-    def die(_time: int) -> None:
-        driver.die()
-        died.set()
-        driver.check_alive()
-
-    driver.before_job = die
-    for number in (2, 3):
-        driver.receiver.store(number)
-    time = driver.tick_only()
-    assert died.wait(PATIENCE)
-    driver.kill()
-    world.attempts.clear()
-    return time
-
-
-def test_blocks_that_died_with_the_driver_fail_their_batch_with_names_and_counts(world: World) -> None:
-    time = killed_with_a_pending_batch(world)
-    driver = ReceiverDriver(world).start()
-    driver.wait_error(BlocksLostError)
-    (error,) = [e for _, e in driver.errors if isinstance(e, BlocksLostError)]
-    assert error.facts["time"] == time and [count for _, count in error.facts["blocks"]] == [2]
-    assert "(2 records)" in str(error) and "onDataLoss=skip" in str(error)
-    driver.receiver.store(4)
-    driver.tick()
-    assert records(world)[-1] == [4], "the stream goes on"
-
-
-def test_a_batch_that_fails_at_every_restart_ends_in_the_ledger_with_its_blocks(world: World) -> None:
-    time = killed_with_a_pending_batch(world)
-    for failures in (1, 2, 3, 4):
-        driver = ReceiverDriver(world).start()
-        world.wait(lambda failures=failures: len(world.store.list("failed")) == failures)
-        driver.kill()
-    ReceiverDriver(world).start()
-    (entry,) = read_ledger(world.store)
-    ((plan,),) = [list(entry.streams.values())]
-    assert (entry.kind, entry.time) == ("given-up", Time(time)) and [count for _, count in plan["blocks"]] == [2]
-
-
-@pytest.mark.parametrize(("policy", "told"), [("skip", 0), ("report", 1)])
-def test_the_user_may_go_on_with_what_there_is_and_the_loss_is_written_down(world: World, policy: str, told: int) -> None:
-    time = killed_with_a_pending_batch(world)
-    driver = ReceiverDriver(world, {"spark.streaming.kstream.receiver.onDataLoss": policy}).start()
-    world.wait(lambda: time in driver.listener.completed())
-    assert records(world)[0] == [] and driver.errors == []
-    (entry,) = read_ledger(world.store)
-    ((lost,),) = entry.streams.values()
-    assert (entry.time, lost["records"], lost["cause"]) == (Time(time), 2, "driver death")
-    world.wait(lambda: len(driver.listener.named("onDataLost")) == told)
-
-
-def test_a_window_over_blocks_that_died_tells_of_each_once(world: World) -> None:
-    def window(stream: DStream) -> DStream:
-        return stream.map(lambda x: x).window(Seconds(3), Seconds(1))
-
-    killed_with_a_pending_batch(world, window)
-    driver = ReceiverDriver(world, {"spark.streaming.kstream.receiver.onDataLoss": "skip"}, over=window).start()
-    for number in (4, 5):
-        driver.receiver.store(number)
-        driver.tick()
-    assert records(world)[-2:] == [[4], [4, 5]]
-    lost = [entry for found in read_ledger(world.store) for entries in found.streams.values() for entry in entries]
-    assert sorted(entry["records"] for entry in lost) == [1, 2]
-
-
-def test_missed_batches_exist_and_what_comes_goes_to_the_next(world: World) -> None:
-    driver = ReceiverDriver(world).start()
-    driver.tick()
-    driver.kill()
-    world.clock.advance(3 * INTERVAL)
-    second = ReceiverDriver(world).start()
-    second.receiver.store(1)
-    second.tick()
-    assert records(world) == [[], [], [], [], [1]]
-
-
-def test_an_unknown_policy_is_refused_at_the_start(world: World) -> None:
-    with pytest.raises(ConfigurationError, match="perhaps"):
-        ReceiverDriver(world, {"spark.streaming.kstream.receiver.onDataLoss": "perhaps"}).start()
-
-
-def test_stored_data_of_another_kind_of_input_is_refused(world: World) -> None:
-    with pytest.raises(NotRecoverableError, match="order in which the inputs are made"):
-        ReceiverDriver(world).received.restored(Time(START), {"files": []})

@@ -219,3 +219,33 @@ def test_what_was_written_is_no_help_without_the_plans_of_all_batches_after_it()
     made.input.clear_metadata(at(40))
     made.state.go_back()
     assert made.state.generated_times[-1] == at(35)
+
+
+def test_files_that_tasks_may_have_to_read_yet_are_named_until_a_state_was_written_that_was_made_of_them() -> None:
+    """A batch was made of state 5 while state 6, made of what was before, was being written: 6 is there, and the batch needs 5."""
+    made = Made(planned=9, every=2)
+    for batch in range(1, 7):
+        made.records(batch)
+    made.state.state_at(at(5))
+    made.state.written(at(5), lambda: FakeRDD([5]))
+    assert made.state.reads_from(at(6)) is None
+    made.state.state_at(at(6))
+    made.records(7)
+    made.state.written(at(6), lambda: FakeRDD([6]))
+    assert made.state.reads_from(at(7)) == at(5)
+    made.records(8)
+    assert made.state.reads_from(at(9)) == at(5), "outputs need not have read all of it"
+    made.state.state_at(at(8))
+    made.state.written(at(8), lambda: FakeRDD([8]))
+    assert made.state.reads_from(at(9)) is None
+
+
+def test_files_of_a_state_that_a_batch_was_made_of_are_named_until_it_ends_though_later_ones_are_made_of_another() -> None:
+    made = Made(planned=9, every=1)
+    for batch in range(1, 4):
+        made.records(batch)
+        made.state.state_at(at(batch))
+        made.state.written(at(batch), lambda: FakeRDD([0]))
+    made.records(4)
+    made.state._unread = {at(1): at(3), at(3): at(4)}
+    assert (made.state.reads_from(at(3)), made.state.reads_from(at(4))) == (at(1), at(3))

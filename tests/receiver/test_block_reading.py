@@ -12,14 +12,14 @@ from kstream.errors import BlocksLostError
 from kstream.receiver.block_form import joined
 from kstream.receiver.block_reading import BlockPlace, Replica, read_block
 from kstream.receiver.block_store import BlockStore
-from kstream.receiver.received_block_handler import pickled
-from kstream.rpc import RpcServer, new_token
+from kstream.receiver.packed_records import chunks_of, dumps_plain
+from kstream.rpc import RpcCredentials, RpcServer
 from kstream.storage import LocalFileStore
 from kstream.storage.worker_store import StorePlace
 from kstream.wal import FileBasedWriteAheadLog, WriteAheadLogRecordHandle
 from kstream.wal.random_reader import read_segment
 
-TOKEN = new_token()
+CREDENTIALS = RpcCredentials.new()
 
 
 def from_log(place: StorePlace, handle: WriteAheadLogRecordHandle) -> bytes:
@@ -31,7 +31,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.stores = [BlockStore(1_000_000, folder / str(n)) for n in range(2)]
-        self.servers = [RpcServer(TOKEN, {}, store) for store in self.stores]
+        self.servers = [RpcServer(CREDENTIALS, {}, store) for store in self.stores]
         self.replicas = tuple(Replica(str(n), "127.0.0.1", server.port) for n, server in enumerate(self.servers))
         self.log = FileBasedWriteAheadLog(LocalFileStore(folder), "receivedData/0")
         self.read_log = partial(from_log, StorePlace(str(folder)))
@@ -39,8 +39,8 @@ class World:
     def block(self, name: str, stores: tuple[int, ...], logged: bool) -> BlockPlace:
         """A block of two records that say where it is."""
         for n in stores:
-            self.stores[n].put(name, list(pickled([name, f"store {n}"])))
-        handle = self.log.write(joined(pickled([name, "log"])), 0) if logged else None
+            self.stores[n].put(name, chunks_of([name, f"store {n}"], dumps_plain)[1])
+        handle = self.log.write(joined(chunks_of([name, "log"], dumps_plain)[1]), 0) if logged else None
         return BlockPlace(name, 2, self.replicas, handle, self.read_log)
 
     def close(self) -> None:
@@ -60,31 +60,31 @@ def world(tmp_path: Path) -> Generator[World]:
 def test_blocks_come_from_the_stores_and_the_rest_from_the_log(world: World, in_stores: int) -> None:
     """WB1: 5/0, 3/2 and 0/5."""
     places = [world.block(f"b{n}", (0,) if n < in_stores else (), logged=True) for n in range(5)]
-    found = [list(read_block(place, TOKEN)) for place in places]
+    found = [list(read_block(place, CREDENTIALS)) for place in places]
     assert found == [[f"b{n}", "store 0" if n < in_stores else "log"] for n in range(5)]
 
 
 def test_a_store_that_does_not_have_it_is_passed_over_for_one_that_has(world: World) -> None:
-    assert list(read_block(world.block("b", (1,), logged=True), TOKEN)) == ["b", "store 1"]
+    assert list(read_block(world.block("b", (1,), logged=True), CREDENTIALS)) == ["b", "store 1"]
 
 
 def test_stores_that_are_dead_leave_the_log(world: World) -> None:
     place = world.block("b", (0, 1), logged=True)
     for server in world.servers:
         server.close()
-    assert list(read_block(place, TOKEN)) == ["b", "log"]
+    assert list(read_block(place, CREDENTIALS)) == ["b", "log"]
 
 
 def test_a_block_that_is_nowhere_is_lost_and_each_that_was_asked_is_named(world: World) -> None:
     with pytest.raises(BlocksLostError, match=r"block b \(2 records\) is lost: executor 0 does not have it; executor 1 does not have it"):
-        read_block(world.block("b", (), logged=False), TOKEN)
+        read_block(world.block("b", (), logged=False), CREDENTIALS)
 
 
 def test_a_block_that_was_removed_from_the_stores_is_still_in_the_log(world: World) -> None:
     """WB1: removeBlocks() leaves it readable."""
     place = world.block("b", (0,), logged=True)
     world.stores[0].remove(["b"])
-    assert list(read_block(place, TOKEN)) == ["b", "log"]
+    assert list(read_block(place, CREDENTIALS)) == ["b", "log"]
 
 
 def test_a_log_whose_file_is_gone_says_so(world: World, tmp_path: Path) -> None:
@@ -92,4 +92,4 @@ def test_a_log_whose_file_is_gone_says_so(world: World, tmp_path: Path) -> None:
     for file in (tmp_path / "receivedData" / "0").iterdir():
         file.unlink()
     with pytest.raises(BlocksLostError, match=r"is lost: .*; the write-ahead log: .* is not there"):
-        read_block(place, TOKEN)
+        read_block(place, CREDENTIALS)

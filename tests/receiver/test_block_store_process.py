@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -13,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from kstream.errors import KStreamError, RpcRefusedError, RpcUnreachableError
+from kstream.receiver import block_store_launcher
 from kstream.receiver.block_store_launcher import StoreAddress, find_or_start
-from kstream.receiver.block_store_process import Order
+from kstream.receiver.block_store_process import END, Order
 from kstream.receiver.executor_process import DRIVER, ExecutorProcess, executor_of, is_java, wait_for_death
-from kstream.rpc import RpcClient, new_token
+from kstream.rpc import RpcClient, RpcCredentials
 
-TOKEN = new_token()
+CREDENTIALS = RpcCredentials.new()
 
 
 class Executor:
@@ -26,7 +28,7 @@ class Executor:
 
     def __init__(self, folder: Path) -> None:
         self.process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-        self.order = Order(self.process.pid, TOKEN, "127.0.0.1", 1_000_000, 1_000_000, str(folder / f"executor-{self.process.pid}"))
+        self.order = Order(self.process.pid, CREDENTIALS, "127.0.0.1", 1_000_000, 1_000_000, str(folder / f"executor-{self.process.pid}"))
 
     def kill(self) -> None:
         self.process.kill()
@@ -42,8 +44,8 @@ def executor(tmp_path: Path) -> Iterator[Executor]:
     made.kill()
 
 
-def client_of(address: StoreAddress, token: str = TOKEN) -> RpcClient:
-    return RpcClient(address.host, address.port, token, 30)
+def client_of(address: StoreAddress, credentials: RpcCredentials = CREDENTIALS) -> RpcClient:
+    return RpcClient(address.host, address.port, credentials, 30)
 
 
 def test_a_store_keeps_blocks_for_whoever_has_the_token(executor: Executor) -> None:
@@ -54,7 +56,7 @@ def test_a_store_keeps_blocks_for_whoever_has_the_token(executor: Executor) -> N
     with pytest.raises(KeyError):
         client.get("input-0-x-1")
     with pytest.raises(RpcRefusedError):
-        client_of(find_or_start(executor.order), "stranger").get("input-0-x-1")
+        client_of(find_or_start(executor.order), RpcCredentials.new()).get("input-0-x-1")
 
 
 def test_of_many_workers_that_ask_at_once_one_starts_the_store(executor: Executor) -> None:
@@ -78,6 +80,15 @@ def test_a_store_dies_with_its_executor_and_leaves_nothing(executor: Executor) -
     assert not Path(executor.order.folder).exists()
 
 
+def test_a_store_that_its_driver_needs_no_more_ends_and_leaves_nothing(executor: Executor) -> None:
+    """Its executor lives on: the context was stopped, and Spark was not."""
+    store = find_or_start(executor.order)
+    client_of(store).put("input-0-x-1", [b"one"], "disk")
+    client_of(store).ask(END)
+    wait_for_death(store.pid)
+    assert not Path(executor.order.folder).exists()
+
+
 def test_a_store_whose_executor_is_dead_before_it_begins_ends_at_once(tmp_path: Path) -> None:
     dead = Executor(tmp_path)
     dead.kill()
@@ -86,6 +97,21 @@ def test_a_store_whose_executor_is_dead_before_it_begins_ends_at_once(tmp_path: 
     except KStreamError:  # it was gone before anybody saw where it listened
         pass
     assert not Path(dead.order.folder).exists()
+
+
+def test_a_store_that_lives_and_does_not_answer_is_not_replaced(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has blocks."""
+    store = find_or_start(executor.order)
+    client_of(store).put("input-0-x-1", [b"one"], "memory")
+    monkeypatch.setattr(block_store_launcher, "_ANSWER_S", 0.3)
+    os.kill(store.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(RpcUnreachableError):
+            find_or_start(executor.order)
+    finally:
+        os.kill(store.pid, signal.SIGCONT)
+    monkeypatch.undo()
+    assert find_or_start(executor.order) == store and client_of(store).get("input-0-x-1") == [b"one"]
 
 
 def test_a_store_that_was_killed_is_replaced(executor: Executor) -> None:
@@ -99,7 +125,10 @@ def test_a_store_that_was_killed_is_replaced(executor: Executor) -> None:
 
 def test_the_token_is_on_no_command_line(executor: Executor) -> None:
     store = find_or_start(executor.order)
-    assert TOKEN not in subprocess.run(["ps", "-o", "args=", "-p", str(store.pid)], capture_output=True, text=True, check=True).stdout
+    assert (
+        CREDENTIALS.token
+        not in subprocess.run(["ps", "-o", "args=", "-p", str(store.pid)], capture_output=True, text=True, check=True).stdout
+    )
 
 
 def test_a_store_that_cannot_come_up_says_why(executor: Executor) -> None:

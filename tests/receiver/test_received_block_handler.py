@@ -11,15 +11,14 @@ import pytest
 
 from kstream.errors import BlockNotStoredError, CorruptRecordError, FormatVersionError, RpcUnreachableError, StorageError
 from kstream.receiver.block_form import joined, split
+from kstream.receiver.packed_records import chunks_of, dumps_plain, records_of
 from kstream.receiver.received_block_handler import (
     BlockStoreBasedBlockHandler,
     StoredBlock,
     WriteAheadLogBasedBlockHandler,
-    pickled,
-    unpickled,
 )
 from kstream.storage import LocalFileStore
-from kstream.wal import FileBasedWriteAheadLog
+from kstream.wal import FileBasedWriteAheadLog, FileBasedWriteAheadLogSegment
 
 
 class FakeStore:
@@ -35,8 +34,11 @@ class FakeStore:
             raise RpcUnreachableError(f"executor {self.executor_id} is dead", place="")
         self.blocks[name] = chunks
 
+    def remove(self, name: str) -> None:
+        self.blocks.pop(name, None)
+
     def records(self, name: str) -> list[Any]:
-        return list(unpickled(self.blocks[name]))
+        return list(records_of(self.blocks[name]))
 
 
 def handler(own: FakeStore, *peers: FakeStore, **options: int) -> BlockStoreBasedBlockHandler:
@@ -50,6 +52,19 @@ def test_a_block_is_on_the_receivers_own_executor_and_on_one_other() -> None:
     assert (stored.num_records, stored.executors) == (100, ("0", "1"))
     assert own.records("b") == peers[0].records("b") == list(range(100))
     assert peers[1].blocks == peers[2].blocks == {}
+
+
+def test_where_the_own_store_fails_two_others_have_the_block() -> None:
+    own, *peers = FakeStore("0", fails=True), *(FakeStore(str(n)) for n in range(1, 4))
+    assert handler(own, own, *peers).store("b", [1]).executors == ("1", "2")
+
+
+def test_a_block_that_is_discarded_is_in_no_store() -> None:
+    own, peer = FakeStore("0"), FakeStore("1")
+    made = handler(own, peer)
+    made.store("b", [1])
+    made.discard("b")
+    assert own.blocks == peer.blocks == {}
 
 
 def test_both_replicas_are_written_at_the_same_time() -> None:
@@ -71,7 +86,7 @@ def test_a_peer_that_fails_is_passed_over_for_another_and_no_more_than_allowed()
 
 def test_one_executor_alone_keeps_one_replica_and_it_is_told(caplog: pytest.LogCaptureFixture) -> None:
     assert handler(FakeStore("0")).store("b", [1]).executors == ("0",)
-    assert "block b has 1 replicas instead of 2: on 0" in caplog.text
+    assert "block b has 1 replicas of 2: on 0" in caplog.text
 
 
 def test_with_one_replica_asked_for_no_peer_is_asked(caplog: pytest.LogCaptureFixture) -> None:
@@ -101,11 +116,11 @@ def test_an_iterator_that_raises_stores_nothing() -> None:
 
 def test_chunks_are_neither_tiny_nor_huge_and_hold_every_record_in_order() -> None:
     small = [("key", n) for n in range(50_000)]
-    chunks = list(pickled(small))
-    assert list(unpickled(chunks)) == small and len(chunks) < 30
+    chunks = chunks_of(small, dumps_plain)[1]
+    assert list(records_of(chunks)) == small and len(chunks) < 30
     large = [bytes(1_000_000)] * 200
-    sizes = [len(chunk) for chunk in pickled(large)]
-    assert max(sizes[10:]) <= 1_100_000 and list(pickled([])) == []
+    sizes = [len(chunk) for chunk in chunks_of(large, dumps_plain)[1]]
+    assert max(sizes[10:]) <= 1_100_000 and chunks_of([], dumps_plain) == (0, [])
 
 
 # -- with a write-ahead log
@@ -125,7 +140,7 @@ def logging_handler(folder: Path, own: FakeStore, store: LocalFileStore | None =
 
 def read_back(folder: Path, stored: StoredBlock) -> list[Any]:
     assert stored.handle is not None
-    return list(unpickled(split(FileBasedWriteAheadLog(LocalFileStore(folder), "receivedData/0").read(stored.handle), "here")))
+    return list(records_of(split(FileBasedWriteAheadLog(LocalFileStore(folder), "receivedData/0").read(stored.handle), "here")))
 
 
 def test_a_block_is_in_the_log_and_in_the_store_when_it_is_stored(tmp_path: Path) -> None:
@@ -146,9 +161,13 @@ def test_both_are_written_at_the_same_time(tmp_path: Path) -> None:
         def put(self, name: str, chunks: Sequence[bytes], how: str) -> None:
             meeting.wait()
 
-    made = WriteAheadLogBasedBlockHandler(
-        handler(Meeting("0"), replicas=1), FileBasedWriteAheadLog(LocalFileStore(tmp_path), "log"), lambda: (meeting.wait() and 0) or 0
-    )
+    class MeetingLog(FileBasedWriteAheadLog):
+        def write(self, record: bytes, time_ms: int) -> FileBasedWriteAheadLogSegment:
+            meeting.wait()
+            return super().write(record, time_ms)
+
+    log = MeetingLog(LocalFileStore(tmp_path), "log")
+    made = WriteAheadLogBasedBlockHandler(handler(Meeting("0"), replicas=1), log, lambda: 0)
     assert made.store("b", [1]).executors == ("0",)
 
 
@@ -161,6 +180,21 @@ def test_a_block_that_only_the_log_took_is_stored(tmp_path: Path) -> None:
 def test_a_block_that_the_log_did_not_take_is_not_stored(tmp_path: Path) -> None:
     with pytest.raises(BlockNotStoredError, match="block b of 1 records could not be written to the write-ahead log: the disk is full"):
         logging_handler(tmp_path, FakeStore("0"), Broken(tmp_path)).store("b", [1])
+
+
+def test_a_block_that_takes_too_long_is_not_stored(tmp_path: Path) -> None:
+    """WL10: spark.streaming.receiver.blockStoreTimeout"""
+    late = threading.Event()
+
+    class Slow(FakeStore):
+        def put(self, name: str, chunks: Sequence[bytes], how: str) -> None:
+            late.wait(60)
+
+    log = FileBasedWriteAheadLog(LocalFileStore(tmp_path), "log")
+    made = WriteAheadLogBasedBlockHandler(handler(Slow("0"), replicas=1), log, lambda: 0, timeout_s=0.05)
+    with pytest.raises(BlockNotStoredError, match=r"block b of 1 records was not stored and logged within 0.05 s"):
+        made.store("b", [1])
+    late.set()
 
 
 def test_old_files_of_the_log_are_removed(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-"""Each received block gets into one batch, whoever dies (behaviours BT1–BT7)."""
+"""Each received block gets into one batch, whoever dies (behaviours BT1–BT7; the allocation is the plan, see the streams' tests)."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import pytest
@@ -11,7 +11,6 @@ import pytest
 from kstream.batch_time import Time
 from kstream.errors import CorruptRecordError, FormatVersionError
 from kstream.receiver.received_block_events import (
-    BatchAllocationEvent,
     BatchCleanupEvent,
     BlockAdditionEvent,
     ReceivedBlockEvent,
@@ -19,7 +18,7 @@ from kstream.receiver.received_block_events import (
     from_bytes,
     to_bytes,
 )
-from kstream.receiver.received_block_tracker import ReceivedBlockTracker
+from kstream.receiver.received_block_tracker import ReceivedBlockTracker, planned_blocks
 from kstream.testing import ManualClock
 from kstream.wal import FileBasedWriteAheadLogSegment
 
@@ -49,6 +48,8 @@ class ListLog:
         for second in [second for second in self.files if (second + 1) * 1000 < threshold_ms]:
             del self.files[second]
 
+    def close(self) -> None: ...
+
     def events(self) -> list[ReceivedBlockEvent]:
         return [from_bytes(record, "the list") for record in self.readAll()]
 
@@ -56,34 +57,32 @@ class ListLog:
 class Driver:
     """A tracker on a log that outlives it."""
 
-    def __init__(self, log: ListLog | None = None, recover: bool = False, now: int = 0, streams: tuple[int, ...] = (STREAM,)) -> None:
+    def __init__(self, log: ListLog | None = None, now: int = 0, streams: tuple[int, ...] = (STREAM,), epoch: int = 0) -> None:
         self.log = ListLog() if log is None else log
         self.clock = ManualClock(now)
         self.streams = streams
-        self.tracker = ReceivedBlockTracker(streams, self.clock, self.log, recover)
+        self.epoch = epoch
+        self.tracker = ReceivedBlockTracker(streams, self.clock, self.log, epoch)
 
-    def again(self, recover: bool = True) -> Driver:
-        """This driver dies, and the next one starts."""
-        return Driver(self.log, recover, self.clock.time_ms(), self.streams)
+    def again(self, planned: Collection[str] = (), streams: tuple[int, ...] | None = None, **options: Any) -> Driver:
+        """This driver dies, and the next one starts, with these blocks in the plans that are stored."""
+        successor = Driver(self.log, self.clock.time_ms(), streams or self.streams, self.epoch + 1)
+        successor.tracker.recover(planned, **options)
+        return successor
 
     def add(self, *names: str, stream: int = STREAM) -> list[ReceivedBlockInfo]:
         blocks = [ReceivedBlockInfo(stream, name, 10) for name in names]
         assert all(self.tracker.add_block(block) for block in blocks)
         return blocks
 
-    def waiting(self) -> list[str]:
-        return ids(self.tracker.get_unallocated_blocks(STREAM))
+    def waiting(self, stream: int = STREAM) -> list[str]:
+        return ids(self.tracker.get_unallocated_blocks(stream))
 
-    def batch(self, time_ms: int) -> list[str] | None:
-        """None where nothing has been given to it, not even nothing."""
-        blocks = self.tracker.get_blocks_of_batch(Time(time_ms))
-        return ids(blocks[STREAM]) if blocks else None
-
-    def state(self) -> Any:
-        return self.waiting(), {time: self.batch(time) for time in range(10_001) if self.batch(time) is not None}
+    def take(self, *names: str) -> None:
+        self.tracker.allocate_blocks_to_batch(STREAM, names)
 
 
-def ids(blocks: tuple[ReceivedBlockInfo, ...]) -> list[str]:
+def ids(blocks: Iterable[ReceivedBlockInfo]) -> list[str]:
     return [block.block_id for block in blocks]
 
 
@@ -94,27 +93,27 @@ def breaks(kind: str) -> Callable[[bytes], bool]:
 def test_there_is_a_log_only_if_one_is_given_and_without_one_all_is_in_memory() -> None:
     """BT1: one is given where there is a checkpoint directory."""
     assert Driver().tracker.is_write_ahead_log_enabled
-    tracker = ReceivedBlockTracker([STREAM], ManualClock(), recover=True)
+    tracker = ReceivedBlockTracker([STREAM], ManualClock())
+    tracker.recover([])
     assert not tracker.is_write_ahead_log_enabled
     assert tracker.add_block(ReceivedBlockInfo(STREAM, "a"))
-    assert tracker.allocate_blocks_to_batch(Time(1))
-    assert ids(tracker.get_blocks_of_batch_and_stream(Time(1), STREAM)) == ["a"]
-    assert tracker.get_blocks_of_batch_and_stream(Time(1), 9) == ()
+    tracker.allocate_blocks_to_batch(STREAM, ["a"])
+    assert ids(tracker.forget(Time(1), ["a"])) == ["a"] and tracker.forget(Time(1), ["a"]) == []
+    tracker.cleanup_old_batches(Time(1))
+    assert tracker.all_blocks() == []
 
 
-def test_a_batch_takes_all_that_waits_and_is_given_blocks_once() -> None:
+def test_what_a_plan_names_waits_no_more_and_naming_it_again_changes_nothing() -> None:
     """BT2"""
     driver = Driver()
     driver.add(*"abcde")
     assert driver.waiting() == list("abcde") and driver.tracker.has_unallocated_blocks
-    assert driver.tracker.allocate_blocks_to_batch(Time(1))
-    assert (driver.batch(1), driver.waiting(), driver.tracker.has_unallocated_blocks) == (list("abcde"), [], False)
-    assert driver.tracker.allocate_blocks_to_batch(Time(2))
-    assert driver.tracker.get_blocks_of_batch(Time(2)) == {STREAM: ()}
+    driver.take(*"abcde")
+    assert driver.waiting() == [] and not driver.tracker.has_unallocated_blocks
+    driver.take()
     driver.add("f", "g")
-    for again in (1, 2):
-        assert not driver.tracker.allocate_blocks_to_batch(Time(again))
-    assert driver.state() == (["f", "g"], {1: list("abcde"), 2: []})
+    driver.take(*"abcde")
+    assert driver.waiting() == ["f", "g"] and len(driver.tracker.all_blocks()) == 7
 
 
 def test_each_stream_has_its_own_blocks_and_an_unknown_one_is_refused() -> None:
@@ -122,21 +121,22 @@ def test_each_stream_has_its_own_blocks_and_an_unknown_one_is_refused() -> None:
     driver.add("a", "c", stream=1)
     driver.add("b", stream=2)
     assert not driver.tracker.add_block(ReceivedBlockInfo(7, "x"))
-    driver.tracker.allocate_blocks_to_batch(Time(1))
-    assert {stream: ids(blocks) for stream, blocks in driver.tracker.get_blocks_of_batch(Time(1)).items()} == {1: ["a", "c"], 2: ["b"]}
+    assert (driver.waiting(1), driver.waiting(2)) == (["a", "c"], ["b"])
     assert "x" not in str(driver.log.readAll())
 
 
 def test_a_hundred_thousand_blocks_fit_into_one_batch() -> None:
-    """BT3: all additions and then one allocation, in one file."""
+    """BT3: all additions in one file; the allocation is in the plan, and what is forgotten is one record."""
     names = [f"input-1-run-{number}" for number in range(100_000)]
-    driver = Driver()
+    driver = Driver(now=1)
     driver.add(*names)
-    assert driver.tracker.allocate_blocks_to_batch(Time(1))
-    assert driver.batch(1) == names and len(driver.log.files) == 1
+    driver.take(*names)
+    assert ids(driver.tracker.forget(Time(1), names)) == names
+    driver.tracker.cleanup_old_batches(Time(1))
+    assert len(driver.log.files) == 1
     records = driver.log.readAll()
     assert len(records) == 100_001 and all(b'"kind":"block-added"' in record for record in records[:-1])
-    assert b'"kind":"batch-allocated"' in records[-1] and records[-1].count(b'"id":') == 100_000
+    assert b'"kind":"blocks-cleaned"' in records[-1] and driver.again().waiting() == []
 
 
 def test_what_was_added_waits_after_a_recovery_and_is_in_no_block_store() -> None:
@@ -148,129 +148,118 @@ def test_what_was_added_waits_after_a_recovery_and_is_in_no_block_store() -> Non
     assert list(found) == added and not any(block.block_id_valid for block in found)
 
 
-def test_what_a_batch_has_does_not_wait_after_a_recovery() -> None:
-    """BT4: and that batch, or an earlier one, is not given blocks again."""
+def test_what_a_stored_plan_names_does_not_wait_after_a_recovery() -> None:
+    """BT4: the plan is the allocation, whatever its driver came to know of it."""
     driver = Driver()
-    driver.add(*"abc")
-    driver.tracker.allocate_blocks_to_batch(Time(5))
-    driver.add("d")
-    twin = driver.state()
-    found = driver.again()
-    assert found.state() == twin == (["d"], {5: list("abc")})
-    assert not found.tracker.allocate_blocks_to_batch(Time(5)) and found.waiting() == ["d"]
-    assert found.tracker.allocate_blocks_to_batch(Time(6)) and found.again().batch(6) == ["d"]
+    driver.add(*"abcd")
+    found = driver.again(planned=["a", "c"])
+    assert found.waiting() == ["b", "d"] and found.tracker.get("a") is not None
+    found.take("b", "d")
+    assert found.again(planned=list("abcd")).waiting() == []
 
 
 def test_nothing_is_loaded_unless_it_is_said() -> None:
     """BT4"""
     driver = Driver()
     driver.add("a")
-    assert driver.again(recover=False).state() == ([], {})
+    assert Driver(driver.log).waiting() == []
 
 
-def test_an_allocation_that_cannot_be_logged_leaves_the_blocks_to_the_next_batch() -> None:
-    """BT5"""
+def test_what_no_plan_names_waits_again() -> None:
+    """BT5: the plan could not be stored, or its driver died before."""
     driver = Driver()
     driver.add(*"ab")
-    driver.log.broken = breaks("batch-allocated")
-    assert not driver.tracker.allocate_blocks_to_batch(Time(1))
-    assert driver.state() == (list("ab"), {}) == driver.again().state()
-    driver.log.broken = lambda record: False
-    assert driver.tracker.allocate_blocks_to_batch(Time(2))
-    assert driver.state() == ([], {2: list("ab")}) == driver.again().state()
+    driver.take(*"ab")
+    assert driver.again().waiting() == ["a", "b"]
 
 
-def test_an_allocation_that_was_logged_although_its_write_failed_gives_way_to_the_later_one() -> None:
-    """BT5: a failed write may have happened."""
-    driver = Driver()
-    driver.add(*"ab")
-    driver.log.broken, driver.log.writes_before_it_breaks = breaks("batch-allocated"), True
-    assert not driver.tracker.allocate_blocks_to_batch(Time(1))
-    driver.log.broken = lambda record: False
-    driver.add("c")
-    driver.tracker.allocate_blocks_to_batch(Time(2))
-    assert driver.again().state() == ([], {1: [], 2: list("abc")})
-
-
-def test_the_log_has_what_happened_in_order_and_forgets_old_batches() -> None:
+def test_the_log_has_what_happened_in_order_and_forgets_old_blocks() -> None:
     """BT6"""
     driver = Driver(now=1000)
     first = driver.add("a", "b")
-    driver.tracker.allocate_blocks_to_batch(Time(1000))
+    driver.take("a", "b")
     driver.clock.set_time(2500)
     second = driver.add("c")
-    driver.tracker.allocate_blocks_to_batch(Time(2000))
-    so_far = [
-        *map(BlockAdditionEvent, first), BatchAllocationEvent(Time(1000), {STREAM: tuple(first)}),
-        *map(BlockAdditionEvent, second), BatchAllocationEvent(Time(2000), {STREAM: tuple(second)}),
-    ]  # fmt: skip
+    so_far = [*map(BlockAdditionEvent, first), *map(BlockAdditionEvent, second)]
     assert driver.log.events() == so_far
     driver.clock.set_time(4500)
-    driver.tracker.cleanup_old_batches(Time(2001), wait=True)
-    driver.tracker.cleanup_old_batches(Time(2001), wait=True)
-    assert driver.log.cleaned == [(2001, True), (2001, True)]
-    assert driver.log.events() == [*so_far[3:], BatchCleanupEvent((Time(1000), Time(2000))), BatchCleanupEvent(())]
-    assert driver.state() == ([], {}) == driver.again().state()
+    driver.tracker.forget(Time(2000), ["a", "b", "c", "unheard"])
+    driver.tracker.cleanup_old_batches(Time(2000), wait=True)
+    driver.tracker.cleanup_old_batches(Time(2000), wait=True)
+    assert driver.log.cleaned == [(2500, True), (2500, True)], "c waits"
+    assert driver.log.events() == [*so_far[2:], BatchCleanupEvent(("a", "b"))]
+    assert driver.waiting() == ["c"] == driver.again().waiting()
 
 
-def test_after_a_clean_up_a_recovery_knows_the_later_batches_only() -> None:
-    """BT6"""
-    driver = Driver(now=5000)
-    for time, name in ((1, "a"), (2, "b")):
-        driver.add(name)
-        driver.tracker.allocate_blocks_to_batch(Time(time))
-    driver.tracker.cleanup_old_batches(Time(2))
-    assert driver.state() == ([], {2: ["b"]}) == driver.again().state()
-    assert driver.log.events()[-1] == BatchCleanupEvent((Time(1),))
+def test_after_a_clean_up_no_plan_is_needed_to_know_that_a_block_was_taken() -> None:
+    """BT6: its addition lies in the log still, because of one that waits."""
+    driver = Driver()
+    driver.add("a", "b")
+    driver.take("a")
+    driver.tracker.forget(Time(1), ["a"])
+    driver.tracker.cleanup_old_batches(Time(1))
+    assert driver.again().waiting() == ["b"]
 
 
-@pytest.mark.parametrize("threshold", [5000, 5001])
-def test_only_what_has_passed_can_be_forgotten(threshold: int) -> None:
-    """BT6: strictly."""
-    with pytest.raises(ValueError, match=f"{threshold} ms is not before 5000 ms"):
-        Driver(now=5000).tracker.cleanup_old_batches(Time(threshold))
+def test_what_this_driver_has_forgotten_is_known_until_its_plan_may_go() -> None:
+    """A restart may need it: to make a state again, or a batch that failed."""
+    driver = Driver()
+    blocks = driver.add("a", "b")
+    driver.take("a", "b")
+    driver.tracker.forget(Time(1), ["a"])
+    driver.tracker.forget(Time(2), ["b"])
+    driver.tracker.cleanup_old_batches(Time(0))
+    assert driver.tracker.all_blocks() == blocks and len(driver.log.readAll()) == 2
+    driver.tracker.cleanup_old_batches(Time(1))
+    assert driver.tracker.all_blocks() == blocks[1:] and driver.again().waiting() == ["b"]
 
 
-def test_a_clean_up_that_cannot_be_logged_forgets_nothing() -> None:
+def test_a_clean_up_that_cannot_be_logged_raises_and_forgets_nothing() -> None:
+    """So the plans that name those blocks stay."""
     driver = Driver(now=5000)
     driver.add("a")
-    driver.tracker.allocate_blocks_to_batch(Time(1))
-    driver.log.broken = breaks("batches-cleaned")
-    driver.tracker.cleanup_old_batches(Time(2))
-    assert driver.batch(1) == ["a"] and driver.log.cleaned == []
+    driver.take("a")
+    driver.tracker.forget(Time(1), ["a"])
+    driver.log.broken = breaks("blocks-cleaned")
+    with pytest.raises(OSError, match="disk full"):
+        driver.tracker.cleanup_old_batches(Time(1))
+    assert driver.log.cleaned == [] and len(driver.tracker.all_blocks()) == 1
+    driver.log.broken = lambda record: False
+    driver.tracker.cleanup_old_batches(Time(1))
+    assert driver.tracker.all_blocks() == [] and driver.again().waiting() == []
 
 
 def test_deleted_files_that_are_there_again_change_nothing() -> None:
-    """BT7: of five files of a second each, a clean-up up to 3000 leaves three and its own record at the end of the last."""
+    """BT7: of five files of a second each, a clean-up leaves those with what is needed, and its own record in the last."""
     driver = Driver(now=500)
     for second in range(5):
         driver.clock.set_time(second * 1000 + 500)
         driver.add(f"block-{second}")
-        driver.tracker.allocate_blocks_to_batch(Time(second * 1000 + 500))
     files = dict(driver.log.files)
-    driver.tracker.cleanup_old_batches(Time(3000), wait=True)
-    assert sorted(driver.log.files) == [2, 3, 4]
-    assert driver.log.events()[-1] == BatchCleanupEvent((Time(500), Time(1500), Time(2500)))
-    twin = driver.state()
-    assert twin == ([], {3500: ["block-3"], 4500: ["block-4"]}) == driver.again().state()
-    driver.log.files.update({second: files[second] for second in (0, 1)})
-    assert driver.again().state() == twin
+    gone = [f"block-{second}" for second in range(3)]
+    driver.take(*gone)
+    driver.tracker.forget(Time(1), gone)
+    driver.tracker.cleanup_old_batches(Time(1), wait=True)
+    assert sorted(driver.log.files) == [3, 4] and driver.log.events()[-1] == BatchCleanupEvent(tuple(gone))
+    driver.log.files.update({second: files[second] for second in range(3)})
+    assert driver.again().waiting() == ["block-3", "block-4"]
 
 
-def test_a_block_that_waits_keeps_the_file_that_names_it() -> None:
-    """Its addition stands nowhere else."""
+def test_a_block_that_waits_or_that_a_plan_names_keeps_the_file_that_names_it() -> None:
+    """A plan can be damaged, and let go."""
     driver = Driver(now=500)
-    driver.add("old")
+    driver.add("old", "taken")
+    driver.take("taken")
     driver.clock.set_time(9000)
-    driver.tracker.cleanup_old_batches(Time(8000))
-    assert driver.again().waiting() == ["old"]
-    recovered = driver.again()
-    recovered.tracker.cleanup_old_batches(Time(8000))
-    assert recovered.again().waiting() == ["old"]
-    recovered.tracker.allocate_blocks_to_batch(Time(9000))
-    recovered.clock.set_time(9500)
-    recovered.tracker.cleanup_old_batches(Time(8000))
-    assert sorted(recovered.log.files) == [9] and recovered.again().state() == ([], {9000: ["old"]})
+    driver.tracker.cleanup_old_batches(Time(1))
+    recovered = driver.again(planned=["taken"])
+    assert recovered.waiting() == ["old"]
+    recovered.tracker.cleanup_old_batches(Time(1))
+    assert recovered.again().waiting() == ["old", "taken"]
+    recovered.take("old")
+    recovered.tracker.forget(Time(1), ["old", "taken"])
+    recovered.tracker.cleanup_old_batches(Time(1))
+    assert sorted(recovered.log.files) == [9] and recovered.again().waiting() == []
 
 
 def test_a_block_that_could_not_be_logged_is_not_kept_and_may_come_again() -> None:
@@ -288,70 +277,45 @@ def test_a_block_that_is_told_twice_is_in_one_batch() -> None:
     """Its receiver had no answer and asks again, also after a batch has taken it, also of the next driver."""
     driver = Driver()
     driver.add("a", "a")
-    driver.tracker.allocate_blocks_to_batch(Time(1))
+    driver.take("a")
     driver.add("a")
-    assert driver.waiting() == [] and len(driver.log.readAll()) == 2
-    found = driver.again()
+    assert driver.waiting() == [] and len(driver.log.readAll()) == 1
+    found = driver.again(planned=["a"])
     found.add("a")
-    assert found.state() == ([], {1: ["a"]})
+    assert found.waiting() == []
 
 
 def test_blocks_added_while_batches_are_made_get_into_one_batch_each() -> None:
     driver = Driver()
     names = [[f"{thread}-{number}" for number in range(200)] for thread in range(4)]
     threads = [threading.Thread(target=driver.add, args=mine) for mine in names]
+    batches: list[list[str]] = []
     for thread in threads:
         thread.start()
-    time = 0
-    while any(thread.is_alive() for thread in threads):
-        time += 1
-        driver.tracker.allocate_blocks_to_batch(Time(time))
-    driver.tracker.allocate_blocks_to_batch(Time(time + 1))
-    for tracker in (driver, driver.again()):
-        given = [name for at in range(1, time + 2) for name in tracker.batch(at) or ()]
-        assert sorted(given) == sorted(name for mine in names for name in mine)
-        assert all([name for name in given if name in mine] == mine for mine in map(list, names))
+    while any(thread.is_alive() for thread in threads) or driver.waiting():
+        batches.append(driver.waiting())
+        driver.take(*batches[-1])
+    given = [name for batch in batches for name in batch]
+    assert sorted(given) == sorted(name for mine in names for name in mine)
+    assert all([name for name in given if name in mine] == mine for mine in map(list, names))
+    assert driver.again(planned=given).waiting() == []
 
 
-def test_after_a_recovery_a_block_belongs_to_the_batch_whose_plan_names_it() -> None:
-    """The driver died between the allocation to 3 and the plan: what it took waits again, before the rest."""
-    driver = Driver()
-    for time, name in ((1, "a"), (2, "b"), (3, "c")):
-        driver.add(name)
-        driver.tracker.allocate_blocks_to_batch(Time(time))
-    driver.add("d")
-    plans = {Time(2): ["b"]}
-    for found in (driver.again(), driver.again()):
-        found.tracker.keep_to_plans(plans)
-        assert found.state() == (["c", "d"], {1: ["a"], 2: ["b"]})
-    assert found.tracker.allocate_blocks_to_batch(Time(3))
-    assert found.batch(3) == ["c", "d"]
-    last = found.again()
-    last.tracker.keep_to_plans({**plans, Time(3): ["c", "d"]})
-    assert last.state() == ([], {1: ["a"], 2: ["b"], 3: ["c", "d"]})
+def test_blocks_of_an_earlier_graph_wait_for_the_stream_that_was_theirs(caplog: pytest.LogCaptureFixture) -> None:
+    """Numbers of streams belong to the graph of one driver, and each addition says whose."""
+    first = Driver(streams=(1, 2))
+    first.add("a", stream=1)
+    first.add("b", stream=2)
+    second = first.again(streams=(1,), streams_now=lambda epoch, stream: {(0, 2): 1}.get((epoch, stream)))
+    assert second.waiting() == ["b"] and "1 blocks are of what was stream 1" in caplog.text
+    second.add("c")
+    third = second.again(streams=(1, 2), streams_now=lambda epoch, stream: {(0, 2): 2, (1, 1): 2}.get((epoch, stream)))
+    assert (third.waiting(1), third.waiting(2)) == ([], ["b", "c"])
 
 
-def test_a_plan_is_right_also_where_the_log_knows_nothing_of_its_allocation_or_another_one() -> None:
-    """A file of the log was lost, or the write of an allocation had failed and the plan was made without blocks."""
-    driver = Driver()
-    driver.add("a", "b", "c")
-    driver.tracker.allocate_blocks_to_batch(Time(1))
-    driver.add("d")
-    found = driver.again()
-    found.tracker.keep_to_plans({Time(1): [], Time(2): ["d", "a"]})
-    assert found.state() == (["b", "c"], {1: [], 2: ["a", "d"]})
-    assert not found.tracker.allocate_blocks_to_batch(Time(2)) and found.tracker.allocate_blocks_to_batch(Time(3))
-    fresh = driver.again()
-    fresh.tracker.keep_to_plans({})
-    assert fresh.state() == (list("abcd"), {}) and fresh.tracker.allocate_blocks_to_batch(Time(1))
-
-
-def test_blocks_of_a_stream_that_is_gone_are_warned_of_and_nobody_waits_for_them(caplog: pytest.LogCaptureFixture) -> None:
-    driver = Driver(streams=(1, 2))
-    driver.add("a", "b", stream=2)
-    driver.streams = (1,)
-    assert not driver.again().tracker.has_unallocated_blocks
-    assert "2 blocks wait for a batch that are of stream 2" in caplog.text
+def test_the_blocks_of_plans_are_those_of_all_receiver_streams() -> None:
+    plans: list[dict[int, object]] = [{0: {"blocks": [["a", 1], ["b", None, ["log", 0, 5]]]}, 1: {"from": 1}}, {2: {"blocks": [["c", 1]]}}]
+    assert planned_blocks(plans) == {"a", "b", "c"}
 
 
 INFO = ReceivedBlockInfo(
@@ -360,27 +324,23 @@ INFO = ReceivedBlockInfo(
 BARE = ReceivedBlockInfo(0, "input-0-1a2b3c4d-8")
 GOLDEN: list[tuple[ReceivedBlockEvent, bytes]] = [
     (
-        BlockAdditionEvent(INFO),
-        b'{"block":{"handle":["receivedData/0/log-0-60000",128,4096],"id":"input-0-1a2b3c4d-7","metadata":{"offsets":[5,'
-        b'9]},"records":100,"stream":0},"checksum":"f9ac078bb8ab85424d277f573750138f39de908d0e46995d4d4770ae66671835","k'
-        b'ind":"block-added","version":1}',
+        BlockAdditionEvent(INFO, 3),
+        b'{"block":{"handle":["receivedData/0/log-0-60000",128,4096],"id":"input-0-1a2b3c4d-7","metadata":{"offsets":[5,9]},"records":100,'
+        b'"stream":0},"checksum":"84fc223c5571bed7f7c581845d5ba533d55ccecd7d7e4d0cae8ba34b1629a58e","epoch":3,"kind":"block-added","version":1}',
     ),
     (
-        BatchAllocationEvent(Time(1_700_000_000_000), {0: (INFO, BARE), 3: ()}),
-        b'{"blocks":{"0":[{"handle":["receivedData/0/log-0-60000",128,4096],"id":"input-0-1a2b3c4d-7","metadata":{"offse'
-        b'ts":[5,9]},"records":100,"stream":0},{"handle":null,"id":"input-0-1a2b3c4d-8","metadata":null,"records":null,"'
-        b'stream":0}],"3":[]},"checksum":"eca904aeedff16bb3bc97e580db8e4b112ab58c1b0ba62368f9d4def74ac511e","kind":"batc'
-        b'h-allocated","time":1700000000000,"version":1}',
+        BlockAdditionEvent(BARE, 3),
+        b'{"block":{"handle":null,"id":"input-0-1a2b3c4d-8","metadata":null,"records":null,"stream":0},'
+        b'"checksum":"1e52ceca47def1397b89c16edd24018e90d1907cf82b399b14e46deaf2e203ca","epoch":3,"kind":"block-added","version":1}',
     ),
     (
-        BatchCleanupEvent((Time(1000), Time(2000))),
-        b'{"checksum":"87cefc016978e85a025fdfc67f543610a934e4e2b5900461b09776f145b91ecb","kind":"batches-cleaned","times'
-        b'":[1000,2000],"version":1}',
+        BatchCleanupEvent(("a", "b")),
+        b'{"blocks":["a","b"],"checksum":"83fee193de5af96a13868c3d89b5b0e1c38a8fcd31d3075042fe4e00b6865856","kind":"blocks-cleaned","version":1}',
     ),
 ]
 
 
-@pytest.mark.parametrize(("event", "stored"), GOLDEN, ids=["added", "allocated", "cleaned"])
+@pytest.mark.parametrize(("event", "stored"), GOLDEN, ids=["added", "bare", "cleaned"])
 def test_the_stored_form_of_events(event: ReceivedBlockEvent, stored: bytes) -> None:
     """Golden bytes: what a driver of this version has written a later one must read."""
     assert to_bytes(event) == stored

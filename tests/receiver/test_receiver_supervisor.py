@@ -11,8 +11,9 @@ import pytest
 from pyspark.cloudpickle import dumps, loads
 
 from kstream.errors import IllegalStateError
-from kstream.receiver import ReceivedBlocks, Receiver, ReceiverNews, ReceiverSupervisor
+from kstream.receiver import Receiver, ReceiverNews, ReceiverSupervisor
 from kstream.testing import ManualClock
+from tests.receivers import ListSink
 
 PATIENCE = 20.0
 
@@ -53,7 +54,7 @@ class Run:
     def __init__(self) -> None:
         self.clock = ManualClock(10_000)
         self.receiver = NotingReceiver(self.clock)
-        self.blocks = ReceivedBlocks(3, self.clock, 200)
+        self.blocks = ListSink()
         self.news: list[ReceiverNews] = []
         self.supervisor = ReceiverSupervisor(self.receiver, 3, self.blocks, self.clock, 2000, self.news.append)
 
@@ -63,7 +64,7 @@ class Run:
         return self
 
     def stored(self) -> list[Any]:
-        return [record for name, _ in self.blocks.waiting() for record in self.blocks.get(name) or ()]
+        return self.blocks.stored
 
 
 @pytest.fixture
@@ -218,7 +219,7 @@ class Plain(Receiver):
 def test_a_receiver_is_pickled_without_whoever_runs_it() -> None:
     clock = ManualClock(0)
     receiver = Plain(5)
-    supervisor = ReceiverSupervisor(receiver, 0, ReceivedBlocks(0, clock, 200), clock, 2000)
+    supervisor = ReceiverSupervisor(receiver, 0, ListSink(), clock, 2000)
     again = loads(dumps(receiver))
     assert again.first == 5 and again.isStopped() and not receiver.isStopped()
     supervisor.stop(PATIENCE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,16 +14,17 @@ import pytest
 from kstream import Receiver
 from kstream.batch import events
 from kstream.clock import SystemClock
+from kstream.errors import KStreamError, RpcError
 from kstream.receiver import receiver_task
-from kstream.receiver.block_reading import read_block
+from kstream.receiver.block_reading import BlockPlace, read_block
 from kstream.receiver.block_store import BlockStore
 from kstream.receiver.block_store_launcher import StoreAddress
 from kstream.receiver.executor_process import ExecutorProcess
+from kstream.receiver.rate_limiter import RateLimiter
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
-from kstream.receiver.receiver_task import ReceiverTask, Surroundings
-from kstream.receiver.stored_blocks import StoredBlocks
-from kstream.rpc import RpcServer, new_token
+from kstream.receiver.receiver_task import OwnStore, ReceiverTask, Surroundings
+from kstream.rpc import RpcCredentials, RpcServer
 from kstream.scheduler.receiver_tracker import ReceiverTracker
 
 PATIENCE = 60.0
@@ -31,12 +33,13 @@ PATIENCE = 60.0
 class Executors:
     """Runs receivers' tasks in threads, each on the first of its candidates."""
 
-    def __init__(self, names: Sequence[str], token: str, around: Surroundings, folder: Path) -> None:
-        self.token, self.around = token, around
+    def __init__(self, names: Sequence[str], credentials: RpcCredentials, around: Surroundings, folder: Path) -> None:
+        self.credentials, self.around = credentials, around
         self.stores = {name: BlockStore(1_000_000, folder / name) for name in names}
-        self.servers = {name: RpcServer(token, {}, store) for name, store in self.stores.items()}
+        self.servers = {name: RpcServer(credentials, {}, store) for name, store in self.stores.items()}
         self.current = threading.local()
         self.tracker: ReceiverTracker | None = None
+        self.threads: list[threading.Thread] = []
 
     def executors(self) -> list[ExecutorLocation]:
         return [ExecutorLocation("127.0.0.1", name) for name in self.servers]
@@ -50,9 +53,10 @@ class Executors:
                 pass
             ended("")
 
-        threading.Thread(target=task, daemon=True).start()
+        self.threads.append(threading.Thread(target=task, daemon=True))
+        self.threads[-1].start()
 
-    def start_stores(self) -> None:
+    def start_stores(self, at_least: int = 0) -> None:
         for name in self.servers:
             self._told(name)
 
@@ -69,7 +73,11 @@ class Executors:
         )  # fmt: skip
         return address
 
+    def forget_store(self, executor: str) -> None: ...
     def cancel(self, stream_id: int) -> None: ...
+    def check_cores(self, receivers: int) -> None: ...
+    def first_attempt_runs(self, stage: int) -> bool:
+        return False
 
     def close(self) -> None:
         for server in self.servers.values():
@@ -98,22 +106,25 @@ class World:
 
     def records(self) -> list[Any]:
         """All that was received, in order of the blocks."""
-        places = [self.tracker.place_of(block) for block in self.blocks.get_unallocated_blocks(0)]
-        return [record for place in places for record in read_block(place, self.executors.token)]
+        waiting = self.blocks.get_unallocated_blocks(0)
+        places = [BlockPlace(block.block_id, block.num_records, self.tracker.replicas(block)) for block in waiting]
+        return [record for place in places for record in read_block(place, self.executors.credentials)]
 
 
 @contextmanager
 def running(receiver: Receiver, folder: Path, monkeypatch: pytest.MonkeyPatch, executors: str = "12") -> Generator[World]:
-    token = new_token()
-    server = RpcServer(token, {})
+    credentials = RpcCredentials.new()
+    server = RpcServer(credentials, {})
     around = Surroundings(
-        "127.0.0.1", server.port, token, 1_000_000, 1_000_000, "127.0.0.1", block_interval_ms=10, restart_delay_ms=0
+        "127.0.0.1", server.port, credentials, 1_000_000, 1_000_000, block_interval_ms=10, restart_delay_ms=0
     )  # fmt: skip
-    made = Executors(list(executors), token, around, folder)
+    made = Executors(list(executors), credentials, around, folder)
     monkeypatch.setattr(receiver_task, "start_store", made.start_store)
     world = World(receiver, made, server)
     yield world
     world.tracker.stop(PATIENCE)
+    for thread in made.threads:
+        thread.join(PATIENCE)
     server.close()
     made.close()
 
@@ -195,7 +206,7 @@ def test_a_rate_reaches_the_receiver(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """TR1"""
     rates: list[int] = []
     reached = threading.Event()
-    monkeypatch.setattr(StoredBlocks, "update_rate", lambda _self, rate: (rates.append(rate), reached.set()))
+    monkeypatch.setattr(RateLimiter, "updateRate", lambda _self, rate: (rates.append(rate), reached.set()))
     with running(Scripted(), tmp_path, monkeypatch) as world:
         world.wait_events(STARTED)
         world.tracker.send_rate_update(0, 100)
@@ -222,3 +233,104 @@ def test_a_block_that_is_in_no_store_any_more_is_an_error_that_says_who_was_aske
         world.executors.stores["2"].remove([block.block_id])
         with pytest.raises(Exception, match=r"is lost: executor . does not have it; executor . does not have it"):
             world.records()
+
+
+def test_pickled_records_are_a_block_that_nobody_has_counted_and_its_metadata_reaches_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BH2"""
+    receiver = Scripted(lambda r: r.storeBytes(pickle.dumps(["a", "b"]), {"offset": 7}))
+    with running(receiver, tmp_path, monkeypatch) as world:
+        receiver.wait_done()
+        [block] = world.blocks.get_unallocated_blocks(0)
+        assert (block.num_records, block.metadata) == (None, {"offset": 7})
+        assert world.records() == ["a", "b"]
+
+
+def test_a_receivers_own_generator_tells_it_what_is_in_which_block_and_the_stop_drains_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Knowing(Scripted):
+        """Its records with their offsets, the way a reliable receiver keeps them."""
+
+        def onStart(self) -> None:
+            self.open: list[int] = []
+            self.offsets: dict[str, list[int]] = {}
+            self.generator = self.createBlockGenerator(self)
+            self.generator.start()
+            super().onStart()
+
+        def onAddData(self, data: Any, metadata: Any) -> None:
+            self.open.append(metadata)
+
+        def onGenerateBlock(self, blockId: str) -> None:
+            self.offsets[blockId], self.open = self.open, []
+
+        def onPushBlock(self, blockId: str, arrayBuffer: list[Any]) -> None:
+            self.storeAll(arrayBuffer, self.offsets.pop(blockId))
+
+        def onError(self, message: str, throwable: BaseException) -> None:
+            raise throwable
+
+    def add(receiver: Any) -> None:
+        for n in range(100):
+            receiver.generator.addDataWithCallback(str(n), n)
+
+    receiver = Knowing(add)
+    with running(receiver, tmp_path, monkeypatch) as world:
+        receiver.wait_done()
+        assert world.tracker.stop(PATIENCE)
+        blocks = world.blocks.get_unallocated_blocks(0)
+        assert [offset for block in blocks for offset in block.metadata] == list(range(100))
+        assert world.records() == [str(n) for n in range(100)]
+
+
+def test_ten_threads_that_store_a_thousand_records_each_have_stored_ten_thousand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IS7"""
+
+    def store(receiver: Receiver) -> None:
+        threads = [threading.Thread(target=lambda n=n: [receiver.store((n, i)) for i in range(1000)]) for n in range(10)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    receiver = Scripted(store)
+    with running(receiver, tmp_path, monkeypatch) as world:
+        receiver.wait_done()
+        assert world.tracker.stop(PATIENCE)
+        found = world.records()
+        assert len(found) == 10_000 and all([i for n, i in found if n == thread] == list(range(1000)) for thread in range(10))
+
+
+def test_many_stored_at_once_are_as_many_stored_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    receiver = Scripted(lambda r: r.storeEach(range(5000)))
+    with running(receiver, tmp_path, monkeypatch) as world:
+        receiver.wait_done()
+        assert world.tracker.stop(PATIENCE)
+        assert world.records() == list(range(5000))
+
+
+def test_a_store_that_has_died_while_its_executor_lives_is_started_again_by_the_next_block(tmp_path: Path) -> None:
+    credentials, stores, servers = RpcCredentials.new(), [BlockStore(1000, tmp_path / n) for n in "12"], list[RpcServer]()
+
+    def start() -> StoreAddress:
+        servers.append(RpcServer(credentials, {}, stores[len(servers)]))
+        return StoreAddress("127.0.0.1", servers[-1].port, 0)
+
+    own = OwnStore("1", "127.0.0.1", start().port, credentials, start)
+    own.put("a", [b"a"], "memory")
+    servers[0].close()
+    own.put("b", [b"b"], "memory")
+    own.put("c", [b"c"], "memory")
+    assert len(servers) == 2 and [stores[1].get(name) for name in "bc"] == [(b"b",), (b"c",)]
+    servers[1].close()
+
+
+def test_where_no_store_can_be_started_again_the_block_is_refused_there(tmp_path: Path) -> None:
+    def start() -> StoreAddress:
+        raise KStreamError("the block store of this executor did not come up: no memory")
+
+    own = OwnStore("1", "127.0.0.1", 1, RpcCredentials.new(), start)
+    with pytest.raises(RpcError, match="no memory"):
+        own.put("a", [b"a"], "memory")

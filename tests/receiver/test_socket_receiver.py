@@ -12,8 +12,9 @@ from typing import Any, BinaryIO
 import pytest
 from pyspark.cloudpickle import dumps, loads
 
-from kstream.receiver import ReceivedBlocks, ReceiverSupervisor, SocketReceiver, lines_of
+from kstream.receiver import ReceiverSupervisor, SocketReceiver, lines_of
 from kstream.testing import ManualClock
+from tests.receivers import ListSink
 
 PATIENCE = 20.0
 
@@ -51,7 +52,7 @@ class Run:
         self.changed = threading.Condition()
         self.news: list[Any] = []
         self.receiver = SocketReceiver("127.0.0.1", port, converter)
-        blocks = ReceivedBlocks(0, self.clock, 200)
+        blocks = ListSink()
         add = blocks.add
         blocks.add = lambda record: (add(record), self._note(record))[0]
         self.supervisor = ReceiverSupervisor(self.receiver, 0, blocks, self.clock, 2000, self._hear)
@@ -172,12 +173,14 @@ def test_a_stop_closes_the_connection_and_nothing_connects_again(
     connection = server.accept()
     connection.sendall(b"one\n")
     run.wait(1)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         assert run.supervisor.stop(PATIENCE)
         assert connection.recv(1) == b""
     connection.close()
-    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert told == [] and len(run.news) == 2
+    heard = [record for record in caplog.records if record.name.endswith("socket_receiver")]
+    assert any("Closed socket" in record.getMessage() for record in heard)
+    assert [record.getMessage() for record in heard if record.levelno > logging.INFO] == []
+    assert len(run.news) == 2
 
 
 def test_it_can_be_stored_with_a_graph(server: Server, runs: Callable[..., Run]) -> None:

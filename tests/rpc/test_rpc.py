@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -12,23 +13,23 @@ import pytest
 
 from kstream.errors import RpcError, RpcRefusedError, RpcUnreachableError
 from kstream.receiver.block_store import BlockStore
-from kstream.rpc import RpcClient, RpcServer, new_token
+from kstream.rpc import RpcClient, RpcCredentials, RpcServer
 from kstream.rpc.token import header
 
-TOKEN = new_token()
+CREDENTIALS = RpcCredentials.new()
 
 
 @contextmanager
 def serving(
     handlers: Mapping[str, Callable[[bytes], bytes]] | None = None, store: BlockStore | None = None, **options: int
 ) -> Generator[RpcServer]:
-    server = RpcServer(TOKEN, handlers or {"echo": lambda body: body}, store, **options)
+    server = RpcServer(CREDENTIALS, handlers or {"echo": lambda body: body}, store, **options)
     yield server
     server.close()
 
 
-def client_of(server: RpcServer, token: str = TOKEN) -> RpcClient:
-    return RpcClient("127.0.0.1", server.port, token, 30)
+def client_of(server: RpcServer, credentials: RpcCredentials = CREDENTIALS) -> RpcClient:
+    return RpcClient("127.0.0.1", server.port, credentials, 30)
 
 
 @pytest.fixture
@@ -60,12 +61,28 @@ def test_what_is_not_there_is_a_key_error(store: BlockStore) -> None:
                 ask()
 
 
-@pytest.mark.parametrize("token", ["", "wrong", TOKEN[:-1], TOKEN + "0"], ids=["none", "another", "shorter", "longer"])
+def test_a_proxy_of_the_machine_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        for name in ("http_proxy", "grpc_proxy", "https_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        with serving() as server:
+            assert client_of(server).ask("echo", b"x") == b"x"
+
+
+def test_an_address_of_ipv6_can_be_called() -> None:
+    with pytest.raises(RpcUnreachableError, match="::1"):
+        RpcClient("::1", 1, CREDENTIALS, 10).ask("echo")
+
+
+@pytest.mark.parametrize(
+    "token", ["", "wrong", CREDENTIALS.token[:-1], CREDENTIALS.token + "0"], ids=["none", "another", "shorter", "longer"]
+)
 def test_without_the_token_nothing_is_said_done_or_kept_and_it_is_counted(store: BlockStore, token: str) -> None:
     heard: list[bytes] = []
     with serving({"hear": lambda body: (heard.append(body), b"")[1]}, store) as server:
         client_of(server).put("mine", [b"secret"], "memory")
-        stranger = client_of(server, token)
+        stranger = client_of(server, RpcCredentials(token))
         for ask in (lambda: stranger.ask("hear"), lambda: stranger.get("mine"), lambda: stranger.put("his", [b"x"], "memory")):
             with pytest.raises(RpcRefusedError, match="another application"):
                 ask()
@@ -76,7 +93,7 @@ def test_without_the_token_nothing_is_said_done_or_kept_and_it_is_counted(store:
 def test_a_call_with_no_token_at_all_or_two_is_refused() -> None:
     with serving() as server:
         connection = fl.connect(f"grpc://127.0.0.1:{server.port}")
-        for headers in ([], [header(TOKEN), header("other")]):
+        for headers in ([], [header(CREDENTIALS.token), header("other")]):
             with pytest.raises(fl.FlightUnauthenticatedError):
                 list(connection.do_action(fl.Action("echo", b""), fl.FlightCallOptions(headers=headers)))
         assert server.refused == 2
@@ -128,7 +145,7 @@ def test_a_server_that_has_gone_is_an_error_that_may_pass_and_its_successor_is_f
 
 def test_an_address_that_cannot_be_had_is_told_with_the_address() -> None:
     with pytest.raises(RpcError, match=r"cannot listen on 192\.0\.2\.1:0"):
-        RpcServer(TOKEN, {}, host="192.0.2.1")
+        RpcServer(CREDENTIALS, {}, host="192.0.2.1")
 
 
 def test_many_callers_are_answered_at_once() -> None:
@@ -148,7 +165,7 @@ def test_many_callers_are_answered_at_once() -> None:
 def test_a_stream_of_another_shape_is_an_error_of_its_sender(store: BlockStore) -> None:
     with serving(store=store) as server:
         connection = fl.connect(f"grpc://127.0.0.1:{server.port}")
-        options = fl.FlightCallOptions(headers=[header(TOKEN)])
+        options = fl.FlightCallOptions(headers=[header(CREDENTIALS.token)])
         with pytest.raises((pa.ArrowException, fl.FlightError)):
             writer, _ = connection.do_put(fl.FlightDescriptor.for_path("x", "memory"), pa.schema([("n", pa.int64())]), options)
             with writer:

@@ -32,6 +32,7 @@ class Runner:
         self.endings: dict[tuple[int, int], Callable[[str], None]] = {}
         self.cancelled: list[int] = []
         self.stores_started = 0
+        self.stores_forgotten: list[str] = []
         self.changed = threading.Condition()
 
     def executors(self) -> list[ExecutorLocation]:
@@ -43,10 +44,17 @@ class Runner:
             self.endings[stream_id, run] = ended
             self.changed.notify_all()
 
-    def start_stores(self) -> None:
+    def start_stores(self, at_least: int = 0) -> None:
         with self.changed:
             self.stores_started += 1
             self.changed.notify_all()
+
+    def forget_store(self, executor: str) -> None:
+        self.stores_forgotten.append(executor)
+
+    def check_cores(self, receivers: int) -> None: ...
+    def first_attempt_runs(self, stage: int) -> bool:
+        return stage == 7
 
     def cancel(self, stream_id: int) -> None:
         self.cancelled.append(stream_id)
@@ -58,11 +66,11 @@ class Runner:
 
 
 class World:
-    def __init__(self, receivers: int = 1, executors: str = "123") -> None:
+    def __init__(self, receivers: int = 1, executors: str = "123", receiver: type[Receiver] = Nothing) -> None:
         self.runner = Runner(*executors)
         self.blocks = ReceivedBlockTracker(range(receivers), ManualClock(1000))
         self.events: list[Any] = []
-        made = {stream: Nothing() for stream in range(receivers)}
+        made = {stream: receiver() for stream in range(receivers)}
         self.tracker = ReceiverTracker(made, self.runner, self.blocks, ManualClock(1000), self.events.append, restart_delay_ms=0)
         self.tracker.start()
         self.runner.wait(receivers)
@@ -73,8 +81,10 @@ class World:
     def register(self, stream: int = 0, run: int = 1, executor: str = "1") -> dict[str, Any]:
         return self.ask(messages.REGISTER_RECEIVER, stream=stream, run=run, executor=executor, host=f"host{executor}")
 
-    def add(self, name: str, *executors: str, stream: int = 0) -> bool:
-        return self.ask(messages.ADD_BLOCK, stream=stream, id=name, records=1, executors=executors, metadata=None)["added"]
+    def add(self, name: str, *executors: str, stream: int = 0, run: int = 1) -> bool:
+        return self.ask(
+            messages.ADD_BLOCK, stream=stream, run=run, id=name, records=1, executors=executors, metadata=None, handle=None, stored_at=0
+        )["added"]
 
     def next(self, stream: int = 0, run: int = 1) -> dict[str, Any]:
         return self.ask(messages.NEXT_COMMAND, stream=stream, run=run)
@@ -125,11 +135,11 @@ def test_a_block_can_be_read_where_its_stores_are_known_and_alive() -> None:
     world.register()
     assert world.add("input-0-x-1", "1", "2", "never-heard-of")
     [block] = world.blocks.get_unallocated_blocks(0)
-    assert [(r.executor_id, r.host, r.port) for r in world.tracker.place_of(block).replicas] == [("1", "host1", 11), ("2", "host2", 12)]
+    assert [(r.executor_id, r.host, r.port) for r in world.tracker.replicas(block)] == [("1", "host1", 11), ("2", "host2", 12)]
     world.runner.living = world.runner.living[1:]
     world.runner.endings[0, 1]("executor lost")
     world.runner.wait(2)
-    assert [r.executor_id for r in world.tracker.place_of(block).replicas] == ["2"]
+    assert [r.executor_id for r in world.tracker.replicas(block)] == ["2"]
 
 
 def test_a_receiver_is_told_of_the_stores_it_may_copy_to() -> None:
@@ -223,3 +233,39 @@ def test_a_receiver_goes_where_it_would_like_to(preferred: str) -> None:
     ReceiverTracker({0: Choosy()}, runner, ReceivedBlockTracker([0], ManualClock(0)), ManualClock(0)).start()
     [(_, _, places)] = runner.wait(1)
     assert str(places[0]) == ("executor_host3_3" if preferred == "host3" else "elsewhere")
+
+
+def test_a_block_of_an_earlier_run_is_refused() -> None:
+    """The later one may have cleaned the log that it lies in."""
+    world = World()
+    world.register()
+    assert world.add("a", "1")
+    world.runner.endings[0, 1]("its executor died")
+    world.runner.wait(2)
+    assert not world.add("b", "1") and world.add("c", "1", run=2)
+    assert [block.block_id for block in world.blocks.get_unallocated_blocks(0)] == ["a", "c"]
+
+
+class Picky(Nothing):
+    def preferredLocation(self) -> str | None:
+        raise OSError("no such host")
+
+
+def test_a_preferred_location_that_raises_is_told_and_the_receiver_runs_somewhere() -> None:
+    world = World(receiver=Picky)
+    assert len(world.runner.runs) == 1 and world.kinds()[0] == "Error"
+    world.runner.endings[0, 1]("")
+    world.runner.wait(2)
+
+
+def test_once_the_receivers_have_been_stopped_no_block_is_taken_that_no_batch_would_have() -> None:
+    world = World()
+    world.register()
+    assert world.add("a", "1")
+    stopping = threading.Thread(target=lambda: world.tracker.stop(PATIENCE))
+    stopping.start()
+    assert world.next()["command"] == messages.STOP_RECEIVER and world.add("b", "1")
+    world.runner.endings[0, 1]("")
+    stopping.join(PATIENCE)
+    assert not world.add("c", "1")
+    assert [block.block_id for block in world.blocks.get_unallocated_blocks(0)] == ["a", "b"]

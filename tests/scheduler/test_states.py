@@ -17,7 +17,7 @@ from kstream.checkpoint.state_log import stored_states
 from kstream.errors import ConfigurationError, CorruptRecordError, StorageError
 from kstream.storage import LocalFileStore
 from tests.fakes import FakeHost, FakeStateDStream, FakeStateFiles
-from tests.harness import INTERVAL, START, Driver, Killed, World
+from tests.harness import INTERVAL, START, Driver, World
 from tests.stores import CountingStore, FaultyStore
 
 HISTORY = {"spark.streaming.kstream.history": "0"}
@@ -149,18 +149,8 @@ def test_a_batch_that_failed_runs_again_on_the_state_of_its_own_time_not_on_a_ne
 def test_files_of_a_driver_that_died_before_it_named_them_are_removed_once_their_batch_has_ended() -> None:
     world = World()
     driver = Driver(world, HISTORY, build=with_state(2)).start()
-
-    def die(point: str) -> None:
-        if point == crash_point.STATE_WRITTEN:
-            driver.die()
-            raise Killed(point)
-
     driver.tick(1)
-    crash_point.install(die)
-    driver.tick_only(1)
-    world.wait(lambda: not driver.alive)
-    driver.kill()
-    crash_point.install(None)
+    driver.die_at(crash_point.STATE_WRITTEN, 1)
     strays = set(world.store.list("state"))
     assert len(strays) == 2
     second = Driver(world, HISTORY, build=with_state(2)).start()
@@ -179,16 +169,7 @@ def test_a_frozen_driver_that_notes_the_end_first_decides_which_files_are_the_st
         driver.tick(1)
     at = START + 4 * INTERVAL
 
-    def die(point: str) -> None:
-        if point == crash_point.STATE_WRITTEN:
-            driver.die()
-            raise Killed(point)
-
-    crash_point.install(die)
-    driver.tick_only(1)
-    world.wait(lambda: not driver.alive)
-    driver.kill()
-    crash_point.install(None)
+    driver.die_at(crash_point.STATE_WRITTEN, 1)
     files = [f"state/{name}" for name in world.store.list("state") if int(name.split("-")[0]) == at]
     second = Driver(world, HISTORY, build=with_state(2))
 

@@ -7,8 +7,8 @@ import pytest
 from kstream import engine
 from kstream.batch import BatchPlan, InputPlan
 from kstream.batch_time import Time
-from kstream.checkpoint import PlanLog, plan_log
-from kstream.scheduler import JobGenerator
+from kstream.checkpoint import PlanLog
+from kstream.scheduler import JobGenerator, job_generator
 
 
 def cursor_moves_before_the_plan_is_durable(patch: pytest.MonkeyPatch) -> None:
@@ -33,7 +33,7 @@ def clean_up_goes_past_a_pending_batch(patch: pytest.MonkeyPatch) -> None:
     def removable(self: PlanLog, limit: Time) -> list[tuple[Time, int]]:
         return [(time, epoch) for time, epoch in self._kept if time <= limit and len(self._newest) == 2 and time < self._newest[0]]
 
-    patch.setattr(plan_log, "removable_up_to", lambda unfinished, done_up_to, remember, needed_from: done_up_to - remember)
+    patch.setattr(job_generator, "removable_up_to", lambda unfinished, done_up_to, remember, needed_from: done_up_to - remember)
     patch.setattr(PlanLog, "_removable", removable)
 
 

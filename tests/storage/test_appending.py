@@ -13,7 +13,7 @@ from kstream.storage import AppendingStore, FileStore, LocalFileStore, MemoryFil
 from kstream.storage import local_file as local_file_module
 
 
-def test_only_the_local_disk_says_that_its_files_can_grow(tmp_path: Path) -> None:
+def test_the_local_disk_says_that_its_files_can_grow_and_memory_does_not(tmp_path: Path) -> None:
     memory: FileStore = MemoryFileStore("memory://x")
     assert isinstance(LocalFileStore(tmp_path), AppendingStore) and not isinstance(memory, AppendingStore)
 

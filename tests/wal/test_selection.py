@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kstream.conf import ConfSource
-from kstream.errors import ConfigurationError, StorageError, WriteAheadLogError
+from kstream.errors import ConfigurationError, FencedError, StorageError, WriteAheadLogError
 from kstream.storage import FileStore, LocalFileStore
-from kstream.wal import BatchedWriteAheadLog, FileBasedWriteAheadLog, WriteAheadLog, WriteAheadLogRecordHandle
+from kstream.wal import BatchedWriteAheadLog, FileBasedWriteAheadLog, WriteAheadLog, WriteAheadLogRecordHandle, single_records
 from kstream.wal import create_log_for_driver as for_driver
 from kstream.wal import create_log_for_receiver as for_receiver
 from tests.fakes import FakeConf
@@ -195,3 +195,29 @@ def test_a_class_that_cannot_be_a_log_is_refused_with_its_key_and_the_reason(sid
     with pytest.raises(ConfigurationError, match=reason) as caught:
         made(side, memory(), class_=name)
     assert (caught.value.facts["key"], caught.value.facts["value"]) == (key(side, "class"), name)
+
+
+def test_a_driver_that_was_replaced_is_told_so_after_its_write_and_the_write_does_not_count() -> None:
+    """Its successor may have read the log before; so the block is not acknowledged."""
+    store, replaced = memory(), False
+
+    def probe() -> None:
+        if replaced:
+            raise FencedError("epoch 2 has begun", path="", epoch=1, newer_epoch=2)
+
+    log = for_driver(FakeConf(), store, probe=probe)
+    log.write(b"counts", 1)
+    replaced = True
+    with pytest.raises(WriteAheadLogError, match="epoch 2 has begun"):
+        log.write(b"does not", 2)
+    log.close()
+
+
+def test_batches_are_read_also_when_batching_has_been_switched_off() -> None:
+    store = memory()
+    log = for_driver(FakeConf(), store)
+    log.write(b"one", 1)
+    log.close()
+    off = for_driver(FakeConf({"spark.streaming.driver.writeAheadLog.allowBatching": "false"}), store)
+    off.write(b"two", 2)
+    assert list(single_records(off.readAll())) == [b"one", b"two"]

@@ -1,0 +1,81 @@
+"""A receiver that had no answer tells of a block again; the driver's log that failed may have it all the same."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from kstream.batch_time import Time
+from kstream.receiver.received_block_events import ReceivedBlockInfo
+from kstream.receiver.received_block_tracker import REMEMBERED_MS
+from tests.receiver.test_received_block_tracker import STREAM, Driver, breaks
+
+
+def test_a_block_that_is_told_again_after_it_was_worked_off_and_cleaned_is_in_no_second_batch() -> None:
+    """Its receiver was held up for long, and its first answer is lost."""
+    driver = Driver(now=1000)
+    driver.add("a")
+    driver.take("a")
+    driver.tracker.forget(Time(1000), ["a"])
+    driver.tracker.cleanup_old_batches(Time(1000))
+    assert driver.tracker.all_blocks() == []
+    driver.clock.advance(REMEMBERED_MS - 1)
+    driver.tracker.cleanup_old_batches(Time(1000))
+    driver.add("a")
+    assert driver.waiting() == [] and driver.again().waiting() == []
+
+
+def test_blocks_that_are_gone_are_not_remembered_for_ever() -> None:
+    driver = Driver(now=1000)
+    driver.add("a")
+    driver.take("a")
+    driver.tracker.forget(Time(1000), ["a"])
+    driver.tracker.cleanup_old_batches(Time(1000))
+    driver.clock.advance(REMEMBERED_MS)
+    driver.tracker.cleanup_old_batches(Time(1000))
+    assert driver.tracker._decided == {}
+
+
+def test_a_block_that_was_refused_though_the_log_has_it_is_in_no_batch_of_the_next_driver() -> None:
+    driver = Driver(now=1000)
+    driver.log.broken, driver.log.writes_before_it_breaks = breaks("block-added"), True
+    block = ReceivedBlockInfo(STREAM, "a", 1)
+    assert not driver.tracker.add_block(block) and driver.log.events() != []
+    driver.log.broken = lambda record: False
+    assert driver.tracker.all_blocks() == [block]  # what its receiver's log has of it stays until this log says that it is gone
+    driver.tracker.cleanup_old_batches(Time(1))
+    assert driver.tracker.all_blocks() == [] and driver.again().waiting() == []
+    assert not driver.tracker.add_block(block) and driver.again().waiting() == []
+
+
+def test_of_two_calls_for_one_block_the_second_waits_and_says_what_the_first_says() -> None:
+    driver = Driver()
+    inside, go_on, answers = threading.Event(), threading.Event(), list[bool]()
+    write = driver.log.write
+
+    def slow(record: bytes, time_ms: int) -> object:
+        inside.set()
+        go_on.wait(60)
+        return write(record, time_ms)
+
+    driver.log.write = slow  # pyright: ignore[reportAttributeAccessIssue]
+    block = ReceivedBlockInfo(STREAM, "a", 1)
+    calls = [threading.Thread(target=lambda: answers.append(driver.tracker.add_block(block))) for _ in range(2)]
+    calls[0].start()
+    assert inside.wait(60)
+    calls[1].start()
+    assert driver.tracker.all_blocks() == [block] and driver.waiting() == []
+    go_on.set()
+    for call in calls:
+        call.join(60)
+    assert answers == [True, True] and driver.waiting() == ["a"] and len(driver.log.events()) == 1
+
+
+def test_metadata_that_are_no_json_are_refused_and_hold_up_no_clean_up() -> None:
+    driver = Driver(now=1000)
+    with pytest.raises(ValueError, match="JSON"):
+        driver.tracker.add_block(ReceivedBlockInfo(STREAM, "a", 1, {"mean": float("nan")}))
+    driver.clock.advance(5000)
+    driver.tracker.cleanup_old_batches(Time(1))
+    assert driver.log.cleaned[-1][0] == 6000 and driver.tracker.all_blocks() == []

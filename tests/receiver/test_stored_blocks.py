@@ -1,0 +1,137 @@
+"""What a receiver on an executor stores: cut, kept, told to the driver, or given up as a whole."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kstream.clock import SystemClock
+from kstream.errors import BlockNotStoredError, IllegalStateError, RpcUnreachableError
+from kstream.receiver.block_generator import BlockIds
+from kstream.receiver.packed_records import records_of
+from kstream.receiver.received_block_handler import BlockStoreBasedBlockHandler, StoredBlock
+from kstream.receiver.stored_blocks import StoredBlocks
+
+
+class OneStore:
+    executor_id = "0"
+
+    def __init__(self) -> None:
+        self.blocks: dict[str, list[Any]] = {}
+
+    def put(self, name: str, chunks: Sequence[bytes], how: str) -> None:
+        self.blocks[name] = list(records_of(chunks))
+
+    def remove(self, name: str) -> None:
+        self.blocks.pop(name, None)
+
+
+class Executor:
+    """Stores of one receiver; the driver gives `answer`, which may be an error."""
+
+    def __init__(self, answer: bool | Exception = True, **options: int) -> None:
+        self.store, self.answer = OneStore(), answer
+        self.told: list[tuple[str, int | None]] = []
+        self.errors: list[str] = []
+        handler = BlockStoreBasedBlockHandler(self.store, list, "memory", replicas=1)
+        self.blocks = StoredBlocks(
+            handler,
+            self.tell,
+            lambda message, error: self.errors.append(str(error)),
+            BlockIds(0, "run"),
+            SystemClock(),
+            60_000,
+            10,
+            **options,
+        )
+
+    def tell(self, name: str, stored: StoredBlock, metadata: Any) -> bool:
+        self.told.append((name, stored.num_records))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def test_an_open_block_that_has_grown_too_large_becomes_several_in_order() -> None:
+    """As when the driver, or a store, has kept it waiting for long."""
+    executor = Executor(most_bytes=1_000_000)
+    executor.blocks.open()
+    for n in range(30):
+        executor.blocks.add_each([n.to_bytes(2, "big") * 50_000])
+    executor.blocks.close()
+    names = [name for name, _ in executor.told]
+    assert len(names) == len(set(names)) == len(executor.store.blocks) > 2 and executor.errors == []
+    assert sum(count or 0 for _, count in executor.told) == 30
+    assert [record[:2] for name in names for record in executor.store.blocks[name]] == [n.to_bytes(2, "big") for n in range(30)]
+
+
+def test_a_block_that_the_driver_refuses_stays_in_no_store() -> None:
+    executor = Executor(answer=False)
+    with pytest.raises(BlockNotStoredError, match="the driver refused block input-0-run-1"):
+        executor.blocks.add_all([1])
+    assert executor.told == [("input-0-run-1", 1)] and executor.store.blocks == {}
+
+
+def test_a_block_that_the_driver_may_know_stays() -> None:
+    executor = Executor(answer=RpcUnreachableError("it did not answer", place=""))
+    with pytest.raises(RpcUnreachableError):
+        executor.blocks.add_all([1])
+    assert executor.store.blocks == {"input-0-run-1": [1]}
+
+
+@pytest.mark.parametrize("metadata", [{"mean": float("nan")}, {"at": object()}], ids=["no number", "an object"])
+def test_metadata_that_are_no_json_are_refused_before_anything_is_stored(metadata: Any) -> None:
+    executor = Executor()
+    with pytest.raises((ValueError, TypeError), match="JSON"):
+        executor.blocks.add_all([1], metadata)
+    assert executor.told == [] and executor.store.blocks == {}
+
+
+def test_no_bytes_are_no_block() -> None:
+    executor = Executor()
+    with pytest.raises(ValueError, match="pickled list"):
+        executor.blocks.add_bytes(b"")
+    assert executor.told == []
+
+
+def test_the_stop_waits_for_blocks_that_are_on_their_way_to_the_driver() -> None:
+    """One that is told after the receiver's end would be in no batch."""
+    executor = Executor()
+    executor.blocks.open()
+    inside, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+    tell = executor.tell
+
+    def slow(name: str, stored: StoredBlock, metadata: Any) -> bool:
+        inside.set()
+        go_on.wait(60)
+        assert not ended.is_set()
+        return tell(name, stored, metadata)
+
+    executor.blocks._add_block = slow
+    storing = threading.Thread(target=lambda: executor.blocks.add_all([1]))
+    storing.start()
+    assert inside.wait(60)
+    stopping = threading.Thread(target=lambda: (executor.blocks.close(), ended.set()))
+    stopping.start()
+    while not executor.blocks._closed:
+        stopping.join(0.001)
+    with pytest.raises(IllegalStateError):
+        executor.blocks.add_all([2])
+    assert not ended.is_set()
+    go_on.set()
+    stopping.join(60)
+    storing.join(60)
+    assert ended.is_set() and executor.told == [("input-0-run-1", 1)]
+
+
+def test_after_the_stop_nothing_can_be_stored() -> None:
+    executor = Executor()
+    executor.blocks.open()
+    executor.blocks.close()
+    for store in (lambda: executor.blocks.add(1), lambda: executor.blocks.add_each([1]), lambda: executor.blocks.add_all([1])):
+        with pytest.raises(IllegalStateError):
+            store()
+    assert executor.store.blocks == {}
