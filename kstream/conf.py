@@ -34,7 +34,11 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("spark.streaming.checkpoint.directory", "str", None, "Checkpoint directory of a new context."),
     Entry("spark.streaming.stopGracefullyOnShutdown", "bool", False, "On SIGTERM finish what was planned before stopping."),
     Entry("spark.streaming.stopSparkContextByDefault", "bool", True, "Whether stop() also stops the SparkContext."),
-    Entry("spark.streaming.gracefulStopTimeout", "ms", None, "How long a graceful stop waits; default 10 batch intervals."),
+    Entry(
+        "spark.streaming.gracefulStopTimeout", "ms", None,
+        "How long a graceful stop waits for receivers, and then for batches; default 10 batch intervals, or an hour where no restart could "
+        "run the rest (no checkpoint, or receivers without a write-ahead log).",
+    ),
     Entry("spark.streaming.clock", "str", None, "For tests: the class of the clock, such as kstream.testing.ManualClock."),
     Entry(
         "spark.streaming.manualClock.jump", "ms", None,

@@ -182,7 +182,7 @@ class StreamingContext(StreamFactories):
             except BaseException:
                 self._state = StreamingContextState.STOPPED
                 if self._engine is not None:
-                    self._engine.stop(graceful=False, timeout=2.0)
+                    self._engine.stop(graceful=False)
                 if self._hook is not None:
                     self._hook.remove()
                 self._waiter.notify_stop()
@@ -232,8 +232,9 @@ class StreamingContext(StreamFactories):
     def stop(self, stopSparkContext: bool | None = None, stopGraceFully: bool = False) -> None:
         """Stops the processing; with `stopSparkContext` (default: spark.streaming.stopSparkContextByDefault) Spark as well.
 
-        Graceful: batches planned so far are finished first. Otherwise running jobs get 2 s, and what is unfinished runs at the next
-        start from the checkpoint. May be called again. From inside a listener: ListenerStopError.
+        Graceful: what has been received and planned so far is finished first – within `spark.streaming.gracefulStopTimeout`, by default ten
+        batch intervals where a restart from the checkpoint runs the rest, and an hour where none could. Otherwise running jobs get 2 s, and
+        what is unfinished runs at the next start from the checkpoint. May be called again. From inside a listener: ListenerStopError.
         """
         if self._bus.is_own_thread():
             raise ListenerStopError("stop() was called from inside a StreamingListener: call it from another thread", state="active")
@@ -254,10 +255,8 @@ class StreamingContext(StreamFactories):
     def _stop_engine(self, graceful: bool) -> None:
         if isinstance(self._clock, FollowedClock) and self._engine is not None:
             self._clock.unfollow(self._engine)
-        interval = self._graph.batch_duration.milliseconds
-        timeout_ms = self._settings.get("spark.streaming.gracefulStopTimeout") or 10 * interval
         assert self._engine is not None
-        self._engine.stop(graceful, timeout_ms / 1000 if graceful else 2.0)
+        self._engine.stop(graceful)
         with StreamingContext._activation_lock:
             if StreamingContext._active is self:
                 StreamingContext._active = None

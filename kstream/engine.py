@@ -17,12 +17,15 @@ from kstream.checkpoint.reader import adopt, newest_plan, read_meta, tidy, write
 from kstream.clock import Clock, SettableClock
 from kstream.conf import Settings
 from kstream.dstream import DStreamGraph, ReceiverInputDStream
+from kstream.dstream.receiver_input_dstream import WRITE_AHEAD_LOG
 from kstream.dstream.state_rdd import StateFiles
 from kstream.errors import AlreadyExistsError, FencedError, IntervalChangedError, StreamVanishedError
 from kstream.loop import THREADS, Runtime, Thread
 from kstream.receiver import Receiver
 from kstream.receiver.received_block_tracker import planned_blocks
 from kstream.scheduler import InputInfoTracker, JobGenerator, JobScheduler, StreamingListenerBus
+from kstream.scheduler.downtime import listed
+from kstream.scheduler.job_generator import PATIENCE_INTERVALS
 from kstream.scheduler.no_log import NoLog
 from kstream.scheduler.ports import JobEnvironment, StatePort, check_concurrent_jobs
 from kstream.scheduler.received_input import ReceivedInput
@@ -33,6 +36,9 @@ from kstream.storage.open import SINGLE_WRITER
 from kstream.storage.worker_store import place_for_workers
 
 logger = logging.getLogger(__name__)
+_CUT_S = 2.0
+"""For jobs that run, when they are not waited for."""
+_AN_HOUR_S = 3600.0
 MakeReceivedInput = Callable[[Mapping[int, Receiver], FileStore | None, "PlanLog | NoLog"], ReceivedInput]
 """(receivers by stream, the checkpoint's store, its log) → what runs them."""
 
@@ -152,20 +158,52 @@ class Engine:
         assert self._generator is not None and self._scheduler is not None
         return self._generator.is_own_thread() or self._scheduler.is_own_thread() or self._bus.is_own_thread()
 
-    def stop(self, graceful: bool, timeout: float) -> None:
+    def stop(self, graceful: bool, timeout: float | None = None) -> None:
         """Receivers first, then the generator, so that nothing new comes; then the jobs; listeners last, so that they hear the end.
 
-        Graceful: what has been received gets into a batch, so the timer ticks on until it has.
+        Graceful: what has been received gets into a batch, so the timer ticks on until it has. The receivers, and then the batches, have
+        `timeout` seconds to end; None: the setting, or as long as what cannot be had again asks for.
         """
+        if timeout is None:
+            timeout = self._patience() if graceful else _CUT_S
         if self._generator is not None and self._scheduler is not None:
             if not graceful:
                 self._scheduler.refuse_jobs()
             waiting = self._received is not None and self._received.stop(timeout)
             in_time = self._generator.stop(graceful, timeout, wait_for_tick=waiting)
-            self._scheduler.stop(graceful and in_time, min(timeout, 2.0))
+            if not in_time:
+                self._tell_of_the_rest(timeout)
+            self._scheduler.stop(graceful and in_time, min(timeout, _CUT_S))
         if self._received is not None:
             self._received.close()
         self._bus.stop()
+
+    def _restart_runs_the_rest(self) -> bool:
+        """Of a stop that did not wait: without a checkpoint there is no restart, and without their own logs receivers' blocks die with the
+        driver."""
+        return self._store is not None and (self._received is None or self._settings.get(WRITE_AHEAD_LOG))
+
+    def _patience(self) -> float:
+        """Seconds for a graceful stop. Spark waits ten batch intervals, and then an hour for jobs that it has submitted."""
+        said = self._settings.get("spark.streaming.gracefulStopTimeout")
+        if said is not None:
+            return said / 1000
+        return PATIENCE_INTERVALS * self._graph.batch_duration.seconds if self._restart_runs_the_rest() else _AN_HOUR_S
+
+    def _tell_of_the_rest(self, timeout: float) -> None:
+        assert self._unfinished is not None
+        left = sorted(self._unfinished.running())
+        if self._restart_runs_the_rest():
+            logger.warning(
+                "graceful stop: %d batches have not ended within %g s, and a restart runs them: %s", len(left), timeout, listed(left)
+            )
+            return
+        waiting = "" if self._received is None else f" {self._received.waiting_blocks()} received blocks were in no batch yet."
+        logger.error(
+            "graceful stop: %d batches have not ended within %g s, and no restart can read what they were to: %s.%s "
+            "Give it longer (spark.streaming.gracefulStopTimeout), or a checkpoint directory, and receivers %s=true",
+            len(left), timeout, listed(left), waiting, WRITE_AHEAD_LOG,
+        )  # fmt: skip
 
     def _wire(self, log: PlanLog | NoLog) -> None:
         unfinished = self._unfinished = UnfinishedBatches(self._runtime)

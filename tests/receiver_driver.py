@@ -46,7 +46,7 @@ class ReceiverDriver(Driver):
 
     def __init__(
         self, world: World, conf: dict[str, str] | None = None, *, receiver: Receiver | None = None,
-        over: Callable[[DStream], DStream] = lambda stream: stream, logged: bool = False,
+        over: Callable[[DStream], DStream] = lambda stream: stream, logged: bool = False, **options: Any,
     ) -> None:  # fmt: skip
         """`logged`: its receiver writes a write-ahead log, into the store of the checkpoint."""
         self.receiver = receiver or Quiet()
@@ -55,7 +55,8 @@ class ReceiverDriver(Driver):
             self.received = ReceiverInputDStream(host, self.receiver)
             driver.output(over(self.received))
 
-        super().__init__(world, conf, build=build, receiver_log=FileBasedWriteAheadLog(world.store, "receivedData/1") if logged else None)
+        log = FileBasedWriteAheadLog(world.store, "receivedData/1") if logged else None
+        super().__init__(world, conf, build=build, receiver_log=log, **options)
 
     def waiting(self) -> Sequence[ReceivedBlockInfo]:
         return self.received.blocks.waiting(self.received.id)

@@ -34,19 +34,22 @@ class Verdict:
     """Batches that ran again with other records."""
     ran_again: int
     batches: int
+    failed: list[str]
+    """Why outputs failed; a batch that is run again may be whole all the same."""
     orphans: list[int]
     """Block stores whose executors are dead."""
 
     @property
     def breaches(self) -> list[str]:
         named = {"missing": self.missing, "doubled": self.doubled, "other content": self.other_content, "orphans": self.orphans}
-        return [f"{name}: {found[:20]}" for name, found in named.items() if found]
+        return [f"{len(found)} {name}: {found[:20]} … {found[-1]}" for name, found in named.items() if found]
 
     def __str__(self) -> str:
         kills = ", ".join(f"{count} {fault}" for fault, count in sorted(self.kills.items()))
+        failed = f"; of {len(self.failed)} outputs that failed, the last: {self.failed[-1]}" if self.failed else ""
         return (
             f"killed: {kills}; {self.acked} records acknowledged, {self.batches} batches, {self.ran_again} run again, "
-            f"{len(self.breaches)} breaches {self.breaches or ''}"
+            f"{len(self.breaches)} breaches {self.breaches or ''}{failed}"
         )
 
 
@@ -95,6 +98,7 @@ class Campaign:
         self.kills: Counter[str] = Counter()
         self.ran_again = 0
         self.other_content: list[str] = []
+        self.failed: list[str] = []
         self._random = random.Random(seed)
         self._applications: list[str] = []
         self._stores_seen = 0
@@ -150,7 +154,7 @@ class Campaign:
         return Verdict(
             self.kills, acked, [n for n in range(acked) if n not in found],
             sorted(n for n, count in found.items() if count > 1 and n not in self.source.resent),
-            self.other_content, self.ran_again, len(files), self._orphans(),
+            self.other_content, self.ran_again, len(files), self.failed, self._orphans(),
         )  # fmt: skip
 
     def close(self) -> None:
@@ -229,6 +233,7 @@ class Campaign:
         again = [said for said in self.driver.said if "again" in said]
         self.ran_again += len(again)
         self.other_content += [said["again"] for said in again if not said["same"]]
+        self.failed += [said["failed"] for said in self.driver.said if "failed" in said]
 
     def _orphans(self) -> list[int]:
         """Once the drivers are gone no store is to live on; they end with their executors, which takes a moment."""

@@ -28,6 +28,9 @@ from kstream.scheduler.state_checkpointer import StateCheckpointer
 from kstream.scheduler.unfinished import UnfinishedBatches
 
 logger = logging.getLogger(__name__)
+PATIENCE_INTERVALS = 10
+"""So many batch intervals a graceful stop waits where a restart runs the rest, as Spark's JobGenerator does."""
+_LOOK_S = 0.05
 
 
 class JobGenerator:
@@ -174,17 +177,29 @@ class JobGenerator:
         self._timer.stop(interrupt=not (graceful and wait_for_tick))
         in_time = True
         if graceful and not self._fenced:
-            drained = self._runtime.event()
-            self._loop.post(Drained(drained))
-            in_time = drained.wait(timeout) and self._unfinished.wait_none_running(timeout)
-            if not in_time:
-                logger.warning("graceful stop: not all batches ended within %s s; a restart runs the rest", timeout)
+            in_time = self._wait_for_batches(timeout)
         self._loop.stop()
         self._cleaner.stop(drain=True)
         self._tell_unfinished()  # the end of the last batch may have been thrown away with the queue
         for stream in self._inputs:
             stream.stop()
         return in_time
+
+    def _wait_for_batches(self, timeout: float) -> bool:
+        """Blocks until all that was to be planned is, and has ended; False if `timeout` seconds passed first, or, once it has had its ten
+        intervals, if jobs that wait never start, since another driver has taken over."""
+        begin, soon = self._runtime.monotonic(), PATIENCE_INTERVALS * self._graph.batch_duration.seconds
+        drained, told = self._runtime.event(), False
+        self._loop.post(Drained(drained))
+        while not (drained.wait(_LOOK_S) and self._unfinished.wait_none_running(_LOOK_S)):
+            waited = self._runtime.monotonic() - begin
+            if waited >= timeout or (waited >= soon and self._scheduler.refuses_jobs):
+                return False
+            if waited >= soon and not told:
+                left = listed(sorted(self._unfinished.running()))
+                logger.warning("graceful stop: after %g s batches %s have not ended; it waits for up to %g s", soon, left, timeout)
+                told = True
+        return True
 
     def drain(self, timeout: float) -> bool:
         """Blocks until what has been posted so far is handled; False if `timeout` seconds passed first."""

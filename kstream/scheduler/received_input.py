@@ -73,6 +73,10 @@ class ReceivedInput:
         self._blocks.wait_until_decided()
         return self._blocks.has_unallocated_blocks
 
+    def waiting_blocks(self) -> int:
+        """How many wait for a batch."""
+        return sum(len(self._blocks.get_unallocated_blocks(stream)) for stream in self._blocks.stream_ids)
+
     def close(self) -> None:
         """Nothing can be read any more: the stores end, though their executors may live on."""
         for store in self._tracker.stores():

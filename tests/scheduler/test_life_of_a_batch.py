@@ -246,40 +246,6 @@ def test_streams_remember_as_long_as_the_windows_below_need() -> None:
     assert len(driver.listener.completed()) == 5
 
 
-def test_a_graceful_stop_runs_what_was_planned() -> None:
-    world = World()
-    driver = Driver(world)
-    gate = threading.Event()
-    driver.before_job = lambda _time: gate.wait(20)
-    driver.start()
-    for _ in range(4):
-        driver.tick_only(1)
-        driver.clock.wait_for_waiters()
-    stopper = threading.Thread(target=driver.stop)
-    stopper.start()
-    gate.set()
-    stopper.join(30)
-    assert not stopper.is_alive()
-    world.assert_exact()
-    assert len(world.attempts) == 4 and read_log(world.store).pending == []
-
-
-def test_a_graceful_stop_gives_up_waiting_after_its_timeout() -> None:
-    world = World()
-    driver = Driver(world)
-    gate = threading.Event()
-    driver.before_job = lambda _time: gate.wait(20)
-    driver.start()
-    for _ in range(3):
-        driver.tick_only(1)
-        world.wait(lambda: world.attempts)
-    driver.stop(graceful=True, timeout=0.2)
-    assert driver.environment.cancelled == 1
-    gate.set()
-    assert len(world.attempts) == 1
-    assert len(read_log(world.store).pending) == 3
-
-
 def test_a_stop_at_once_leaves_the_rest_pending_and_a_job_it_cut_short_has_not_failed() -> None:
     world = World()
     driver = Driver(world)

@@ -1,0 +1,162 @@
+"""A graceful stop ends what was planned: within ten intervals where a restart runs the rest, and as long as it takes where none can."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from kstream.checkpoint import read_log
+from kstream.errors import FencedError
+from tests.harness import PATIENCE, Driver, World, started
+from tests.receiver_driver import ReceiverDriver, together
+
+TICK = 10
+"""Milliseconds: ten of these intervals are soon over."""
+
+
+def test_a_graceful_stop_runs_what_was_planned() -> None:
+    world = World()
+    driver = Driver(world)
+    gate = threading.Event()
+    driver.before_job = lambda _time: gate.wait(20)
+    driver.start()
+    for _ in range(4):
+        driver.tick_only(1)
+        driver.clock.wait_for_waiters()
+    stopper = threading.Thread(target=driver.stop)
+    stopper.start()
+    gate.set()
+    stopper.join(30)
+    assert not stopper.is_alive()
+    world.assert_exact()
+    assert len(world.attempts) == 4 and read_log(world.store).pending == []
+
+
+def test_a_graceful_stop_gives_up_waiting_after_its_timeout() -> None:
+    world = World()
+    driver = Driver(world)
+    gate = threading.Event()
+    driver.before_job = lambda _time: gate.wait(20)
+    driver.start()
+    for _ in range(3):
+        driver.tick_only(1)
+        world.wait(lambda: world.attempts)
+    driver.stop(graceful=True, timeout=0.2)
+    assert driver.environment.cancelled == 1
+    gate.set()
+    assert len(world.attempts) == 1
+    assert len(read_log(world.store).pending) == 3
+
+
+class Waited(logging.Handler):
+    """Does something when the stop says that it goes on waiting."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._then = then
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "have not ended; it waits" in record.getMessage():
+            self._then()
+
+
+@contextmanager
+def when_it_goes_on_waiting(then: Callable[[], None]) -> Iterator[None]:
+    handler, log = Waited(then), logging.getLogger("kstream.scheduler.job_generator")
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+
+
+def held_up(driver: Driver, batches: int = 3) -> threading.Event:
+    """So many batches of one record, planned, the first of which runs until the event is set."""
+    gate = threading.Event()
+    driver.before_job = lambda _time: gate.wait(PATIENCE)
+    driver.start()
+    for number in range(1, batches + 1):
+        driver.world.produce(1)
+        driver.clock.wait_for_waiters()
+        driver.clock.advance(TICK)
+        driver.world.wait(lambda number=number: len(driver.listener.named("onBatchSubmitted")) >= number)
+    return gate
+
+
+def test_without_a_checkpoint_a_graceful_stop_outlasts_ten_intervals() -> None:
+    """Nothing could run those batches again."""
+    world = World()
+    driver = Driver(world, checkpoint=False, interval_ms=TICK)
+    gate = held_up(driver)
+    with when_it_goes_on_waiting(gate.set):
+        driver.engine.stop(graceful=True)
+    world.assert_exact()
+    assert len(world.attempts) == 3 and driver.environment.cancelled == 0
+
+
+def test_with_one_it_ends_after_ten_and_says_that_a_restart_runs_the_rest(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    driver = Driver(world, interval_ms=TICK)
+    gate = held_up(driver)
+    driver.engine.stop(graceful=True)
+    gate.set()
+    assert len(read_log(world.store).pending) == 3
+    (said,) = (record for record in caplog.records if record.name == "kstream.engine")
+    assert said.levelno == logging.WARNING and "3 batches have not ended within 0.1 s, and a restart runs them" in said.getMessage()
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_receivers_without_a_log_of_their_own_are_waited_for_though_there_is_a_checkpoint(logged: bool) -> None:
+    """Their blocks die with the driver; those in a log are read by the next one."""
+    world = World()
+    conf = {"spark.streaming.receiver.writeAheadLog.enable": str(logged).lower()}
+    driver = ReceiverDriver(world, conf, logged=logged, interval_ms=TICK)
+    gate = threading.Event()
+    driver.before_job = lambda _time: gate.wait(PATIENCE)
+    driver.start()
+    driver.receiver.storeAll([1, 2])
+    driver.clock.wait_for_waiters()
+    driver.clock.advance(TICK)
+    world.wait(lambda: world.attempts)
+    with when_it_goes_on_waiting(gate.set):
+        driver.engine.stop(graceful=True)
+    gate.set()
+    assert bool(read_log(world.store).pending) is logged
+    assert logged or together(world) == [1, 2]
+
+
+def test_the_users_own_timeout_holds_and_what_is_lost_by_it_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    driver = Driver(world, {"spark.streaming.gracefulStopTimeout": "50ms"}, checkpoint=False, interval_ms=TICK)
+    gate = held_up(driver, batches=2)
+    driver.engine.stop(graceful=True)
+    gate.set()
+    assert driver.environment.cancelled == 1
+    (said,) = (record for record in caplog.records if record.name == "kstream.engine")
+    assert said.levelno == logging.ERROR
+    for fact in (
+        "2 batches have not ended within 0.05 s, and no restart can read what they were to",
+        "spark.streaming.gracefulStopTimeout",
+    ):
+        assert fact in said.getMessage()
+
+
+def test_a_driver_that_finds_itself_replaced_while_it_waits_does_not_wait_for_jobs_that_never_start() -> None:
+    world = World()
+    a = Driver(world, {"spark.streaming.gracefulStopTimeout": "10min"}, interval_ms=TICK)
+    gate = held_up(a, batches=2)
+    a.engine._generator._timer.stop(interrupt=True)
+    b = started(world, interval_ms=TICK)
+    a.clock.advance(2000)  # so long that a job looks for a newer writer before it starts
+    stopping = threading.Thread(target=a.engine.stop, args=(True,))
+    stopping.start()
+    gate.set()
+    a.wait_error(FencedError)
+    stopping.join(PATIENCE)
+    assert not stopping.is_alive()
+    b.stop()
+    world.assert_exact()
