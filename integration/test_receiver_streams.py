@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from pyspark import SparkContext
 from kstream import Receiver, StreamingContext
 from kstream.errors import RpcError, RpcRefusedError
 from kstream.receiver import messages
+from kstream.receiver.block_store_process import remove_blocks
 from kstream.rpc import RpcClient, RpcCredentials
 
 PATIENCE = 60.0
@@ -103,7 +103,7 @@ def test_a_stranger_can_neither_add_a_block_nor_read_one_and_is_counted(ssc: Str
         lambda: driver.ask(messages.NEXT_COMMAND, messages.to_body(stream=stream.id, run=1)),
         lambda: blocks.get(block.block_id),
         lambda: blocks.put("forged", [b"x"]),
-        lambda: blocks.ask("remove", json.dumps([block.block_id]).encode()),
+        lambda: remove_blocks(blocks, [block.block_id]),
     ]
     for attempt in attempts:
         with pytest.raises(RpcRefusedError):

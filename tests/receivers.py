@@ -141,6 +141,9 @@ class InDriver:
 
         threading.Thread(target=task, daemon=True).start()
 
+    def told_before(self) -> int:
+        return self.clock.time_ms()
+
     def clean(self, threshold_ms: int) -> None:
         """What a receiver's StoredBlocks do with the driver's order."""
         assert self.log is not None

@@ -11,17 +11,19 @@ import logging
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
 from kstream.receiver.block_store import BlockStore
 from kstream.receiver.executor_process import wait_for_death
-from kstream.rpc import RpcCredentials, RpcServer
+from kstream.rpc import RpcClient, RpcCredentials, RpcServer
 
 logger = logging.getLogger("kstream.block_store")
 END: Final = "end"
 """The message by which a driver that stops ends its stores: the executors may live on."""
+_REMOVE: Final = "remove"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def run(order: Order) -> None:
         os.write(tell, b".")
         return b""
 
-    handlers = {"remove": remove, "usage": lambda _: json.dumps(store.usage()).encode(), END: end}
+    handlers = {_REMOVE: remove, "usage": lambda _: json.dumps(store.usage()).encode(), END: end}
     server = RpcServer(order.credentials, handlers, store, host=order.host, most_block=order.most_block_bytes)
     try:
         _announce(order, server.port)
@@ -64,6 +66,11 @@ def run(order: Order) -> None:
     finally:
         server.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_blocks(store: RpcClient, names: Iterable[str]) -> None:
+    """From another process; those that are there. RpcError."""
+    store.ask(_REMOVE, json.dumps(list(names)).encode())
 
 
 def _announce(order: Order, port: int) -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Protocol
+from typing import Protocol
 
 from kstream.errors import BlockNotStoredError, RpcError
 from kstream.receiver.block_form import joined
-from kstream.receiver.packed_records import Dumps, chunks_of, dumps_plain
 from kstream.wal import WriteAheadLog, WriteAheadLogRecordHandle
 
 logger = logging.getLogger(__name__)
@@ -46,12 +45,9 @@ class Store(Protocol):
 class ReceivedBlockHandler(Protocol):
     """Called by the thread that pushes blocks and by receivers' own."""
 
-    def store(self, name: str, records: Iterable[Any]) -> StoredBlock:
-        """Returns when the block is kept as well as was promised. BlockNotStoredError, and it is nowhere that counts."""
-        ...
-
-    def store_chunks(self, name: str, count: int | None, chunks: Sequence[bytes]) -> StoredBlock:
-        """As `store`, of records that have been pickled, in lists, and perhaps counted."""
+    def store(self, name: str, count: int | None, chunks: Sequence[bytes]) -> StoredBlock:
+        """Of records that have been pickled, in lists, and perhaps counted. Returns when the block is kept as well as was promised.
+        BlockNotStoredError, and it is nowhere that counts."""
         ...
 
     def discard(self, name: str) -> None:
@@ -71,26 +67,19 @@ class BlockStoreBasedBlockHandler:
 
     A peer that fails is passed over for the next one, `most_failures` of them (`spark.storage.maxReplicationFailures`) a block; then, or
     where there are not so many executors, the block has the replicas it has, with a warning whenever their number changes. With none at
-    all it is an error. `dumps` pickles lists of records.
+    all it is an error.
     """
 
-    def __init__(
-        self, own: Store, peers: Callable[[], Sequence[Store]], how: str, replicas: int = 2, most_failures: int = 1,
-        dumps: Dumps = dumps_plain,
-    ) -> None:  # fmt: skip
+    def __init__(self, own: Store, peers: Callable[[], Sequence[Store]], how: str, replicas: int = 2, most_failures: int = 1) -> None:
         self._own = own
         self._peers = peers
         self._how = how
         self._replicas = replicas
         self._most_failures = most_failures
-        self._dumps = dumps
         self._told_replicas = replicas
         self._beside = ThreadPoolExecutor(1, "BlockReplication")
 
-    def store(self, name: str, records: Iterable[Any]) -> StoredBlock:
-        return self.store_chunks(name, *chunks_of(records, self._dumps))
-
-    def store_chunks(self, name: str, count: int | None, chunks: Sequence[bytes]) -> StoredBlock:
+    def store(self, name: str, count: int | None, chunks: Sequence[bytes]) -> StoredBlock:
         peers = [peer for peer in self._peers() if peer.executor_id != self._own.executor_id]
         copying: Future[list[str]] | None = None
         if self._replicas > 1:
@@ -154,20 +143,15 @@ class WriteAheadLogBasedBlockHandler:
     """
 
     def __init__(
-        self, beside: BlockStoreBasedBlockHandler, log: WriteAheadLog, time_ms: Callable[[], int],
-        dumps: Dumps = dumps_plain, timeout_s: float = 30.0,
-    ) -> None:  # fmt: skip
+        self, beside: BlockStoreBasedBlockHandler, log: WriteAheadLog, time_ms: Callable[[], int], timeout_s: float = 30.0
+    ) -> None:
         self._beside = beside
         self._log = log
         self._time_ms = time_ms
-        self._dumps = dumps
         self._timeout = timeout_s
         self._threads = ThreadPoolExecutor(2, "ReceivedBlockHandler")
 
-    def store(self, name: str, records: Iterable[Any]) -> StoredBlock:
-        return self.store_chunks(name, *chunks_of(records, self._dumps))
-
-    def store_chunks(self, name: str, count: int | None, chunks: Sequence[bytes]) -> StoredBlock:
+    def store(self, name: str, count: int | None, chunks: Sequence[bytes]) -> StoredBlock:
         now, deadline = self._time_ms(), monotonic() + self._timeout
         logging_it = self._threads.submit(lambda: self._log.write(joined(chunks), now))
         storing = self._threads.submit(self._store, name, count, chunks)
@@ -201,7 +185,7 @@ class WriteAheadLogBasedBlockHandler:
 
     def _store(self, name: str, count: int | None, chunks: Sequence[bytes]) -> tuple[str, ...]:
         try:
-            return self._beside.store_chunks(name, count, chunks).executors
+            return self._beside.store(name, count, chunks).executors
         except BlockNotStoredError as e:
             logger.warning("%s; it is in the write-ahead log alone", e)
             return ()

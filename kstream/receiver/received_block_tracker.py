@@ -211,6 +211,12 @@ class ReceivedBlockTracker:
             adding = (block for block, _ in self._adding.values())
             return [*self._taken.values(), *waiting, *(block for _, block in self._forgotten.values()), *self._refused.values(), *adding]
 
+    def needed_from(self, stream_id: int, at_most_ms: int) -> int:
+        """What the receiver of this stream wrote to its log before this moment, by its own clock, may go. At most `at_most_ms`."""
+        # a block of an earlier driver lies where its stream's number was then
+        ours = (block.stored_at for block in self.all_blocks() if block.stream_id == stream_id or not block.block_id_valid)
+        return min([at_most_ms, *ours])
+
     # -- inside
 
     def _answer(self, block_id: str) -> bool | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -16,7 +15,7 @@ from kstream.loop import THREADS
 from kstream.receiver import messages
 from kstream.receiver.block_generator import BlockIds
 from kstream.receiver.block_store_launcher import StoreAddress, find_or_start
-from kstream.receiver.block_store_process import Order
+from kstream.receiver.block_store_process import Order, remove_blocks
 from kstream.receiver.executor_process import ExecutorProcess, executor_of_this_worker
 from kstream.receiver.packed_records import Dumps, dumps_plain
 from kstream.receiver.rate_limiter import RateLimiter
@@ -102,7 +101,7 @@ class ExecutorStore:
         self._client.put(name, chunks, how)
 
     def remove(self, name: str) -> None:
-        self._client.ask("remove", json.dumps([name]).encode())
+        remove_blocks(self._client, [name])
 
 
 class OwnStore(ExecutorStore):
@@ -181,10 +180,10 @@ class ReceiverTask:
     def _blocks(self, own: ExecutorStore, peers: _Peers, link: TrackerLink, dumps: Dumps) -> StoredBlocks:
         around = self._around
         kept = keeping(self._receiver.storageLevel, around.logs is not None)
-        handler: ReceivedBlockHandler = BlockStoreBasedBlockHandler(own, peers, kept.how, kept.replicas, around.most_failures, dumps)
+        handler: ReceivedBlockHandler = BlockStoreBasedBlockHandler(own, peers, kept.how, kept.replicas, around.most_failures)
         if around.logs is not None:
             log = around.logs.open(self._stream)
-            handler = WriteAheadLogBasedBlockHandler(handler, log, SystemClock().time_ms, dumps, around.block_store_timeout_s)
+            handler = WriteAheadLogBasedBlockHandler(handler, log, SystemClock().time_ms, around.block_store_timeout_s)
         limiter = RateLimiter(SystemClock(), around.max_rate, around.initial_rate)
         return StoredBlocks(
             handler, link.add_block, link.report, BlockIds(self._stream), SystemClock(), around.block_interval_ms,
@@ -225,12 +224,13 @@ class _Life:
         """On a thread of its own, until it is over."""
         try:
             while not self.over.is_set():
-                self._do(self._link.next_command(), supervisor, blocks)
+                told = blocks.told_before()  # first: what is told while the driver answers, its answer need not know
+                self._do(self._link.next_command(), supervisor, blocks, told)
         except Exception as e:
             logger.warning("receiver %d has lost its driver", self._link.stream_id, exc_info=e)
             self._end("Lost its driver", e)
 
-    def _do(self, order: Mapping[str, Any], supervisor: ReceiverSupervisor, blocks: StoredBlocks) -> None:
+    def _do(self, order: Mapping[str, Any], supervisor: ReceiverSupervisor, blocks: StoredBlocks, told: int) -> None:
         self._peers.are(order["peers"])
         command = order["command"]
         if command == messages.STOP_RECEIVER:
@@ -240,7 +240,7 @@ class _Life:
         elif command == messages.UPDATE_RATE_LIMIT:
             blocks.update_rate(order["rate"])
         elif command == messages.CLEANUP_OLD_BLOCKS:
-            blocks.clean(order["threshold"])
+            blocks.clean(min(order["threshold"], told))
 
     def _register_again(self) -> None:
         try:

@@ -12,7 +12,7 @@ from kstream.clock import Clock
 from kstream.errors import BlockNotStoredError, IllegalStateError
 from kstream.loop import THREADS, Runtime
 from kstream.receiver.block_generator import BlockGenerator, BlockGeneratorListener, BlockIds
-from kstream.receiver.packed_records import Dumps, RecordPacker, counted_chunks, dumps_plain, portions
+from kstream.receiver.packed_records import Dumps, RecordPacker, chunks_of, counted_chunks, dumps_plain, portions
 from kstream.receiver.rate_limiter import RateLimiter
 from kstream.receiver.received_block_handler import ReceivedBlockHandler, StoredBlock
 
@@ -68,14 +68,14 @@ class StoredBlocks:
     def add_all(self, records: Iterable[Any], metadata: Json = None) -> None:
         """BlockNotStoredError: they are not acknowledged. IllegalStateError after `close`."""
         name = self._ids.next()
-        self._keep(name, lambda: self._handler.store(name, records), metadata)
+        self._keep(name, lambda: self._handler.store(name, *chunks_of(records, self._dumps)), metadata)
 
     def add_bytes(self, pickled: bytes, metadata: Json = None) -> None:
         """As `add_all`. ValueError if there are no bytes: a list without records is some, too."""
         if not pickled:
             raise ValueError("storeBytes was given no bytes: it takes a pickled list of records")
         name = self._ids.next()
-        self._keep(name, lambda: self._handler.store_chunks(name, None, [pickled]), metadata)
+        self._keep(name, lambda: self._handler.store(name, None, [pickled]), metadata)
 
     def new_generator(self, listener: BlockGeneratorListener) -> BlockGenerator:
         made = self._make(listener)
@@ -87,11 +87,15 @@ class StoredBlocks:
         """Of all generators together."""
         self._limiter.updateRate(records_a_second)
 
-    def clean(self, threshold_ms: int) -> None:
-        """What was stored before that moment may go from the receiver's log, but for blocks that the driver does not know yet."""
+    def told_before(self) -> int:
+        """Of all blocks stored before this moment, in ms, the driver knows."""
+        now = self._clock.time_ms()
         with self._lock:
-            needed = min(self._in_flight.values(), default=threshold_ms)
-        self._handler.clean(min(threshold_ms, needed))
+            return min([now, *self._in_flight.values()])
+
+    def clean(self, threshold_ms: int) -> None:
+        """What was stored before that moment may go from the receiver's log."""
+        self._handler.clean(threshold_ms)
 
     def close(self) -> None:
         """Returns when what was added is kept, or was told to be lost."""
@@ -123,7 +127,7 @@ class StoredBlocks:
             name = None
 
     def _keep_chunks(self, name: str, count: int, chunks: list[bytes]) -> None:
-        self._keep(name, lambda: self._handler.store_chunks(name, count, chunks), None)
+        self._keep(name, lambda: self._handler.store(name, count, chunks), None)
 
     def _keep(self, name: str, store: Callable[[], StoredBlock], metadata: Json) -> None:
         json.dumps(metadata, allow_nan=False)  # said here, to whoever gave it, before anything is stored

@@ -105,12 +105,8 @@ class ReceivedInput:
             except Exception as e:
                 logger.warning("%d blocks that are not needed any more stay on executor %s: %s", len(names), store.executor_id, e)
         if self._log is not None:
-            needed = self._blocks.all_blocks()
             for stream in self._blocks.stream_ids:
-                # a block of an earlier driver lies where its stream's number was then
-                ours = (block.stored_at for block in needed if block.stream_id == stream or not block.block_id_valid)
-                oldest = min(ours, default=up_to.milliseconds)
-                self._tracker.clean_up(stream, min(oldest, up_to.milliseconds))
+                self._tracker.clean_up(stream, up_to.milliseconds)
 
     # -- for streams (dstream.ports.ReceivedBlocks)
 

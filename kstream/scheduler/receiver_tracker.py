@@ -163,7 +163,8 @@ class ReceiverTracker:
         self._command(self._lives[stream_id], {"command": messages.RESTART_RECEIVER, "message": message})
 
     def clean_up(self, stream_id: int, threshold_ms: int) -> None:
-        """Its receiver may remove from its log what it wrote before that moment, by its own clock."""
+        """Its receiver may remove from its log what it wrote before that moment, by its own clock, and no batch needs any more when it
+        asks: a block may be told after this."""
         life = self._lives[stream_id]
         command = {"command": messages.CLEANUP_OLD_BLOCKS, "threshold": threshold_ms}
         with self._lock:
@@ -277,6 +278,8 @@ class ReceiverTracker:
                 command = life.commands.popleft() if life.commands else {"command": None}
                 if not life.commands:
                     life.came.clear()
+        if command["command"] == messages.CLEANUP_OLD_BLOCKS:
+            command = {**command, "threshold": self._blocks.needed_from(stream, command["threshold"])}
         return {**command, "peers": self._peers()}
 
     # -- runs

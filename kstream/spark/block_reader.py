@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstream.errors import BlocksLostError
 from kstream.receiver.block_reading import BlockPlace, Replica, read_block
-from kstream.receiver.block_store_process import END
+from kstream.receiver.block_store_process import END, remove_blocks
 from kstream.receiver.executor_process import DRIVER
 from kstream.rpc import RpcClient, RpcCredentials
 from kstream.spark.worker_rdd import WorkerRDD
@@ -50,7 +49,7 @@ class SparkBlockReader:
             known.pop(name, None)
 
     def remove(self, store: Replica, names: Sequence[str]) -> None:
-        self._client(store).ask("remove", json.dumps(list(names)).encode())
+        remove_blocks(self._client(store), names)
 
     def end(self, store: Replica) -> None:
         self._client(store).ask(END)

@@ -16,7 +16,7 @@ import pytest
 from kstream.errors import KStreamError, RpcRefusedError, RpcUnreachableError
 from kstream.receiver import block_store_launcher
 from kstream.receiver.block_store_launcher import StoreAddress, find_or_start
-from kstream.receiver.block_store_process import END, Order
+from kstream.receiver.block_store_process import END, Order, remove_blocks
 from kstream.receiver.executor_process import DRIVER, ExecutorProcess, executor_of, is_java, wait_for_death
 from kstream.rpc import RpcClient, RpcCredentials
 
@@ -52,7 +52,7 @@ def test_a_store_keeps_blocks_for_whoever_has_the_token(executor: Executor) -> N
     client = client_of(find_or_start(executor.order))
     client.put("input-0-x-1", [b"one"], "memory")
     assert client.get("input-0-x-1") == [b"one"]
-    client.ask("remove", b'["input-0-x-1"]')
+    remove_blocks(client, ["input-0-x-1"])
     with pytest.raises(KeyError):
         client.get("input-0-x-1")
     with pytest.raises(RpcRefusedError):

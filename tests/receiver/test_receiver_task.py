@@ -15,7 +15,7 @@ from kstream import Receiver
 from kstream.batch import events
 from kstream.clock import SystemClock
 from kstream.errors import KStreamError, RpcError
-from kstream.receiver import receiver_task
+from kstream.receiver import messages, receiver_task
 from kstream.receiver.block_reading import BlockPlace, read_block
 from kstream.receiver.block_store import BlockStore
 from kstream.receiver.block_store_launcher import StoreAddress
@@ -23,7 +23,7 @@ from kstream.receiver.executor_process import ExecutorProcess
 from kstream.receiver.rate_limiter import RateLimiter
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
-from kstream.receiver.receiver_task import OwnStore, ReceiverTask, Surroundings
+from kstream.receiver.receiver_task import OwnStore, ReceiverTask, Surroundings, _Life, _Peers
 from kstream.rpc import RpcCredentials, RpcServer
 from kstream.scheduler.receiver_tracker import ReceiverTracker
 
@@ -334,3 +334,35 @@ def test_where_no_store_can_be_started_again_the_block_is_refused_there(tmp_path
     own = OwnStore("1", "127.0.0.1", 1, RpcCredentials.new(), start)
     with pytest.raises(RpcError, match="no memory"):
         own.put("a", [b"a"], "memory")
+
+
+class Blocks:
+    """Stored blocks all of which, up to some moment, the driver knows of."""
+
+    def __init__(self) -> None:
+        self.told = 1000
+        self.cleaned: list[int] = []
+
+    def told_before(self) -> int:
+        return self.told
+
+    def clean(self, threshold_ms: int) -> None:
+        self.cleaned.append(threshold_ms)
+
+
+def test_a_clean_up_goes_no_further_than_what_was_told_before_the_receiver_asked_for_orders() -> None:
+    """What is told while the driver answers, its answer may not know."""
+    blocks: Any = Blocks()
+
+    class Link:
+        stream_id = 0
+        orders = iter([{"command": messages.CLEANUP_OLD_BLOCKS, "threshold": 2000}, {"command": messages.STOP_RECEIVER}])
+
+        def next_command(self) -> dict[str, Any]:
+            blocks.told = 3000
+            return {**next(self.orders), "peers": []}
+
+    link: Any = Link()
+    life = _Life(link, ExecutorProcess(0, "1", "host1"), "host1", _Peers(RpcCredentials(""), []))
+    life.follow(None, blocks)  # pyright: ignore[reportArgumentType]
+    assert blocks.cleaned == [1000] and life.why[0] == "Stopped by driver"

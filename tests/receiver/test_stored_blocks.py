@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from kstream.clock import SystemClock
+from kstream.clock import Clock, SystemClock
 from kstream.errors import BlockNotStoredError, IllegalStateError, RpcUnreachableError
 from kstream.receiver.block_generator import BlockIds
 from kstream.receiver.packed_records import records_of
 from kstream.receiver.received_block_handler import BlockStoreBasedBlockHandler, StoredBlock
 from kstream.receiver.stored_blocks import StoredBlocks
+from kstream.testing import ManualClock
 
 
 class OneStore:
@@ -32,17 +33,17 @@ class OneStore:
 class Executor:
     """Stores of one receiver; the driver gives `answer`, which may be an error."""
 
-    def __init__(self, answer: bool | Exception = True, **options: int) -> None:
+    def __init__(self, answer: bool | Exception = True, clock: Clock | None = None, **options: int) -> None:
         self.store, self.answer = OneStore(), answer
         self.told: list[tuple[str, int | None]] = []
         self.errors: list[str] = []
         handler = BlockStoreBasedBlockHandler(self.store, list, "memory", replicas=1)
         self.blocks = StoredBlocks(
             handler,
-            self.tell,
+            lambda *told: self.tell(*told),
             lambda message, error: self.errors.append(str(error)),
             BlockIds(0, "run"),
-            SystemClock(),
+            clock or SystemClock(),
             60_000,
             10,
             **options,
@@ -66,6 +67,36 @@ def test_an_open_block_that_has_grown_too_large_becomes_several_in_order() -> No
     assert len(names) == len(set(names)) == len(executor.store.blocks) > 2 and executor.errors == []
     assert sum(count or 0 for _, count in executor.told) == 30
     assert [record[:2] for name in names for record in executor.store.blocks[name]] == [n.to_bytes(2, "big") for n in range(30)]
+
+
+def test_an_iterator_that_raises_stores_nothing() -> None:
+    """BH3"""
+
+    def records() -> Iterator[int]:
+        yield 1
+        raise ValueError("no more")
+
+    executor = Executor()
+    with pytest.raises(ValueError, match="no more"):
+        executor.blocks.add_all(records())
+    executor.blocks.close()
+    assert executor.store.blocks == {} and executor.told == []
+
+
+def test_what_is_being_told_is_not_told_before_it_is() -> None:
+    """A clean-up order that the driver gives meanwhile knows nothing of it."""
+    clock = ManualClock(1000)
+    executor = Executor(clock=clock)
+    seen: list[int] = []
+
+    def while_it_is_told(name: str, stored: StoredBlock, metadata: Any) -> bool:
+        clock.advance(500)
+        seen.append(executor.blocks.told_before())
+        return True
+
+    executor.tell = while_it_is_told
+    executor.blocks.add_all([1])
+    assert seen == [1000] and executor.blocks.told_before() == 1500
 
 
 def test_a_block_that_the_driver_refuses_stays_in_no_store() -> None:

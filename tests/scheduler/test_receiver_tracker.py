@@ -81,10 +81,9 @@ class World:
     def register(self, stream: int = 0, run: int = 1, executor: str = "1") -> dict[str, Any]:
         return self.ask(messages.REGISTER_RECEIVER, stream=stream, run=run, executor=executor, host=f"host{executor}")
 
-    def add(self, name: str, *executors: str, stream: int = 0, run: int = 1) -> bool:
-        return self.ask(
-            messages.ADD_BLOCK, stream=stream, run=run, id=name, records=1, executors=executors, metadata=None, handle=None, stored_at=0
-        )["added"]
+    def add(self, name: str, *executors: str, stream: int = 0, run: int = 1, stored_at: int = 0) -> bool:
+        fields = {"id": name, "records": 1, "executors": executors, "metadata": None, "handle": None, "stored_at": stored_at}
+        return self.ask(messages.ADD_BLOCK, stream=stream, run=run, **fields)["added"]
 
     def next(self, stream: int = 0, run: int = 1) -> dict[str, Any]:
         return self.ask(messages.NEXT_COMMAND, stream=stream, run=run)
@@ -244,6 +243,17 @@ def test_a_block_of_an_earlier_run_is_refused() -> None:
     world.runner.wait(2)
     assert not world.add("b", "1") and world.add("c", "1", run=2)
     assert [block.block_id for block in world.blocks.get_unallocated_blocks(0)] == ["a", "c"]
+
+
+def test_an_order_to_clean_spares_a_block_that_was_told_after_it_was_given() -> None:
+    """It lay in the receiver's log for long before the driver heard of it, and is needed."""
+    world = World()
+    world.register()
+    world.tracker.clean_up(0, 5000)
+    assert world.next()["threshold"] == 5000
+    world.tracker.clean_up(0, 6000)
+    assert world.add("late", "1", stored_at=3000)
+    assert world.next()["threshold"] == 3000
 
 
 class Picky(Nothing):
