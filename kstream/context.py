@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from pyspark import RDD
 
 logger = logging.getLogger(__name__)
+_LAST_STEPS_S = 60
+"""For what a stop does when all it waits for has ended."""
 __all__ = ["StreamingContext", "StreamingContextState"]
 
 
@@ -67,6 +69,7 @@ class StreamingContext(StreamFactories):
         self._bus.add(self._progress)
         self._waiter = ContextWaiter()
         self._lock = threading.RLock()
+        self._stop_wanted = threading.Event()
         self._state = StreamingContextState.INITIALIZED
         self._engine: Engine | None = None
         self._hook: ShutdownHook | None = None
@@ -201,11 +204,12 @@ class StreamingContext(StreamFactories):
         self._engine = Engine(
             self._settings, environment, self._graph, self._clock, self._bus, store,
             self._on_error, self._on_fenced, self._on_exhausted,
-            received=partial(SparkReceivedInput, self._sc, self._settings, self._clock, self._bus.post),
+            received=partial(SparkReceivedInput, self._sc, self._settings, self._clock, self._bus.post, self._stop_wanted),
         )  # fmt: skip
         graceful = self._settings.get("spark.streaming.stopGracefullyOnShutdown")
         # Before anything runs: a SIGTERM that comes while missed batches are being planned waits for the start, then stops it.
-        self._hook = ShutdownHook(self._sc, graceful, lambda g: self.stop(stopSparkContext=True, stopGraceFully=g))
+        stop = partial(self.stop, True)
+        self._hook = ShutdownHook(self._sc, graceful, stop, 2 * self._engine.patience() + _LAST_STEPS_S)
         self._engine.start()
         if isinstance(self._clock, FollowedClock):
             self._clock.follow(self._engine)
@@ -238,6 +242,7 @@ class StreamingContext(StreamFactories):
         """
         if self._bus.is_own_thread():
             raise ListenerStopError("stop() was called from inside a StreamingListener: call it from another thread", state="active")
+        self._stop_wanted.set()  # first: a start that waits for executors holds the lock
         if stopSparkContext is None:
             stopSparkContext = self._settings.get("spark.streaming.stopSparkContextByDefault")
         with self._lock:

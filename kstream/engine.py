@@ -38,7 +38,8 @@ from kstream.storage.worker_store import place_for_workers
 logger = logging.getLogger(__name__)
 _CUT_S = 2.0
 """For jobs that run, when they are not waited for."""
-_AN_HOUR_S = 3600.0
+AN_HOUR_S = 3600.0
+"""So long what no restart could run is waited for, twice: for receivers to end, and for batches."""
 MakeReceivedInput = Callable[[Mapping[int, Receiver], FileStore | None, "PlanLog | NoLog"], ReceivedInput]
 """(receivers by stream, the checkpoint's store, its log) → what runs them."""
 
@@ -165,44 +166,51 @@ class Engine:
         `timeout` seconds to end; None: the setting, or as long as what cannot be had again asks for.
         """
         if timeout is None:
-            timeout = self._patience() if graceful else _CUT_S
+            timeout = self.patience() if graceful else _CUT_S
         if self._generator is not None and self._scheduler is not None:
             if not graceful:
                 self._scheduler.refuse_jobs()
-            waiting = self._received is not None and self._received.stop(timeout)
-            in_time = self._generator.stop(graceful, timeout, wait_for_tick=waiting)
-            if not in_time:
-                self._tell_of_the_rest(timeout)
+            if self._received is not None:
+                self._received.stop(timeout)
+            began = self._runtime.monotonic()
+            in_time = self._generator.stop(graceful, timeout, self._waiting)
+            if not in_time and not self._scheduler.refuses_jobs:
+                self._tell_of_the_rest(self._runtime.monotonic() - began)
             self._scheduler.stop(graceful and in_time, min(timeout, _CUT_S))
         if self._received is not None:
             self._received.close()
         self._bus.stop()
 
-    def _restart_runs_the_rest(self) -> bool:
-        """Of a stop that did not wait: without a checkpoint there is no restart, and without their own logs receivers' blocks die with the
-        driver."""
-        return self._store is not None and (self._received is None or self._settings.get(WRITE_AHEAD_LOG))
+    def _waiting(self) -> int:
+        """How many received blocks are in no batch."""
+        return 0 if self._received is None else self._received.waiting_blocks()
 
-    def _patience(self) -> float:
-        """Seconds for a graceful stop. Spark waits ten batch intervals, and then an hour for jobs that it has submitted."""
+    def _restart_runs_the_rest(self) -> bool:
+        """Of a stop that did not wait: if there is a checkpoint, and all that was planned can be read again."""
+        return self._store is not None and all(stream.outlives_driver for stream in self._graph.active_inputs())
+
+    def patience(self) -> float:
+        """Seconds for a graceful stop, which it waits for receivers, and then for batches. Spark waits ten batch intervals, and an hour for
+        jobs that it has submitted. Who stops it from a batch would wait for itself."""
         said = self._settings.get("spark.streaming.gracefulStopTimeout")
         if said is not None:
             return said / 1000
-        return PATIENCE_INTERVALS * self._graph.batch_duration.seconds if self._restart_runs_the_rest() else _AN_HOUR_S
+        soon = self._restart_runs_the_rest() or (self._generator is not None and self._is_own_thread())
+        return PATIENCE_INTERVALS * self._graph.batch_duration.seconds if soon else AN_HOUR_S
 
-    def _tell_of_the_rest(self, timeout: float) -> None:
+    def _tell_of_the_rest(self, waited: float) -> None:
         assert self._unfinished is not None
         left = sorted(self._unfinished.running())
         if self._restart_runs_the_rest():
             logger.warning(
-                "graceful stop: %d batches have not ended within %g s, and a restart runs them: %s", len(left), timeout, listed(left)
-            )
+                "graceful stop: after %.1f s %d batches have not ended and %d received blocks are in none; a restart goes on with them: %s",
+                waited, len(left), self._waiting(), listed(left),
+            )  # fmt: skip
             return
-        waiting = "" if self._received is None else f" {self._received.waiting_blocks()} received blocks were in no batch yet."
         logger.error(
-            "graceful stop: %d batches have not ended within %g s, and no restart can read what they were to: %s.%s "
-            "Give it longer (spark.streaming.gracefulStopTimeout), or a checkpoint directory, and receivers %s=true",
-            len(left), timeout, listed(left), waiting, WRITE_AHEAD_LOG,
+            "graceful stop: after %.1f s %d batches have not ended and %d received blocks are in none, and no restart can read them: %s. "
+            "Give it longer (spark.streaming.gracefulStopTimeout), or a checkpoint directory, and receivers their own log (%s=true)",
+            waited, len(left), self._waiting(), listed(left), WRITE_AHEAD_LOG,
         )  # fmt: skip
 
     def _wire(self, log: PlanLog | NoLog) -> None:

@@ -70,12 +70,12 @@ class _Driver:
             self.said.append({"ended": True})
             self.changed.notify_all()
 
-    def wait(self, word: str, count: int = 1) -> list[Any]:
+    def wait(self, word: str, count: int = 1, patience: float = _PATIENCE) -> list[Any]:
         def heard() -> list[Any]:
             return [said[word] for said in self.said if word in said]
 
         with self.changed:
-            reached = self.changed.wait_for(lambda: len(heard()) >= count or {"ended": True} in self.said, _PATIENCE)
+            reached = self.changed.wait_for(lambda: len(heard()) >= count or {"ended": True} in self.said, patience)
             assert reached and len(heard()) >= count, f"the driver never said {word!r}: {self.said[-5:]}"
             return heard()
 
@@ -140,7 +140,7 @@ class Campaign:
     def stop_gracefully(self) -> None:
         assert self.driver.process.stdin is not None
         self.driver.process.stdin.close()
-        self.driver.wait("stopped")
+        self.driver.wait("stopped", patience=2 * _PATIENCE)  # receivers, then batches
         self.driver.process.wait(_PATIENCE)
         self._applications.append(self.application())
         self._note_again()

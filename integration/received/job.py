@@ -49,6 +49,7 @@ def copies_of_receivers(sc: Any) -> list[int]:
 def main(options: dict[str, Any]) -> None:
     conf = SparkConf().setMaster(options["master"]).setAppName("received").set("spark.ui.enabled", "false")
     conf.set("spark.executor.memory", "512m").set("spark.executorEnv.PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    conf.set("spark.streaming.gracefulStopTimeout", "200s")  # nobody starts again after the last stop, which a busy machine may hold up
     conf.set("spark.executor.extraJavaOptions", os.environ.get(SPARK_VARIABLE, ""))  # executors start as quickly as the driver
     sc = make_spark_context(conf.setAll(list(options["conf"].items())))
     sc.setLogLevel("OFF")

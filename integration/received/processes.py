@@ -52,6 +52,11 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def parent_of(pid: int) -> int:
+    """FileNotFoundError if it is no more."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def kill(*pids: int) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):

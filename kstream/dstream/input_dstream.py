@@ -42,6 +42,11 @@ class InputDStream(DStream):
         self.id = ssc.graph.add_input_stream(self)
         self.base_scope = ssc.graph.recorder.new_scope(f"{_in_words(type(self).__name__)} [{self.id}]")
 
+    @property
+    def outlives_driver(self) -> bool:
+        """Whether, with a checkpoint, the next driver can read what this one has planned or taken in."""
+        return True
+
     def register_recipe(self) -> None:
         """Writes this input into the graph's recorder. Called once by whoever made it, when it is whole."""
         self.recorder.add_input(self, self.recipe(), self.no_recipe_reason)

@@ -38,6 +38,10 @@ class QueueInputDStream(InputDStream):
         self._next = 0
         self._batches: dict[Time, list[Any]] = {}
 
+    @property
+    def outlives_driver(self) -> bool:
+        return False
+
     def plan(self, time: Time) -> InputPlan:
         waiting = max(0, len(self._queue) - self._next)
         return InputPlan({"rdds": min(1, waiting) if self._one_at_a_time else waiting})

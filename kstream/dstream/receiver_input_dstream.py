@@ -7,6 +7,7 @@ log has a third part, its handle (`wal/handles.py`).
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -51,8 +52,15 @@ class ReceiverInputDStream(InputDStream):
         self._asked_for: set[str] = set()
         self._gone: dict[str, dict[str, Any]] = {}
         self._told: set[str] = set()
+        self._losses = threading.Lock()
+        """Of `_gone` and `_told`: batches are made by one thread and end in another."""
 
     # -- life
+
+    @property
+    def outlives_driver(self) -> bool:
+        """Only what receivers log: block stores die with the driver."""
+        return self.ssc.settings.get(WRITE_AHEAD_LOG)
 
     def start(self) -> None:
         policy = self._on_data_loss()
@@ -98,8 +106,9 @@ class ReceiverInputDStream(InputDStream):
                 f"{WRITE_AHEAD_LOG}=true keeps what is received from now on in the checkpoint, too.",
                 time=time.milliseconds, stream=self.id, blocks=[[place.name, place.num_records] for place in lost],
             )  # fmt: skip
-        for place in lost:
-            self._gone[place.name] = self._loss(place.name, place.num_records, "no executor that lives has it")
+        with self._losses:
+            for place in lost:
+                self._gone[place.name] = self._loss(place.name, place.num_records, "no executor that lives has it")
         there = [place for place in places if place.replicas or place.handle is not None]
         self._asked_for.update(place.name for place in there)
         return self.blocks.rdd(there, not strict) if there else self.ssc.sparkContext.emptyRDD()
@@ -107,11 +116,12 @@ class ReceiverInputDStream(InputDStream):
     def outcome(self, time: Time, data: Mapping[str, Any]) -> InputOutcome:
         """Blocks that were missed since the last outcome, each once: this batch's, and those of older ones that its windows asked for."""
         counts = {block[0]: block[1] for block in data["blocks"]}
-        for name, why in self.blocks.lost().items():
-            if name in self._asked_for:
-                self._gone.setdefault(name, self._loss(name, counts.get(name), why))
-        lost = [loss for name, loss in self._gone.items() if name not in self._told]
-        self._told.update(self._gone)
+        with self._losses:
+            for name, why in self.blocks.lost().items():
+                if name in self._asked_for:
+                    self._gone.setdefault(name, self._loss(name, counts.get(name), why))
+            lost = [loss for name, loss in self._gone.items() if name not in self._told]
+            self._told.update(self._gone)
         for loss in lost:
             logger.warning("batch %s went on without block %s of %s records: %s", time, loss["block"], loss["records"], loss["detail"])
         return InputOutcome(lost=lost, report=self._on_data_loss() == REPORT)
@@ -128,6 +138,10 @@ class ReceiverInputDStream(InputDStream):
                 self.blocks.forget(old, _ids(data))
                 self._asked_for.difference_update(_ids(data))
                 self._received_here.difference_update(_ids(data))
+                with self._losses:
+                    self._told.difference_update(_ids(data))
+                    for name in _ids(data):
+                        self._gone.pop(name, None)
 
     def _on_data_loss(self) -> str:
         return SKIP if self.lenient else self.ssc.settings.get(ON_DATA_LOSS)

@@ -159,12 +159,14 @@ class WriteAheadLogBasedBlockHandler:
             handle = logging_it.result(self._timeout)
             executors = storing.result(max(0.0, deadline - monotonic()))
         except FutureTimeoutError as e:
+            self._let_go(name, storing)
             raise BlockNotStoredError(
                 f"block {name} of {_records(count)} was not stored and logged within {self._timeout:g} s "
                 "(spark.streaming.receiver.blockStoreTimeout)",
                 block=name, size=sum(map(len, chunks)), free=0,
             ) from e  # fmt: skip
         except Exception as e:  # the log may be the user's own
+            self._let_go(name, storing)
             raise BlockNotStoredError(
                 f"block {name} of {_records(count)} could not be written to the write-ahead log: {e}",
                 block=name, size=sum(map(len, chunks)), free=0,
@@ -174,6 +176,10 @@ class WriteAheadLogBasedBlockHandler:
     def discard(self, name: str) -> None:
         """What the log has of it goes with the log's files."""
         self._beside.discard(name)
+
+    def _let_go(self, name: str, storing: Future[tuple[str, ...]]) -> None:
+        """The store may have the block only later."""
+        storing.add_done_callback(lambda _stored: self._beside.discard(name))
 
     def clean(self, threshold_ms: int) -> None:
         self._log.clean(threshold_ms, False)

@@ -72,6 +72,9 @@ class ReceivedBlockTracker:
         """The event is set when it is decided."""
         self._refused: dict[str, ReceivedBlockInfo] = {}
         """Their write failed, as far as is known: the log may have them, and does not say yet that nobody needs them."""
+        self._letting_go: frozenset[str] = frozenset()
+        """Of the refused: the log is being told that nobody needs them, and they are not tried again."""
+        self._no_more = False
         self._decided: dict[str, tuple[int, bool]] = {}
         """Of blocks that are in none of these any more: since when, and what receivers are told that ask again."""
         self._logged_at: dict[str, int] = {}
@@ -118,6 +121,9 @@ class ReceivedBlockTracker:
         with self._lock:
             if (answer := self._answer(block.block_id)) is not None:
                 return answer
+            if self._no_more:
+                logger.warning("block %s is refused: the receivers have been stopped, and no batch would have it", block.block_id)
+                return False
             _, decided = self._adding.get(block.block_id, (block, None))
             if decided is None:
                 self._adding[block.block_id] = (block, self._runtime.event())
@@ -140,9 +146,10 @@ class ReceivedBlockTracker:
             decided.set()
         return written
 
-    def wait_until_decided(self) -> None:
-        """Of the blocks that are being added now."""
+    def refuse_more(self) -> None:
+        """New blocks; those that are being added now are decided when this returns."""
         with self._lock:
+            self._no_more = True
             events = [decided for _, decided in self._adding.values()]
         for decided in events:
             decided.wait()
@@ -171,10 +178,16 @@ class ReceivedBlockTracker:
         now = self._clock.time_ms()
         with self._lock:
             old = {block_id: True for block_id, (time, _) in self._forgotten.items() if time <= up_to}
-            old.update(dict.fromkeys(self._refused, False))
-        if old and self._log is not None:
-            self._log.write(to_bytes(BatchCleanupEvent(tuple(old))), now)
+            self._letting_go = frozenset(self._refused)
+            old.update(dict.fromkeys(self._letting_go, False))
+        try:
+            if old and self._log is not None:
+                self._log.write(to_bytes(BatchCleanupEvent(tuple(old))), now)
+        except BaseException:
+            self._letting_go = frozenset()
+            raise
         with self._lock:
+            self._letting_go = frozenset()
             for block_id, answer in old.items():
                 self._drop(block_id)
                 self._decided[block_id] = (now, answer)
@@ -224,6 +237,8 @@ class ReceivedBlockTracker:
         the lock."""
         if block_id in self._taken or block_id in self._forgotten or any(block_id in blocks for blocks in self._waiting.values()):
             return True
+        if block_id in self._letting_go:
+            return False
         return self._decided[block_id][1] if block_id in self._decided else None
 
     def _found(self, block: ReceivedBlockInfo, planned: Collection[str]) -> None:

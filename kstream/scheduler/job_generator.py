@@ -19,6 +19,7 @@ from kstream.clock import Clock, RisingClock
 from kstream.dstream import DStreamGraph, InputDStream
 from kstream.errors import BatchGivenUpError, FencedError, StorageError
 from kstream.loop import THREADS, EventLoop, RecurringTimer, Runtime, Thread
+from kstream.loop.runtime import Event
 from kstream.scheduler.downtime import batches_during_downtime, listed, unplanned
 from kstream.scheduler.input_info_tracker import InputInfoTracker
 from kstream.scheduler.job_generator_events import ClearMetadata, Drained, GenerateJobs, JobGeneratorEvent, Resume
@@ -75,13 +76,9 @@ class JobGenerator:
 
     def _make_timer(self) -> RecurringTimer:
         return RecurringTimer(
-            self._clock,
-            self._graph.batch_duration.milliseconds,
-            lambda ms: self._loop.post(GenerateJobs(Time(ms))),
-            "JobGenerator",
-            lambda e: self._scheduler.report_error("Error in the batch timer", e),
-            self._runtime,
-        )
+            self._clock, self._graph.batch_duration.milliseconds, lambda ms: self._loop.post(GenerateJobs(Time(ms))), "JobGenerator",
+            lambda e: self._scheduler.report_error("Error in the batch timer", e), self._runtime,
+        )  # fmt: skip
 
     # -- start and stop; the caller's thread
 
@@ -169,15 +166,14 @@ class JobGenerator:
     def _note_end(self, plan: BatchPlan, outcomes: Mapping[int, InputOutcome], states: States) -> None:
         self._states.named(self._log.complete(plan.time, plan.epoch, self._wall.time_ms(), outcomes, states))
 
-    def stop(self, graceful: bool, timeout: float, wait_for_tick: bool) -> bool:
-        """Stops planning. Graceful: every batch planned so far ends first, within `timeout` seconds; False if that passed.
+    def stop(self, graceful: bool, timeout: float, waiting: Callable[[], int] = lambda: 0) -> bool:
+        """Stops planning. Graceful: all that waits is planned first, and every batch ends, within `timeout` seconds; False if that passed,
+        or if another driver has taken over.
 
-        `wait_for_tick` lets the timer tick once more, for inputs that hold received data; a direct stream holds none.
+        `waiting`: how much has been received that is in no batch. The timer ticks on for it; a direct stream holds nothing.
         """
-        self._timer.stop(interrupt=not (graceful and wait_for_tick))
-        in_time = True
-        if graceful and not self._fenced:
-            in_time = self._wait_for_batches(timeout)
+        last = self._timer.stop(interrupt=not (graceful and waiting()))
+        in_time = not graceful or self._work_off(last, timeout, waiting)
         self._loop.stop()
         self._cleaner.stop(drain=True)
         self._tell_unfinished()  # the end of the last batch may have been thrown away with the queue
@@ -185,21 +181,31 @@ class JobGenerator:
             stream.stop()
         return in_time
 
-    def _wait_for_batches(self, timeout: float) -> bool:
-        """Blocks until all that was to be planned is, and has ended; False if `timeout` seconds passed first, or, once it has had its ten
-        intervals, if jobs that wait never start, since another driver has taken over."""
-        begin, soon = self._runtime.monotonic(), PATIENCE_INTERVALS * self._graph.batch_duration.seconds
-        drained, told = self._runtime.event(), False
-        self._loop.post(Drained(drained))
-        while not (drained.wait(_LOOK_S) and self._unfinished.wait_none_running(_LOOK_S)):
-            waited = self._runtime.monotonic() - begin
-            if waited >= timeout or (waited >= soon and self._scheduler.refuses_jobs):
+    def _work_off(self, last: int, timeout: float, waiting: Callable[[], int]) -> bool:
+        """See `stop`. What waits still, since the batch of the `last` tick could not be planned, is tried again an interval later. Who has
+        been replaced need not wait for jobs that never start."""
+        interval = self._graph.batch_duration
+        drained, soon, told = self._drained(), PATIENCE_INTERVALS * interval.seconds, False
+        begin = ticked = self._runtime.monotonic()
+        while not (drained.wait(_LOOK_S) and not waiting() and self._unfinished.wait_none_running(_LOOK_S)):
+            now = self._runtime.monotonic()
+            if self._fenced or now - begin >= timeout or (now - begin >= soon and self._scheduler.refuses_jobs):
                 return False
-            if waited >= soon and not told:
+            if drained.is_set() and waiting() and last > 0 and now - ticked >= interval.seconds:
+                last, ticked = last + interval.milliseconds, now
+                self._loop.post(GenerateJobs(Time(last)))
+                drained = self._drained()
+            if now - begin >= soon and not told:
                 left = listed(sorted(self._unfinished.running()))
                 logger.warning("graceful stop: after %g s batches %s have not ended; it waits for up to %g s", soon, left, timeout)
                 told = True
-        return True
+        return not self._fenced
+
+    def _drained(self) -> Event:
+        """Set when what has been posted so far is handled."""
+        drained = self._runtime.event()
+        self._loop.post(Drained(drained))
+        return drained
 
     def drain(self, timeout: float) -> bool:
         """Blocks until what has been posted so far is handled; False if `timeout` seconds passed first."""

@@ -67,11 +67,9 @@ class ReceivedInput:
         """Runs the receivers. ConfigurationError if they would take every core."""
         self._tracker.start()
 
-    def stop(self, timeout: float) -> bool:
-        """Ends the receivers, which may store until then; whether something waits for a batch. Blocks for `timeout` seconds at most."""
+    def stop(self, timeout: float) -> None:
+        """Ends the receivers, which may store until then. Blocks for `timeout` seconds at most."""
         self._tracker.stop(timeout)
-        self._blocks.wait_until_decided()
-        return self._blocks.has_unallocated_blocks
 
     def waiting_blocks(self) -> int:
         """How many wait for a batch."""
@@ -96,14 +94,18 @@ class ReceivedInput:
         with self._lock:
             released, self._released = self._released, []
         self._reader.forget(block.block_id for block in released)
+        again: set[str] = set()
         for store, names in self._tracker.by_store(released).items():
             try:
                 self._reader.remove(store, names)
             except RpcUnreachableError as e:
-                logger.warning("the block store of executor %s does not answer: %s", store.executor_id, e)
-                self._tracker.lose_store(store)
+                logger.warning("the block store of executor %s does not answer, and is asked again: %s", store.executor_id, e)
+                self._tracker.doubt_store(store)
+                again.update(names)
             except Exception as e:
                 logger.warning("%d blocks that are not needed any more stay on executor %s: %s", len(names), store.executor_id, e)
+        with self._lock:
+            self._released += [block for block in released if block.block_id in again]
         if self._log is not None:
             for stream in self._blocks.stream_ids:
                 self._tracker.clean_up(stream, up_to.milliseconds)

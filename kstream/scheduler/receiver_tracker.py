@@ -77,6 +77,8 @@ class _Life:
     """When that run was submitted, on the monotonic clock, in ms."""
     running: bool = False
     """Whether a task of it has been submitted and has not ended."""
+    registered: bool = False
+    """Whether that run has ever been."""
     last_error: tuple[str, str, int] = ("", "", -1)
 
 
@@ -90,9 +92,10 @@ class ReceiverTracker:
     def __init__(
         self, receivers: Mapping[int, Receiver], runner: ReceiverRunner, blocks: ReceivedBlockTracker, clock: Clock,
         tell: Callable[[Any], None] = lambda _event: None, restart_delay_ms: int = 2000, runtime: Runtime = THREADS,
-        stores_at_first: int = 1,
+        stores_at_first: int = 1, registration_s: float = 10.0,
     ) -> None:  # fmt: skip
-        """`stores_at_first`: how many executors should be there before the first receiver runs, for the replicas of its first block."""
+        """`stores_at_first`: how many executors should be there before the first receiver runs, for the replicas of its first block.
+        `registration_s`: so long a stop waits for a receiver that has not registered."""
         self._runner = runner
         self._blocks = blocks
         self._clock = clock
@@ -101,11 +104,13 @@ class ReceiverTracker:
         self._lock = threading.Lock()
         self._lives = {stream: _Life(receiver, ReceiverTrackingInfo(stream), runtime.event()) for stream, receiver in receivers.items()}
         self._stores: dict[str, Replica] = {}
+        self._doubtful: set[str] = set()
+        """Executors whose stores have not answered."""
         self._stopping = False
-        self._stopped = False
         self._starting_stores = True  # by `start`
         self._over = runtime.event()
         self._stores_at_first = stores_at_first
+        self._registration = registration_s
         self._restart_delay = restart_delay_ms / 1000
         self._all_ended = runtime.event()
         self.handlers: Mapping[str, Callable[[bytes], bytes]] = {
@@ -137,7 +142,7 @@ class ReceiverTracker:
 
     def stop(self, timeout: float) -> bool:
         """Every receiver is told to stop and given `timeout` seconds to store what it has; whether all ended by then. The rest are cut
-        off. One that had not registered yet is refused when it does, and so is every block from then on."""
+        off. One that had not registered yet is refused when it does, and has nothing to be waited for. No block is taken from then on."""
         with self._lock:
             self._stopping = True
             self._over.set()
@@ -146,13 +151,22 @@ class ReceiverTracker:
                 self._all_ended.set()
         for life in waiting:
             self._command(life, {"command": messages.STOP_RECEIVER})
-        in_time = self._all_ended.wait(timeout)
-        for stream in [] if in_time else [s for s, life in self._lives.items() if life.running]:
-            logger.warning("receiver %d has not ended within %s s and is cut off", stream, timeout)
-            self._runner.cancel(stream)
-        with self._lock:
-            self._stopped = True
+        soon = min(timeout, self._registration)
+        in_time = self._all_ended.wait(soon)
+        if not in_time and soon < timeout:  # one that waits for a core may do so for ever
+            self._cut_off(soon, lambda life: not life.registered)
+            in_time = self._all_ended.wait(timeout - soon)
+        if not in_time:
+            self._cut_off(timeout, lambda _life: True)
+        self._blocks.refuse_more()
         return in_time
+
+    def _cut_off(self, waited: float, which: Callable[[_Life], bool]) -> None:
+        with self._lock:
+            streams = [stream for stream, life in self._lives.items() if life.running and which(life)]
+        for stream in streams:
+            logger.warning("receiver %d has not ended within %s s and is cut off", stream, waited)
+            self._runner.cancel(stream)
 
     def send_rate_update(self, stream_id: int, records_a_second: int) -> None:
         """To the receiver, if it runs."""
@@ -177,14 +191,12 @@ class ReceiverTracker:
         with self._lock:
             return tuple(self._stores[executor] for executor in block.executors if executor in self._stores)
 
-    def lose_store(self, store: Replica) -> None:
+    def doubt_store(self, store: Replica) -> None:
         """It does not answer: it has died, though its executor may live, or is too busy. Soon it is looked for there, and started if it is
-        not there."""
+        not there; until then it is asked for its blocks as before."""
         with self._lock:
-            if self._stores.get(store.executor_id) != store:  # another has taken its place
-                return
-            del self._stores[store.executor_id]
-        self._runner.forget_store(store.executor_id)
+            if self._stores.get(store.executor_id) == store:  # and no other has taken its place
+                self._doubtful.add(store.executor_id)
 
     def stores(self) -> list[Replica]:
         """Those that are known, be their executors alive or not."""
@@ -218,6 +230,7 @@ class ReceiverTracker:
                 logger.warning("receiver %d of run %d on executor %s was not expected, and is refused", stream, run, executor)
                 return {"accepted": False, "peers": []}
             life.info = replace(life.info, state=ReceiverState.ACTIVE, running=there)
+            life.registered = True
             info = self._info(stream, life)
         logger.info("receiver %d runs on executor %s (%s)", stream, executor, host)
         self._tell(events.StreamingListenerReceiverStarted(info))
@@ -234,9 +247,6 @@ class ReceiverTracker:
         """Of an earlier run none is taken: a later one may have cleaned its log already."""
         with self._lock:
             life = self._lives.get(stream)
-            if self._stopped:
-                logger.warning("block %s is refused: the receivers have been stopped, and no batch would have it", id)
-                return {"added": False}
             if life is not None and life.run != run:
                 logger.warning("block %s of run %d of receiver %d is refused: run %d has taken its place", id, run, stream, life.run)
                 return {"added": False}
@@ -291,7 +301,7 @@ class ReceiverTracker:
                 return
             life.run += 1
             life.began = self._clock.monotonic_ms()
-            life.running = True
+            life.running, life.registered = True, False
             life.commands.clear()
             life.came.clear()
             life.info = ReceiverTrackingInfo(stream, ReceiverState.SCHEDULED, tuple(candidates))
@@ -313,14 +323,22 @@ class ReceiverTracker:
             life.running = False
             lasted = (self._clock.monotonic_ms() - life.began) / 1000
         self._deregister(stream, run, "Its task has ended", reason)
-        executors = self._look_at_executors()
         with self._lock:
             infos = {s: other.info for s, other in self._lives.items()}
             if self._stopping and not any(other.running for other in self._lives.values()):
                 self._all_ended.set()
+        executors = self._known_executors()
         self._over.wait(max(0.0, self._restart_delay - lasted))  # one that ends as it begins is not to be tried a hundred times a second
         candidates = ReceiverSchedulingPolicy.restartReceiver(stream, self._preferred(stream), infos, executors)
         self._run(stream, candidates)
+
+    def _known_executors(self) -> list[ExecutorLocation]:
+        """None if they cannot be looked at: Spark is being stopped, or is gone. A receiver may then run anywhere."""
+        try:
+            return self._look_at_executors()
+        except Exception:
+            logger.warning("the executors cannot be looked at", exc_info=True)
+            return []
 
     def _look_at_executors(self) -> list[ExecutorLocation]:
         """Executors come and go: the stores of those that are gone are forgotten, new ones are given one, by a thread of its own."""
@@ -328,8 +346,11 @@ class ReceiverTracker:
         living = {executor.executor_id for executor in executors}
         with self._lock:
             self._stores = {executor: store for executor, store in self._stores.items() if executor in living}
-            needed = living != set(self._stores) and not self._starting_stores and not self._stopping
+            needed = (living != set(self._stores) or bool(self._doubtful)) and not self._starting_stores and not self._stopping
             self._starting_stores = self._starting_stores or needed
+            doubtful, self._doubtful = (self._doubtful, set[str]()) if needed else (set[str](), self._doubtful)
+        for executor in doubtful:
+            self._runner.forget_store(executor)
         if needed:
             self._runtime.thread(self._start_stores, "BlockStores").start()
         return executors
@@ -348,7 +369,8 @@ class ReceiverTracker:
 
     def _peers(self) -> list[list[Any]]:
         with self._lock:
-            return [[store.executor_id, store.host, store.port] for store in self._stores.values()]
+            sound = (store for executor, store in self._stores.items() if executor not in self._doubtful)
+            return [[store.executor_id, store.host, store.port] for store in sound]
 
     def _info(self, stream: int, life: _Life) -> ReceiverInfo:
         running = life.info.running

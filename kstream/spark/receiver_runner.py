@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kstream.conf import parse_bool, parse_time_ms
 from kstream.errors import ConfigurationError
 from kstream.loop import THREADS, Runtime
+from kstream.loop.runtime import Event
 from kstream.receiver.receiver import Receiver
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
 from kstream.receiver.receiver_task import ReceiverTask, Surroundings, start_store
@@ -31,11 +32,12 @@ _WAITING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 class SparkReceiverRunner:
     """A receiver is a job of one task, which goes on until the receiver ends; it takes a core for as long."""
 
-    def __init__(self, sc: SparkContext, around: Surroundings, runtime: Runtime = THREADS) -> None:
+    def __init__(self, sc: SparkContext, around: Surroundings, stop_wanted: Event | None = None, runtime: Runtime = THREADS) -> None:
+        """What waits for executors gives up when `stop_wanted` is set."""
         self._sc = sc
         self._around = around
         self._runtime = runtime
-        self._never = runtime.event()
+        self._stop_wanted = runtime.event() if stop_wanted is None else stop_wanted
         self._lock = threading.Lock()
         self._with_store: set[str] = set()
 
@@ -76,7 +78,8 @@ class SparkReceiverRunner:
                     f"the batches. Give the application {receivers + 1} at least (local[{receivers + 1}], --total-executor-cores)",
                     key="spark.cores.max", value=cores,
                 )  # fmt: skip
-            self._never.wait(_LOOK_S)
+            if self._stop_wanted.wait(_LOOK_S):
+                return
 
     def first_attempt_runs(self, stage: int) -> bool:
         """By Spark's list of what runs, which may be seconds behind: one that is not in it yet has been started, and runs."""
@@ -101,7 +104,8 @@ class SparkReceiverRunner:
                     "%d executors have a block store, so that blocks have fewer than %d replicas", len(self._with_store), at_least
                 )
                 return
-            self._never.wait(_LOOK_S)
+            if self._stop_wanted.wait(_LOOK_S):
+                return
             self._start_missing_stores()
 
     def _start_missing_stores(self) -> None:

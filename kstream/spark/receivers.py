@@ -11,6 +11,7 @@ from kstream.clock import Clock
 from kstream.conf import Settings, parse_bool
 from kstream.dstream.receiver_input_dstream import WRITE_AHEAD_LOG
 from kstream.errors import ConfigurationError
+from kstream.loop.runtime import Event
 from kstream.receiver import Receiver
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_logs import OpensStore, ReceiverLogs
@@ -43,10 +44,11 @@ class SparkReceivedInput(ReceivedInput):
     """A ReceivedInput with the driver's port, which is open from the making until `close`. Credentials of its own each time."""
 
     def __init__(
-        self, sc: SparkContext, settings: Settings, clock: Clock, tell: Callable[[Any], None],
+        self, sc: SparkContext, settings: Settings, clock: Clock, tell: Callable[[Any], None], stop_wanted: Event,
         receivers: Mapping[int, Receiver], store: FileStore | None, log: PlanLog | NoLog,
     ) -> None:  # fmt: skip
-        """ConfigurationError where the settings cannot be met, RpcError where the driver's address cannot be had."""
+        """ConfigurationError where the settings cannot be met, RpcError where the driver's address cannot be had. A start that waits for
+        executors does so no longer when `stop_wanted` is set."""
         logs = _receiver_logs(sc, settings, store) if settings.get(WRITE_AHEAD_LOG) else None
         credentials = _credentials(settings, clock)
         bind, advertised = _addresses(sc)
@@ -54,7 +56,7 @@ class SparkReceivedInput(ReceivedInput):
         driver_log = None if store is None else self._log_on(store, settings, log)
         blocks = ReceivedBlockTracker(receivers, clock, driver_log, log.epoch)
         around = _surroundings(settings, advertised, self._server.port, credentials, logs)
-        runner = SparkReceiverRunner(sc, around)
+        runner = SparkReceiverRunner(sc, around, stop_wanted)
         replicas = max(keeping(receiver.storageLevel, logs is not None).replicas for receiver in receivers.values())
         tracker = ReceiverTracker(receivers, runner, blocks, clock, tell, stores_at_first=replicas)
         self._server.answer(tracker.handlers)

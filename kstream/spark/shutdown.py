@@ -19,7 +19,7 @@ from pyspark import SparkContext
 logger = logging.getLogger(__name__)
 
 _PRIORITY = 60
-_TIMEOUT_SECONDS = 600
+_LEAST_TIMEOUT_S = 600
 
 
 class _JavaRunnable:
@@ -52,13 +52,14 @@ class ShutdownHook:
     would count as failed.
     """
 
-    def __init__(self, sc: SparkContext, graceful: bool, stop: Callable[[bool], None]) -> None:
+    def __init__(self, sc: SparkContext, graceful: bool, stop: Callable[[bool], None], patience_s: float = 0) -> None:
+        """`patience_s`: how long a stop may take; after that the JVM of spark-submit goes on without it."""
         self._graceful = graceful
         self._stop = stop
         self._jvm_hook: Any = None
         self._manager: Any = None
         if under_spark_submit():
-            self._add_jvm_hook(sc)
+            self._add_jvm_hook(sc, max(_LEAST_TIMEOUT_S, int(patience_s)))
         else:
             self._listen()
 
@@ -74,7 +75,7 @@ class ShutdownHook:
             except Exception as e:  # the JVM is shutting down: the hook is what called us
                 logger.debug("shutdown hook not removed: %s", e)
 
-    def _add_jvm_hook(self, sc: SparkContext) -> None:
+    def _add_jvm_hook(self, sc: SparkContext, timeout_s: int) -> None:
         from pyspark.java_gateway import ensure_callback_server_started
 
         gateway: Any = sc._gateway  # pyright: ignore
@@ -85,7 +86,7 @@ class ShutdownHook:
         runnable = _JavaRunnable(lambda: self._stop(self._graceful))
         self._jvm_hook = jvm.java.util.concurrent.FutureTask(runnable, None)
         self._manager = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
-        self._manager.addShutdownHook(self._jvm_hook, _PRIORITY, _TIMEOUT_SECONDS, jvm.java.util.concurrent.TimeUnit.SECONDS)
+        self._manager.addShutdownHook(self._jvm_hook, _PRIORITY, timeout_s, jvm.java.util.concurrent.TimeUnit.SECONDS)
 
     def _listen(self) -> None:
         global _current

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 
 import pytest
 
@@ -47,6 +48,39 @@ def test_a_block_that_was_refused_though_the_log_has_it_is_in_no_batch_of_the_ne
     driver.tracker.cleanup_old_batches(Time(1))
     assert driver.tracker.all_blocks() == [] and driver.again().waiting() == []
     assert not driver.tracker.add_block(block) and driver.again().waiting() == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_refused_block_that_is_told_again_while_the_log_lets_go_of_it_is_refused(fails: bool) -> None:
+    """Else its addition would be logged before that it is gone, and neither this driver nor the next had what was acknowledged."""
+    driver = Driver(now=1000)
+    driver.log.broken = breaks("block-added")
+    block = ReceivedBlockInfo(STREAM, "a", 1)
+    assert not driver.tracker.add_block(block)
+    driver.log.broken = lambda record: False
+    write, answers = driver.log.write, list[bool]()
+
+    def meanwhile(record: bytes, time_ms: int) -> object:
+        driver.log.write = write  # pyright: ignore[reportAttributeAccessIssue]
+        answers.append(driver.tracker.add_block(block))
+        if fails:
+            raise OSError("full")
+        return write(record, time_ms)
+
+    driver.log.write = meanwhile  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(OSError, match="full") if fails else nullcontext():
+        driver.tracker.cleanup_old_batches(Time(1))
+    assert answers == [False] and driver.waiting() == []
+    assert driver.tracker.add_block(block) is fails, "what the log has not let go of may be tried again"
+    assert driver.waiting() == driver.again().waiting() == (["a"] if fails else [])
+
+
+def test_once_no_more_is_taken_only_what_is_known_is_answered_for() -> None:
+    driver = Driver()
+    driver.add("a")
+    driver.tracker.refuse_more()
+    assert driver.tracker.add_block(ReceivedBlockInfo(STREAM, "a", 1))
+    assert not driver.tracker.add_block(ReceivedBlockInfo(STREAM, "b", 1)) and driver.waiting() == ["a"]
 
 
 def test_of_two_calls_for_one_block_the_second_waits_and_says_what_the_first_says() -> None:

@@ -189,6 +189,24 @@ def test_a_block_that_takes_too_long_is_not_stored(tmp_path: Path) -> None:
     late.set()
 
 
+def test_a_block_that_the_store_takes_after_the_log_has_failed_does_not_stay_there(tmp_path: Path) -> None:
+    """Or a source that tries again and again would fill it."""
+    failed = threading.Event()
+
+    class Later(FakeStore):
+        def put(self, name: str, chunks: Sequence[bytes], how: str) -> None:
+            assert failed.wait(60)
+            super().put(name, chunks, how)
+
+    own = Later("0")
+    made = logging_handler(tmp_path, own, Broken(tmp_path))
+    with pytest.raises(BlockNotStoredError):
+        store(made, "b", [1])
+    failed.set()
+    made.close()
+    assert own.asked == 1 and own.blocks == {}
+
+
 def test_old_files_of_the_log_are_removed(tmp_path: Path) -> None:
     """BH4"""
     now = iter(range(500, 100_000, 500))

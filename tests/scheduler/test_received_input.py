@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 from kstream.batch_time import Time
 from kstream.errors import RpcUnreachableError
+from kstream.loop.runtime import ThreadRuntime
 from kstream.receiver.block_reading import Replica
 from kstream.receiver.received_block_events import ReceivedBlockInfo
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
@@ -21,29 +24,42 @@ class Dead(InDriver):
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
         self.forgotten: list[str] = []
+        self.asked: list[list[str]] = []
 
     def remove(self, store: Replica, names: Sequence[str]) -> None:
+        self.asked.append(list(names))
         raise RpcUnreachableError("it did not answer", place=f"{store.host}:{store.port}")
 
     def forget_store(self, executor: str) -> None:
         self.forgotten.append(executor)
 
 
-def test_a_store_that_does_not_answer_is_lost_until_it_is_started_again() -> None:
-    """Its executor lives; without this its blocks would have one replica from then on."""
+class AtOnce(ThreadRuntime):
+    """What others do beside is done when they are started."""
+
+    def thread(self, target: Callable[[], None], name: str) -> Any:
+        return SimpleNamespace(start=target)
+
+
+def test_a_store_that_does_not_answer_is_looked_for_and_asked_for_its_blocks_meanwhile() -> None:
+    """Its executor lives; without this blocks would have one replica from then on. It may only have been busy, and has what it had."""
     clock = ManualClock(1000)
     executor, blocks = Dead(clock), ReceivedBlockTracker([0], clock)
-    tracker = executor.tracker = ReceiverTracker({}, executor, blocks, clock)
+    tracker = executor.tracker = ReceiverTracker({}, executor, blocks, clock, runtime=AtOnce())
     received = ReceivedInput(tracker, blocks, executor)
     executor.start_stores()
     assert len(tracker.stores()) == 1
-    blocks.add_block(ReceivedBlockInfo(0, "a", 1, executors=("driver",)))
+    block = ReceivedBlockInfo(0, "a", 1, executors=("driver",))
+    blocks.add_block(block)
     received.allocate(0, ["a"])
     received.forget(Time(1000), ["a"])
     received.clean_up(Time(1000))
-    assert tracker.stores() == [] and executor.forgotten == ["driver"]
-    executor.start_stores()
-    assert len(tracker.stores()) == 1
+    assert len(tracker.replicas(block)) == 1 and executor.forgotten == []
+    tracker.start()
+    tracker._look_at_executors()
+    assert executor.forgotten == ["driver"] and len(tracker.stores()) == 1
+    received.clean_up(Time(2000))
+    assert executor.asked == [["a"], ["a"]], "it is to have no more than is needed"
 
 
 def test_a_store_that_has_been_replaced_meanwhile_is_not_lost_with_the_old_one() -> None:
@@ -51,5 +67,5 @@ def test_a_store_that_has_been_replaced_meanwhile_is_not_lost_with_the_old_one()
     executor = Dead(clock)
     tracker = executor.tracker = ReceiverTracker({}, executor, ReceivedBlockTracker([0], clock), clock)
     executor.start_stores()
-    tracker.lose_store(Replica("driver", "localhost", 4711))
+    tracker.doubt_store(Replica("driver", "localhost", 4711))
     assert len(tracker.stores()) == 1 and executor.forgotten == []

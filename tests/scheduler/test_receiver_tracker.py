@@ -209,6 +209,49 @@ def test_stopping_waits_for_what_runs_and_nothing_runs_again() -> None:
     assert world.kinds() == ["Started", "Stopped"]
 
 
+def test_a_receiver_that_never_got_a_core_is_not_waited_for() -> None:
+    """It has stored nothing, and Spark may never run it."""
+    runner = Runner("1")
+    tracker = ReceiverTracker(
+        {0: Nothing()}, runner, ReceivedBlockTracker([0], ManualClock(0)), ManualClock(0), restart_delay_ms=0, registration_s=0.01
+    )
+    tracker.start()
+    runner.wait(1)
+    runner.cancel = lambda stream: runner.endings[stream, 1]("cancelled")
+    assert tracker.stop(PATIENCE)
+
+
+def test_a_stop_ends_though_spark_has_gone_meanwhile() -> None:
+    world = World()
+    world.register()
+    done: list[bool] = []
+    stopping = threading.Thread(target=lambda: done.append(world.tracker.stop(PATIENCE)))
+    stopping.start()
+    assert world.next()["command"] == messages.STOP_RECEIVER
+
+    def gone() -> list[ExecutorLocation]:
+        raise ConnectionError("the JVM is gone")
+
+    world.runner.executors = gone
+    world.runner.endings[0, 1]("")
+    stopping.join(PATIENCE)
+    assert done == [True]
+
+
+def test_a_receiver_runs_again_also_where_the_executors_cannot_be_looked_at() -> None:
+    world = World()
+    world.register()
+    look = world.runner.executors
+
+    def fail() -> list[ExecutorLocation]:
+        world.runner.executors = look
+        raise ConnectionError("reset")
+
+    world.runner.executors = fail
+    world.runner.endings[0, 1]("its executor died")
+    assert world.runner.wait(2)[1] == (0, 2, [])
+
+
 def test_a_receiver_that_does_not_end_is_cut_off() -> None:
     world = World()
     world.register()

@@ -54,4 +54,4 @@ def test_a_receivers_log_in_memory_is_refused_with_what_to_use_instead() -> None
     with pytest.raises(
         ConfigurationError, match=r"executors cannot write to the checkpoint directory memory://x themselves: use .* on HDFS"
     ):
-        SparkReceivedInput(nothing, settings, nothing, nothing, {}, MemoryFileStore("memory://x"), NoLog())
+        SparkReceivedInput(nothing, settings, nothing, nothing, nothing, {}, MemoryFileStore("memory://x"), NoLog())
