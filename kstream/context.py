@@ -208,8 +208,8 @@ class StreamingContext(StreamFactories):
         )  # fmt: skip
         graceful = self._settings.get("spark.streaming.stopGracefullyOnShutdown")
         # Before anything runs: a SIGTERM that comes while missed batches are being planned waits for the start, then stops it.
-        stop = partial(self.stop, True)
-        self._hook = ShutdownHook(self._sc, graceful, stop, 2 * self._engine.patience() + _LAST_STEPS_S)
+        patience = 2 * (self._engine.patience() + self._graph.batch_duration.seconds) + _LAST_STEPS_S if graceful else 0
+        self._hook = ShutdownHook(self._sc, graceful, partial(self.stop, True), patience)
         self._engine.start()
         if isinstance(self._clock, FollowedClock):
             self._clock.follow(self._engine)
@@ -238,10 +238,13 @@ class StreamingContext(StreamFactories):
 
         Graceful: what has been received and planned so far is finished first – within `spark.streaming.gracefulStopTimeout`, by default ten
         batch intervals where a restart from the checkpoint runs the rest, and an hour where none could. Otherwise running jobs get 2 s, and
-        what is unfinished runs at the next start from the checkpoint. May be called again. From inside a listener: ListenerStopError.
+        what is unfinished runs at the next start from the checkpoint. May be called again. From inside a batch: it is not waited for longer
+        than ten intervals, and if another stop is under way this returns at once. From inside a listener: ListenerStopError.
         """
         if self._bus.is_own_thread():
             raise ListenerStopError("stop() was called from inside a StreamingListener: call it from another thread", state="active")
+        if self._stop_wanted.is_set() and self._engine is not None and self._engine.is_own_thread():
+            return  # another's stop, which holds the lock, waits for this batch
         self._stop_wanted.set()  # first: a start that waits for executors holds the lock
         if stopSparkContext is None:
             stopSparkContext = self._settings.get("spark.streaming.stopSparkContextByDefault")
@@ -254,6 +257,9 @@ class StreamingContext(StreamFactories):
                 self._state = StreamingContextState.STOPPED
                 if stopSparkContext:
                     self._sc.stop()
+            except BaseException:
+                self._stop_wanted.clear()
+                raise
             finally:
                 self._waiter.notify_stop()  # whatever failed, nobody is to wait for ever
 

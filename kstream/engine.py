@@ -134,7 +134,7 @@ class Engine:
         and as soon as the engine has been stopped or fenced.
         """
         generator, scheduler, unfinished = self._generator, self._scheduler, self._unfinished
-        if generator is None or scheduler is None or unfinished is None or self._is_own_thread():
+        if generator is None or scheduler is None or unfinished is None or self.is_own_thread():
             return True
         end = self._runtime.monotonic() + timeout
         quiet = False
@@ -155,8 +155,10 @@ class Engine:
         """The thread of the batch timer, while it ticks."""
         return None if self._generator is None else self._generator.timer_thread()
 
-    def _is_own_thread(self) -> bool:
-        assert self._generator is not None and self._scheduler is not None
+    def is_own_thread(self) -> bool:
+        """Whether the caller runs in a batch, in a function of `transform` or in a listener, which a stop would wait for."""
+        if self._generator is None or self._scheduler is None:
+            return False
         return self._generator.is_own_thread() or self._scheduler.is_own_thread() or self._bus.is_own_thread()
 
     def stop(self, graceful: bool, timeout: float | None = None) -> None:
@@ -192,11 +194,10 @@ class Engine:
     def patience(self) -> float:
         """Seconds for a graceful stop, which it waits for receivers, and then for batches. Spark waits ten batch intervals, and an hour for
         jobs that it has submitted. Who stops it from a batch would wait for itself."""
-        said = self._settings.get("spark.streaming.gracefulStopTimeout")
-        if said is not None:
-            return said / 1000
-        soon = self._restart_runs_the_rest() or (self._generator is not None and self._is_own_thread())
-        return PATIENCE_INTERVALS * self._graph.batch_duration.seconds if soon else AN_HOUR_S
+        soon = PATIENCE_INTERVALS * self._graph.batch_duration.seconds
+        said_ms = self._settings.get("spark.streaming.gracefulStopTimeout")
+        patience = said_ms / 1000 if said_ms is not None else soon if self._restart_runs_the_rest() else AN_HOUR_S
+        return min(soon, patience) if self.is_own_thread() else patience
 
     def _tell_of_the_rest(self, waited: float) -> None:
         assert self._unfinished is not None

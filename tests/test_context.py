@@ -233,6 +233,26 @@ def test_awaiting_termination_with_a_timeout_tells_whether_it_ended(sc: SparkCon
     assert real_time.monotonic() - begun < 60
 
 
+def test_a_batch_that_stops_the_context_while_another_stop_waits_for_that_batch_holds_nothing_up(sc: SparkContext) -> None:
+    """As one that has seen the record after which there is nothing to do, and a SIGTERM at the same moment."""
+    stream = Stream(sc)
+    running, order = threading.Event(), list[str]()
+
+    def enough(_rdd: Any) -> None:
+        running.set()
+        assert stream.ssc._stop_wanted.wait(60)
+        stream.stop()
+        order.append("a batch")
+
+    stream.ssc.queueStream([[1]]).foreachRDD(enough)
+    stream.start()
+    threading.Thread(target=stream.tick, args=(False,)).start()  # the clock waits for the batch
+    assert running.wait(60)
+    stream.stop()
+    assert order == ["a batch"] and stream.ssc.getState() is STOPPED
+    stream.ssc.awaitTermination(1)
+
+
 def test_awaiting_termination_blocks_until_another_thread_stops(sc: SparkContext) -> None:
     """SC12"""
     stream = with_output(sc).start()

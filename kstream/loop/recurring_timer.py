@@ -52,15 +52,18 @@ class RecurringTimer:
         """The timer's thread; None before its start and after its end."""
         return self._thread if self._thread.is_alive() else None
 
-    def stop(self, interrupt: bool) -> int:
+    def stop(self, interrupt: bool, timeout: float | None = None) -> int:
         """Stops; returns the time of the last tick, −1 if there was none. Waits for the thread.
 
-        Not interrupted, the tick waited for and one more are still called before the thread ends (as in Spark).
+        Not interrupted, the tick waited for and one more are still called before the thread ends (as in Spark), if they come within
+        `timeout` seconds.
         """
         self._stopping.set()
         if interrupt:
             self._interrupt.set()
         if self._thread.is_alive() and not self._runtime.is_current(self._thread):
+            self._thread.join(timeout)
+            self._interrupt.set()
             self._thread.join()
         return self._previous
 

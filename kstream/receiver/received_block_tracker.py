@@ -107,12 +107,12 @@ class ReceivedBlockTracker:
         for stream, count in gone.items():
             logger.warning("%d blocks are of what was stream %d, which the job no longer has: no batch gets them", count, stream)
 
-    def add_block(self, block: ReceivedBlockInfo) -> bool:
+    def add_block(self, block: ReceivedBlockInfo, anew: bool = True) -> bool:
         """Whether the block is kept and will be in a batch; blocks until that is durable.
 
         False, and it never is in one, when the log failed or no such stream exists: the receiver is not to acknowledge its records. A
-        receiver that had no answer may ask again: of a block that is known, or was and is gone, it is told the same. TypeError or
-        ValueError where the metadata are no JSON value.
+        receiver that had no answer may ask again: of a block that is known, or was and is gone, it is told the same. `anew` false: only one
+        that is known, or being added, is answered for, others are refused. TypeError or ValueError where the metadata are no JSON value.
         """
         if block.stream_id not in self._waiting:
             logger.error("block %s is refused: there is no receiver stream %d", block.block_id, block.stream_id)
@@ -121,10 +121,11 @@ class ReceivedBlockTracker:
         with self._lock:
             if (answer := self._answer(block.block_id)) is not None:
                 return answer
-            if self._no_more:
-                logger.warning("block %s is refused: the receivers have been stopped, and no batch would have it", block.block_id)
-                return False
             _, decided = self._adding.get(block.block_id, (block, None))
+            if decided is None and (self._no_more or not anew):
+                why = "the receivers have been stopped" if self._no_more else "a later run of its receiver has begun"
+                logger.warning("block %s of receiver %d is refused: %s", block.block_id, block.stream_id, why)
+                return False
             if decided is None:
                 self._adding[block.block_id] = (block, self._runtime.event())
                 self._refused.pop(block.block_id, None)  # it is tried again

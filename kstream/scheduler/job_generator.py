@@ -62,9 +62,8 @@ class JobGenerator:
         self._on_fenced = on_fenced
         self._max_failures = max_batch_failures
         self._on_exhausted = on_exhausted
-        self._told_exhausted = False
-        self._fenced = False
-        self._after = Time(0)
+        self._told_exhausted = self._fenced = False
+        self._after = self._clean_up_to = Time(0)
         self._inputs: list[InputDStream] = []
         self._timer = self._make_timer()
         self._loop: EventLoop[JobGeneratorEvent] = EventLoop(
@@ -99,7 +98,7 @@ class JobGenerator:
             stream.start()
         self._plan_starting_point(first - interval)
         self._timer.start(first.milliseconds)
-        self._loop.post(ClearMetadata(first))  # a bounded run may have nothing to do at all
+        self._loop.post(ClearMetadata(first))  # a bounded run may have nothing to do
         logger.info("started JobGenerator at %s", first)
 
     def restart(self, zero_time: Time, contents: LogContents, last_planned: Time) -> None:
@@ -113,8 +112,7 @@ class JobGenerator:
         interval = self._graph.batch_duration
         self._states.restore(contents, min([*contents.pending, last_planned + interval]))
         restart = Time(self._timer.restart_time(zero_time.milliseconds))
-        missed = self._missed((last_planned + interval).until(restart, interval))
-        pending = contents.pending
+        pending, missed = contents.pending, self._missed((last_planned + interval).until(restart, interval))
         for what, times in (("during down time", missed), ("pending processing", pending)):
             logger.info("batches %s (%d batches): %s", what, len(times), listed(times))
         logger.info("batches to reschedule (%d batches): %s", len(pending + missed), listed(pending + missed))
@@ -172,7 +170,7 @@ class JobGenerator:
 
         `waiting`: how much has been received that is in no batch. The timer ticks on for it; a direct stream holds nothing.
         """
-        last = self._timer.stop(interrupt=not (graceful and waiting()))
+        last = self._timer.stop(interrupt=not (graceful and waiting()), timeout=timeout)
         in_time = not graceful or self._work_off(last, timeout, waiting)
         self._loop.stop()
         self._cleaner.stop(drain=True)
@@ -191,7 +189,10 @@ class JobGenerator:
             now = self._runtime.monotonic()
             if self._fenced or now - begin >= timeout or (now - begin >= soon and self._scheduler.refuses_jobs):
                 return False
-            if drained.is_set() and waiting() and last > 0 and now - ticked >= interval.seconds:
+            stuck = drained.is_set() and waiting() > 0
+            if stuck and (last < 0 or now - ticked < interval.seconds):
+                self._runtime.event().wait(_LOOK_S)
+            elif stuck:
                 last, ticked = last + interval.milliseconds, now
                 self._loop.post(GenerateJobs(Time(last)))
                 drained = self._drained()
@@ -211,8 +212,7 @@ class JobGenerator:
         """Blocks until what has been posted so far is handled; False if `timeout` seconds passed first."""
         return self._loop.drain(timeout)
 
-    def timer_thread(self) -> Thread | None:
-        """The thread of the batch timer, while it ticks."""
+    def timer_thread(self) -> Thread | None:  # while it ticks
         return self._timer.alive_thread()
 
     def is_own_thread(self) -> bool:
@@ -328,10 +328,7 @@ class JobGenerator:
                 jobs = self._graph.generate_jobs(time)
         except FencedError as e:
             self._fence(e)
-        except StorageError as e:
-            # Whether somebody took over is unknown, so nothing may be submitted; the plan stays pending.
-            self._end_unsubmitted(plan, e)
-        except Exception as e:
+        except Exception as e:  # a StorageError, too: where it is unknown whether somebody took over, nothing may be submitted
             self._end_unsubmitted(plan, e)
         else:
             if jobs:
@@ -388,10 +385,13 @@ class JobGenerator:
             return
         self._graph.clear_metadata(up_to)
         self._input_info.cleanup(up_to - self._graph.longest_remember())
+        self._clean_up_to = up_to
         self._cleaner.post(up_to)
 
     def _clean_log(self, up_to: Time) -> None:
         crash_point.reach(crash_point.CLEANING)
+        if up_to < self._clean_up_to:  # what follows in the queue does it: clean-up that was held up does not go on being late
+            return
         unfinished = self._unfinished.all()
         needed_from = self._states.clean(up_to, unfinished)
         removable = removable_up_to(unfinished, up_to, self._graph.longest_remember(), needed_from)

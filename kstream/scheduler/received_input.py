@@ -54,6 +54,7 @@ class ReceivedInput:
         self._reader = reader
         self._log = log
         self._lock = threading.Lock()
+        self._ending = False
         self._released: list[ReceivedBlockInfo] = []
         """Not needed by this driver any more, and in block stores still."""
 
@@ -70,6 +71,7 @@ class ReceivedInput:
     def stop(self, timeout: float) -> None:
         """Ends the receivers, which may store until then. Blocks for `timeout` seconds at most."""
         self._tracker.stop(timeout)
+        self._ending = True
 
     def waiting_blocks(self) -> int:
         """How many wait for a batch."""
@@ -94,8 +96,8 @@ class ReceivedInput:
         with self._lock:
             released, self._released = self._released, []
         self._reader.forget(block.block_id for block in released)
-        again: set[str] = set()
-        for store, names in self._tracker.by_store(released).items():
+        stores, again = self._tracker.by_store(released)
+        for store, names in stores.items() if not self._ending else ():  # they end with it
             try:
                 self._reader.remove(store, names)
             except RpcUnreachableError as e:

@@ -77,9 +77,14 @@ class _Life:
     """When that run was submitted, on the monotonic clock, in ms."""
     running: bool = False
     """Whether a task of it has been submitted and has not ended."""
-    registered: bool = False
-    """Whether that run has ever been."""
+    executor: str | None = None
+    """The last that this run has registered from."""
+    cut: bool = False
+    """Whether its task has been cancelled by a stop."""
     last_error: tuple[str, str, int] = ("", "", -1)
+
+    def is_on(self, executors: set[str]) -> bool:
+        return self.executor in executors
 
 
 class ReceiverTracker:
@@ -104,8 +109,8 @@ class ReceiverTracker:
         self._lock = threading.Lock()
         self._lives = {stream: _Life(receiver, ReceiverTrackingInfo(stream), runtime.event()) for stream, receiver in receivers.items()}
         self._stores: dict[str, Replica] = {}
-        self._doubtful: set[str] = set()
-        """Executors whose stores have not answered."""
+        self._doubtful: dict[str, bool] = {}
+        """Executors whose stores have not answered, and whether they are being looked for."""
         self._stopping = False
         self._starting_stores = True  # by `start`
         self._over = runtime.event()
@@ -151,22 +156,28 @@ class ReceiverTracker:
                 self._all_ended.set()
         for life in waiting:
             self._command(life, {"command": messages.STOP_RECEIVER})
-        soon = min(timeout, self._registration)
-        in_time = self._all_ended.wait(soon)
-        if not in_time and soon < timeout:  # one that waits for a core may do so for ever
-            self._cut_off(soon, lambda life: not life.registered)
-            in_time = self._all_ended.wait(timeout - soon)
+        waited = min(timeout, self._registration)
+        in_time = self._all_ended.wait(waited)
+        while not in_time and waited < timeout:
+            executors = self._known_executors()
+            if executors is not None:
+                self._cut_off(f"has not ended within {waited:g} s, and runs nowhere", {place.executor_id for place in executors})
+            more = min(_WAIT_S, timeout - waited)
+            in_time, waited = self._all_ended.wait(more), waited + more
         if not in_time:
-            self._cut_off(timeout, lambda _life: True)
+            self._cut_off(f"has not ended within {timeout:g} s", set())
         self._blocks.refuse_more()
         return in_time
 
-    def _cut_off(self, waited: float, which: Callable[[_Life], bool]) -> None:
+    def _cut_off(self, why: str, living: set[str]) -> None:
+        """The receivers that run on none of these executors: one that waits for a core may do so for ever."""
         with self._lock:
-            streams = [stream for stream, life in self._lives.items() if life.running and which(life)]
-        for stream in streams:
-            logger.warning("receiver %d has not ended within %s s and is cut off", stream, waited)
-            self._runner.cancel(stream)
+            lost = {stream: life for stream, life in self._lives.items() if life.running and not life.is_on(living)}
+        for stream, life in lost.items():
+            if not life.cut:
+                logger.warning("receiver %d %s: it is cut off", stream, why)
+                life.cut = True
+                self._runner.cancel(stream)
 
     def send_rate_update(self, stream_id: int, records_a_second: int) -> None:
         """To the receiver, if it runs."""
@@ -196,20 +207,25 @@ class ReceiverTracker:
         not there; until then it is asked for its blocks as before."""
         with self._lock:
             if self._stores.get(store.executor_id) == store:  # and no other has taken its place
-                self._doubtful.add(store.executor_id)
+                self._doubtful[store.executor_id] = False
 
     def stores(self) -> list[Replica]:
         """Those that are known, be their executors alive or not."""
         with self._lock:
             return list(self._stores.values())
 
-    def by_store(self, blocks: Iterable[ReceivedBlockInfo]) -> dict[Replica, list[str]]:
-        """Which stores that are known have which of these."""
-        found: dict[Replica, list[str]] = {}
+    def by_store(self, blocks: Iterable[ReceivedBlockInfo]) -> tuple[dict[Replica, list[str]], set[str]]:
+        """Which stores that answer have which of these; and those that others have, which it is to be hoped will."""
+        found, later = dict[Replica, list[str]](), set[str]()
+        with self._lock:
+            doubtful = set(self._doubtful)
         for block in blocks:
             for store in self.replicas(block):
-                found.setdefault(store, []).append(block.block_id)
-        return found
+                if store.executor_id in doubtful:
+                    later.add(block.block_id)
+                else:
+                    found.setdefault(store, []).append(block.block_id)
+        return found, later
 
     def allocated_executors(self) -> dict[int, str | None]:
         """The executor of each receiver, None for one that runs nowhere."""
@@ -230,7 +246,7 @@ class ReceiverTracker:
                 logger.warning("receiver %d of run %d on executor %s was not expected, and is refused", stream, run, executor)
                 return {"accepted": False, "peers": []}
             life.info = replace(life.info, state=ReceiverState.ACTIVE, running=there)
-            life.registered = True
+            life.executor = executor
             info = self._info(stream, life)
         logger.info("receiver %d runs on executor %s (%s)", stream, executor, host)
         self._tell(events.StreamingListenerReceiverStarted(info))
@@ -239,20 +255,19 @@ class ReceiverTracker:
     def _register_store(self, executor: str, host: str, port: int) -> dict[str, Any]:
         with self._lock:
             self._stores[executor] = Replica(executor, host, port)
+            self._doubtful.pop(executor, None)
         return {}
 
     def _add_block(
         self, stream: int, run: int, id: str, records: int | None, executors: list[str], metadata: Any, handle: Any, stored_at: int
     ) -> dict[str, Any]:
-        """Of an earlier run none is taken: a later one may have cleaned its log already."""
+        """Of an earlier run none is taken anew: a later one may have cleaned its log already."""
         with self._lock:
             life = self._lives.get(stream)
-            if life is not None and life.run != run:
-                logger.warning("block %s of run %d of receiver %d is refused: run %d has taken its place", id, run, stream, life.run)
-                return {"added": False}
+            latest = life is None or life.run == run
         kept = handle_of_json(handle)
         block = ReceivedBlockInfo(stream, id, records, metadata, kept, executors=tuple(executors), stored_at=stored_at)
-        return {"added": self._blocks.add_block(block)}
+        return {"added": self._blocks.add_block(block, anew=latest)}
 
     def _report_error(self, stream: int, message: str, error: str) -> dict[str, Any]:
         logger.warning("receiver %d: %s: %s", stream, message, error)
@@ -301,7 +316,7 @@ class ReceiverTracker:
                 return
             life.run += 1
             life.began = self._clock.monotonic_ms()
-            life.running, life.registered = True, False
+            life.running, life.executor = True, None
             life.commands.clear()
             life.came.clear()
             life.info = ReceiverTrackingInfo(stream, ReceiverState.SCHEDULED, tuple(candidates))
@@ -327,18 +342,18 @@ class ReceiverTracker:
             infos = {s: other.info for s, other in self._lives.items()}
             if self._stopping and not any(other.running for other in self._lives.values()):
                 self._all_ended.set()
-        executors = self._known_executors()
+        executors = self._known_executors() or []  # then it may run anywhere
         self._over.wait(max(0.0, self._restart_delay - lasted))  # one that ends as it begins is not to be tried a hundred times a second
         candidates = ReceiverSchedulingPolicy.restartReceiver(stream, self._preferred(stream), infos, executors)
         self._run(stream, candidates)
 
-    def _known_executors(self) -> list[ExecutorLocation]:
-        """None if they cannot be looked at: Spark is being stopped, or is gone. A receiver may then run anywhere."""
+    def _known_executors(self) -> list[ExecutorLocation] | None:
+        """None if they cannot be looked at: Spark is being stopped, or is gone."""
         try:
             return self._look_at_executors()
         except Exception:
             logger.warning("the executors cannot be looked at", exc_info=True)
-            return []
+            return None
 
     def _look_at_executors(self) -> list[ExecutorLocation]:
         """Executors come and go: the stores of those that are gone are forgotten, new ones are given one, by a thread of its own."""
@@ -346,10 +361,13 @@ class ReceiverTracker:
         living = {executor.executor_id for executor in executors}
         with self._lock:
             self._stores = {executor: store for executor, store in self._stores.items() if executor in living}
-            needed = (living != set(self._stores) or bool(self._doubtful)) and not self._starting_stores and not self._stopping
+            self._doubtful = {executor: sought for executor, sought in self._doubtful.items() if executor in living}
+            unsought = [executor for executor, sought in self._doubtful.items() if not sought]
+            needed = (living != set(self._stores) or bool(unsought)) and not self._starting_stores and not self._stopping
             self._starting_stores = self._starting_stores or needed
-            doubtful, self._doubtful = (self._doubtful, set[str]()) if needed else (set[str](), self._doubtful)
-        for executor in doubtful:
+            if needed:
+                self._doubtful = dict.fromkeys(self._doubtful, True)
+        for executor in unsought if needed else []:
             self._runner.forget_store(executor)
         if needed:
             self._runtime.thread(self._start_stores, "BlockStores").start()
@@ -361,6 +379,7 @@ class ReceiverTracker:
         finally:
             with self._lock:
                 self._starting_stores = False
+                self._doubtful = dict.fromkeys(self._doubtful, False)  # those that have not come back are looked for again
 
     def _command(self, life: _Life, command: dict[str, Any]) -> None:
         with self._lock:

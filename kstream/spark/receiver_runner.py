@@ -39,7 +39,8 @@ class SparkReceiverRunner:
         self._runtime = runtime
         self._stop_wanted = runtime.event() if stop_wanted is None else stop_wanted
         self._lock = threading.Lock()
-        self._with_store: set[str] = set()
+        self._with_store = {_LOCAL.executor_id}
+        """In local mode receivers start the one store; it is missing only if it has been forgotten."""
 
     def executors(self) -> list[ExecutorLocation]:
         """In local mode the driver."""
@@ -93,7 +94,7 @@ class SparkReceiverRunner:
             self._with_store.discard(executor)
 
     def start_stores(self, at_least: int = 0) -> None:
-        """In local mode there is nothing to do: the receivers start the one store."""
+        """In local mode there is none to wait for."""
         end = self._runtime.monotonic() + self._patience()
         self._start_missing_stores()
         if is_local(self._sc) or self._executors_come_when_needed():
@@ -111,7 +112,7 @@ class SparkReceiverRunner:
     def _start_missing_stores(self) -> None:
         """Spark need not go by the places that tasks prefer: tried again for executors that were passed over."""
         for _ in range(_TRIES):
-            there = {location.executor_id: location for location in self.executors() if location != _LOCAL}
+            there = {location.executor_id: location for location in self.executors()}
             with self._lock:
                 self._with_store &= set(there)
                 missing = [location for executor, location in there.items() if executor not in self._with_store]

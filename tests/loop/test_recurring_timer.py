@@ -54,6 +54,15 @@ def test_a_stop_that_does_not_interrupt_ticks_what_it_waited_for_and_once_more()
     assert answers == [200]
 
 
+def test_a_stop_that_does_not_interrupt_waits_for_its_tick_no_longer_than_it_is_told() -> None:
+    ticks = Ticks()
+    ticks.timer.start(0)
+    ticks.clock.wait_for_waiters()
+    assert ticks.timer.stop(interrupt=False, timeout=0.01) == 0
+    ticks.clock.advance(1000)
+    assert ticks.seen == [0]
+
+
 def test_an_interrupting_stop_ticks_no_more() -> None:
     ticks = Ticks()
     ticks.timer.start(100)

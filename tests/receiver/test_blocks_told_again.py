@@ -75,12 +75,34 @@ def test_a_refused_block_that_is_told_again_while_the_log_lets_go_of_it_is_refus
     assert driver.waiting() == driver.again().waiting() == (["a"] if fails else [])
 
 
-def test_once_no_more_is_taken_only_what_is_known_is_answered_for() -> None:
+@pytest.mark.parametrize("stopped", [True, False])
+def test_once_no_more_is_taken_what_is_known_or_being_added_is_answered_for(stopped: bool) -> None:
+    """At a stop, or of a receiver whose next run has begun: who is refused discards what he has stored, and these are in batches."""
     driver = Driver()
     driver.add("a")
-    driver.tracker.refuse_more()
-    assert driver.tracker.add_block(ReceivedBlockInfo(STREAM, "a", 1))
-    assert not driver.tracker.add_block(ReceivedBlockInfo(STREAM, "b", 1)) and driver.waiting() == ["a"]
+    a, b, c = (ReceivedBlockInfo(STREAM, name, 1) for name in "abc")
+    write, answers = driver.log.write, list[bool]()
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow(record: bytes, time_ms: int) -> object:
+        inside.set()
+        go_on.wait(60)
+        return write(record, time_ms)
+
+    driver.log.write = slow  # pyright: ignore[reportAttributeAccessIssue]
+    calls = [
+        threading.Thread(target=lambda again=again: answers.append(driver.tracker.add_block(b, anew=again))) for again in (True, stopped)
+    ]
+    calls[0].start()
+    assert inside.wait(60)
+    if stopped:
+        driver.tracker.refuse_more()
+    assert driver.tracker.add_block(a, anew=stopped) and not driver.tracker.add_block(c, anew=stopped)
+    calls[1].start()
+    go_on.set()
+    for call in calls:
+        call.join(60)
+    assert answers == [True, True] and driver.waiting() == ["a", "b"]
 
 
 def test_of_two_calls_for_one_block_the_second_waits_and_says_what_the_first_says() -> None:

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from kstream import crash_point
-from kstream.batch_time import Duration, Seconds
+from kstream.batch_time import Duration, Seconds, Time
 from kstream.checkpoint import names, read_log
 from kstream.dstream import DStream, TransformedDStream, UnionDStream
 from kstream.errors import ConfigurationError, NoRDDError
@@ -307,6 +307,29 @@ def test_the_crash_points_are_reached_in_the_order_of_a_batch() -> None:
     driver.tick(1)
     world.wait(lambda: crash_point.CLEANING in reached)
     assert reached[:5] == list(crash_point.CRASH_POINTS)
+
+
+def test_clean_up_that_was_held_up_is_made_up_for_at_once() -> None:
+    """By a block store that does not answer, say: no stop waits for one after the other."""
+    world = World()
+    driver = Driver(world)
+    inside, gate, cleaned = threading.Event(), threading.Event(), list[int]()
+
+    def clean(up_to: Time) -> None:
+        cleaned.append(up_to.milliseconds)
+        inside.set()
+        gate.wait(20)
+
+    driver.engine._clean_received = clean
+    driver.start()
+    driver.tick(1)
+    assert inside.wait(20)
+    for _ in range(10):
+        driver.tick(1)
+    world.wait(lambda: driver.engine._generator._cleaner._queue.qsize() >= 10)
+    gate.set()
+    driver.stop()
+    assert len(cleaned) == 2
 
 
 def test_plans_tell_when_the_oldest_unfinished_batch_was() -> None:

@@ -47,7 +47,7 @@ def test_a_store_that_does_not_answer_is_looked_for_and_asked_for_its_blocks_mea
     executor, blocks = Dead(clock), ReceivedBlockTracker([0], clock)
     tracker = executor.tracker = ReceiverTracker({}, executor, blocks, clock, runtime=AtOnce())
     received = ReceivedInput(tracker, blocks, executor)
-    executor.start_stores()
+    tracker.start()
     assert len(tracker.stores()) == 1
     block = ReceivedBlockInfo(0, "a", 1, executors=("driver",))
     blocks.add_block(block)
@@ -55,10 +55,11 @@ def test_a_store_that_does_not_answer_is_looked_for_and_asked_for_its_blocks_mea
     received.forget(Time(1000), ["a"])
     received.clean_up(Time(1000))
     assert len(tracker.replicas(block)) == 1 and executor.forgotten == []
-    tracker.start()
+    received.clean_up(Time(2000))
+    assert executor.asked == [["a"]], "nobody waits for it once more"
     tracker._look_at_executors()
     assert executor.forgotten == ["driver"] and len(tracker.stores()) == 1
-    received.clean_up(Time(2000))
+    received.clean_up(Time(3000))
     assert executor.asked == [["a"], ["a"]], "it is to have no more than is needed"
 
 

@@ -221,6 +221,30 @@ def test_a_receiver_that_never_got_a_core_is_not_waited_for() -> None:
     assert tracker.stop(PATIENCE)
 
 
+def test_a_receiver_whose_executor_is_gone_is_not_waited_for() -> None:
+    """Spark tries its task again where there is a core, and there may be none any more."""
+    runner = Runner("1", "2")
+    made = {0: Nothing(), 1: Nothing()}
+    tracker = ReceiverTracker(
+        made, runner, ReceivedBlockTracker([0, 1], ManualClock(0)), ManualClock(0), restart_delay_ms=0, registration_s=0.01
+    )
+    tracker.start()
+    runner.wait(2)
+    for stream, executor in enumerate("12"):
+        body = messages.to_body(stream=stream, run=1, executor=executor, host=f"host{executor}")
+        tracker.handlers[messages.REGISTER_RECEIVER](body)
+    runner.living = runner.living[1:]
+    cut = list[int]()
+
+    def cancel(stream: int) -> None:
+        cut.append(stream)
+        runner.endings[0, 1]("cancelled")
+        runner.endings[1, 1]("it stored what it had")
+
+    runner.cancel = cancel
+    assert tracker.stop(PATIENCE) and cut == [0]
+
+
 def test_a_stop_ends_though_spark_has_gone_meanwhile() -> None:
     world = World()
     world.register()
