@@ -81,7 +81,7 @@ class RpcClient:
             raise RpcRefusedError(
                 f"{self.place} refused {what!r}: it belongs to another application, or to an earlier start of this one", place=self.place
             ) from e
-        except (fl.FlightUnavailableError, fl.FlightTimedOutError) as e:
+        except (fl.FlightUnavailableError, fl.FlightTimedOutError, fl.FlightCancelledError) as e:  # cancelled: by a server that ends
             self._forget(flight)
             raise RpcUnreachableError(f"{self.place} did not answer {what!r}: {_first_line(e)}", place=self.place) from e
         except (pa.ArrowException, fl.FlightError) as e:

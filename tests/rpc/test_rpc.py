@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -172,3 +172,17 @@ def test_a_stream_of_another_shape_is_an_error_of_its_sender(store: BlockStore) 
                 writer.write_batch(pa.record_batch([pa.array([1])], names=["n"]))
         assert store.usage()["blocks"] == 0
         connection.close()
+
+
+def test_a_server_that_ends_in_the_middle_of_a_call_has_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gRPC calls that cancelled; a block is told again then, and a store started again."""
+
+    class Ending:
+        def do_action(self, *_: object) -> Iterator[object]:
+            raise fl.FlightCancelledError("CANCELLED")
+
+    client = RpcClient("127.0.0.1", 1, RpcCredentials("t"))
+    monkeypatch.setattr(client, "_connection", Ending())
+    with pytest.raises(RpcUnreachableError, match="did not answer 'usage': CANCELLED"):
+        client.ask("usage")
+    assert client._connection is None, "the next call connects again"
