@@ -12,6 +12,8 @@ from typing import Any
 
 import pyspark
 
+from integration.received.processes import parent_of
+
 SPARK_HOME = Path(pyspark.__file__).parent
 PATIENCE_S = 240
 """Seconds, for a machine that has much else to do."""
@@ -82,11 +84,4 @@ class Submitted:
 
 
 def _children(parent: int) -> list[int]:
-    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent(pid) == parent]
-
-
-def _parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if parent_of(pid) == parent]

@@ -175,7 +175,8 @@ class Engine:
             if self._received is not None:
                 self._received.stop(timeout)
             began = self._runtime.monotonic()
-            in_time = self._generator.stop(graceful, timeout, self._waiting)
+            waiting = (lambda: False) if self._received is None else self._received.has_unallocated_blocks
+            in_time = self._generator.stop(graceful, timeout, waiting)
             if not in_time and not self._scheduler.refuses_jobs:
                 self._tell_of_the_rest(self._runtime.monotonic() - began)
             self._scheduler.stop(graceful and in_time, min(timeout, _CUT_S))

@@ -53,8 +53,11 @@ def children(pid: int) -> list[int]:
 
 
 def parent_of(pid: int) -> int:
-    """FileNotFoundError if it is no more."""
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    """0 if it is no more."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def kill(*pids: int) -> None:

@@ -164,11 +164,11 @@ class JobGenerator:
     def _note_end(self, plan: BatchPlan, outcomes: Mapping[int, InputOutcome], states: States) -> None:
         self._states.named(self._log.complete(plan.time, plan.epoch, self._wall.time_ms(), outcomes, states))
 
-    def stop(self, graceful: bool, timeout: float, waiting: Callable[[], int] = lambda: 0) -> bool:
+    def stop(self, graceful: bool, timeout: float, waiting: Callable[[], bool] = lambda: False) -> bool:
         """Stops planning. Graceful: all that waits is planned first, and every batch ends, within `timeout` seconds; False if that passed,
         or if another driver has taken over.
 
-        `waiting`: how much has been received that is in no batch. The timer ticks on for it; a direct stream holds nothing.
+        `waiting`: whether something has been received that is in no batch. The timer ticks on for it; a direct stream holds nothing.
         """
         last = self._timer.stop(interrupt=not (graceful and waiting()), timeout=timeout)
         in_time = not graceful or self._work_off(last, timeout, waiting)
@@ -179,7 +179,7 @@ class JobGenerator:
             stream.stop()
         return in_time
 
-    def _work_off(self, last: int, timeout: float, waiting: Callable[[], int]) -> bool:
+    def _work_off(self, last: int, timeout: float, waiting: Callable[[], bool]) -> bool:
         """See `stop`. What waits still, since the batch of the `last` tick could not be planned, is tried again an interval later. Who has
         been replaced need not wait for jobs that never start."""
         interval = self._graph.batch_duration
@@ -189,7 +189,7 @@ class JobGenerator:
             now = self._runtime.monotonic()
             if self._fenced or now - begin >= timeout or (now - begin >= soon and self._scheduler.refuses_jobs):
                 return False
-            stuck = drained.is_set() and waiting() > 0
+            stuck = drained.is_set() and waiting()
             if stuck and (last < 0 or now - ticked < interval.seconds):
                 self._runtime.event().wait(_LOOK_S)
             elif stuck:

@@ -73,6 +73,9 @@ class ReceivedInput:
         self._tracker.stop(timeout)
         self._ending = True
 
+    def has_unallocated_blocks(self) -> bool:
+        return self._blocks.has_unallocated_blocks
+
     def waiting_blocks(self) -> int:
         """How many wait for a batch."""
         return sum(len(self._blocks.get_unallocated_blocks(stream)) for stream in self._blocks.stream_ids)

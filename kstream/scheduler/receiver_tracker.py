@@ -83,9 +83,6 @@ class _Life:
     """Whether its task has been cancelled by a stop."""
     last_error: tuple[str, str, int] = ("", "", -1)
 
-    def is_on(self, executors: set[str]) -> bool:
-        return self.executor in executors
-
 
 class ReceiverTracker:
     """Started once. Its `handlers` answer receivers and stores, each on a thread of its own; `tell` posts events to listeners.
@@ -109,8 +106,8 @@ class ReceiverTracker:
         self._lock = threading.Lock()
         self._lives = {stream: _Life(receiver, ReceiverTrackingInfo(stream), runtime.event()) for stream, receiver in receivers.items()}
         self._stores: dict[str, Replica] = {}
-        self._doubtful: dict[str, bool] = {}
-        """Executors whose stores have not answered, and whether they are being looked for."""
+        self._doubtful: set[str] = set()
+        """Executors whose stores have not answered; until they have registered again, or are gone, every search is for them, too."""
         self._stopping = False
         self._starting_stores = True  # by `start`
         self._over = runtime.event()
@@ -172,12 +169,12 @@ class ReceiverTracker:
     def _cut_off(self, why: str, living: set[str]) -> None:
         """The receivers that run on none of these executors: one that waits for a core may do so for ever."""
         with self._lock:
-            lost = {stream: life for stream, life in self._lives.items() if life.running and not life.is_on(living)}
-        for stream, life in lost.items():
-            if not life.cut:
-                logger.warning("receiver %d %s: it is cut off", stream, why)
+            lost = {s: life for s, life in self._lives.items() if life.running and not life.cut and life.executor not in living}
+            for life in lost.values():
                 life.cut = True
-                self._runner.cancel(stream)
+        for stream in lost:
+            logger.warning("receiver %d %s: it is cut off", stream, why)
+            self._runner.cancel(stream)
 
     def send_rate_update(self, stream_id: int, records_a_second: int) -> None:
         """To the receiver, if it runs."""
@@ -207,7 +204,7 @@ class ReceiverTracker:
         not there; until then it is asked for its blocks as before."""
         with self._lock:
             if self._stores.get(store.executor_id) == store:  # and no other has taken its place
-                self._doubtful[store.executor_id] = False
+                self._doubtful.add(store.executor_id)
 
     def stores(self) -> list[Replica]:
         """Those that are known, be their executors alive or not."""
@@ -255,7 +252,7 @@ class ReceiverTracker:
     def _register_store(self, executor: str, host: str, port: int) -> dict[str, Any]:
         with self._lock:
             self._stores[executor] = Replica(executor, host, port)
-            self._doubtful.pop(executor, None)
+            self._doubtful.discard(executor)
         return {}
 
     def _add_block(
@@ -361,15 +358,13 @@ class ReceiverTracker:
         living = {executor.executor_id for executor in executors}
         with self._lock:
             self._stores = {executor: store for executor, store in self._stores.items() if executor in living}
-            self._doubtful = {executor: sought for executor, sought in self._doubtful.items() if executor in living}
-            unsought = [executor for executor, sought in self._doubtful.items() if not sought]
-            needed = (living != set(self._stores) or bool(unsought)) and not self._starting_stores and not self._stopping
+            self._doubtful &= living
+            needed = (living != set(self._stores) or bool(self._doubtful)) and not self._starting_stores and not self._stopping
             self._starting_stores = self._starting_stores or needed
-            if needed:
-                self._doubtful = dict.fromkeys(self._doubtful, True)
-        for executor in unsought if needed else []:
-            self._runner.forget_store(executor)
+            doubtful = sorted(self._doubtful)
         if needed:
+            for executor in doubtful:
+                self._runner.forget_store(executor)
             self._runtime.thread(self._start_stores, "BlockStores").start()
         return executors
 
@@ -379,7 +374,6 @@ class ReceiverTracker:
         finally:
             with self._lock:
                 self._starting_stores = False
-                self._doubtful = dict.fromkeys(self._doubtful, False)  # those that have not come back are looked for again
 
     def _command(self, life: _Life, command: dict[str, Any]) -> None:
         with self._lock:

@@ -13,13 +13,19 @@ from kstream.receiver.received_block_tracker import REMEMBERED_MS
 from tests.receiver.test_received_block_tracker import STREAM, Driver, breaks
 
 
-def test_a_block_that_is_told_again_after_it_was_worked_off_and_cleaned_is_in_no_second_batch() -> None:
-    """Its receiver was held up for long, and its first answer is lost."""
+def with_a_block_worked_off() -> Driver:
+    """`a` was in a batch, and is cleaned."""
     driver = Driver(now=1000)
     driver.add("a")
     driver.take("a")
     driver.tracker.forget(Time(1000), ["a"])
     driver.tracker.cleanup_old_batches(Time(1000))
+    return driver
+
+
+def test_a_block_that_is_told_again_after_it_was_worked_off_and_cleaned_is_in_no_second_batch() -> None:
+    """Its receiver was held up for long, and its first answer is lost."""
+    driver = with_a_block_worked_off()
     assert driver.tracker.all_blocks() == []
     driver.clock.advance(REMEMBERED_MS - 1)
     driver.tracker.cleanup_old_batches(Time(1000))
@@ -28,11 +34,7 @@ def test_a_block_that_is_told_again_after_it_was_worked_off_and_cleaned_is_in_no
 
 
 def test_blocks_that_are_gone_are_not_remembered_for_ever() -> None:
-    driver = Driver(now=1000)
-    driver.add("a")
-    driver.take("a")
-    driver.tracker.forget(Time(1000), ["a"])
-    driver.tracker.cleanup_old_batches(Time(1000))
+    driver = with_a_block_worked_off()
     driver.clock.advance(REMEMBERED_MS)
     driver.tracker.cleanup_old_batches(Time(1000))
     assert driver.tracker._decided == {}

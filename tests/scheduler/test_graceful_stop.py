@@ -23,13 +23,8 @@ TICK = 10
 
 def test_a_graceful_stop_runs_what_was_planned() -> None:
     world = World()
-    driver = Driver(world)
-    gate = threading.Event()
-    driver.before_job = lambda _time: gate.wait(20)
-    driver.start()
-    for _ in range(4):
-        driver.tick_only(1)
-        driver.clock.wait_for_waiters()
+    driver = Driver(world, interval_ms=TICK)
+    gate = held_up(driver, batches=4)
     stopper = threading.Thread(target=driver.stop)
     stopper.start()
     gate.set()
@@ -41,13 +36,9 @@ def test_a_graceful_stop_runs_what_was_planned() -> None:
 
 def test_a_graceful_stop_gives_up_waiting_after_its_timeout() -> None:
     world = World()
-    driver = Driver(world)
-    gate = threading.Event()
-    driver.before_job = lambda _time: gate.wait(20)
-    driver.start()
-    for _ in range(3):
-        driver.tick_only(1)
-        world.wait(lambda: world.attempts)
+    driver = Driver(world, interval_ms=TICK)
+    gate = held_up(driver)
+    driver.world.wait(lambda: world.attempts)
     driver.stop(graceful=True, timeout=0.2)
     assert driver.environment.cancelled == 1
     gate.set()
