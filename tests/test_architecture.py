@@ -54,8 +54,9 @@ def test_nothing_imports_pyspark_streaming_or_names_sparks_own_streaming(path: P
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_no_file_is_longer_than_400_lines(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 400
+def test_no_file_is_longer_than_600_lines(path: Path) -> None:
+    """A file is one idea and holds all of it: 100 to 500 lines are normal, and nothing is packed or split to meet the number."""
+    assert len(path.read_text().splitlines()) <= 600
 
 
 def modules_loaded_by(statement: str) -> set[str]:
