@@ -7,6 +7,7 @@ that names the key. The README's table is made of `ENTRIES` (`python -m kstream.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -180,10 +181,13 @@ _PARSERS: dict[str, Any] = {"bool": parse_bool, "int": int, "float": float, "ms"
 
 
 class Settings:
-    """Typed view of a configuration. Reads through: a later change of the source is seen."""
+    """Typed view of a configuration. A later change of the source is seen, unless its values were given, too."""
 
-    def __init__(self, source: ConfSource) -> None:
+    def __init__(self, source: ConfSource, values: Mapping[str, str] | None = None) -> None:
+        """`values`: all that the source holds, of a source that nobody changes. `get` then asks them and not the source. A SparkConf calls
+        the JVM for each key."""
         self.source = source
+        self._values = source if values is None else values
         self._overrides: dict[str, str] = {}
 
     def override(self, key: str, value: str) -> None:
@@ -193,7 +197,7 @@ class Settings:
     def get(self, key: str) -> Any:
         """The value of a setting of the table, parsed; its default when unset. KeyError for a key not in the table."""
         entry = BY_KEY[key]
-        text = self._overrides.get(key) or self.source.get(key)
+        text = self._overrides.get(key) or self._values.get(key)
         if text is None:
             return entry.default
         try:

@@ -61,7 +61,8 @@ class StreamingContext(StreamFactories):
     ) -> None:  # fmt: skip
         duration = _batch_duration(batchDuration, jssc)
         self._sc = make_spark_context(sparkContext) if isinstance(sparkContext, SparkConf) else sparkContext
-        self._settings = Settings(self._sc.getConf())
+        conf = self._sc.getConf()  # a copy of this context's own
+        self._settings = Settings(conf, dict(conf.getAll()))
         self._graph = DStreamGraph(duration)
         self._clock = clock or given_clock() or clock_named(self._settings.get("spark.streaming.clock")) or SystemClock()
         self._bus = StreamingListenerBus()

@@ -34,6 +34,15 @@ def test_an_unset_setting_has_its_default() -> None:
     assert {entry.key: settings.get(entry.key) for entry in ENTRIES} == {entry.key: entry.default for entry in ENTRIES}
 
 
+def test_a_source_whose_values_are_given_is_not_asked_for_a_setting() -> None:
+    """A SparkConf calls the JVM for each key, and a batch reads ten settings."""
+    settings = Settings(FakeConf({"spark.streaming.concurrentJobs": "3"}), {"spark.streaming.concurrentJobs": "2"})
+    assert settings.get("spark.streaming.concurrentJobs") == 2
+    assert settings.get("spark.streaming.unpersist") is True
+    settings.override("spark.streaming.unpersist", "false")
+    assert settings.get("spark.streaming.unpersist") is False
+
+
 def test_a_set_value_is_parsed_by_its_kind() -> None:
     settings = Settings(
         FakeConf(

@@ -53,6 +53,7 @@ class HadoopFileStore:
         self._url = url.rstrip("/")
         self._jvm = java_view()
         with self._mapped("open", ""):
+            self._path_class = self._jvm.org.apache.hadoop.fs.Path  # looked up once: each look-up takes several calls
             self._configuration = configuration = hadoop_configuration(self._jvm, settings)
             _limit(configuration)
             self._root = _qualified(self._jvm, self._url, configuration)
@@ -142,7 +143,7 @@ class HadoopFileStore:
             pass
 
     def _at(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self._root}/{name}")
+        return self._path_class(f"{self._root}/{name}")
 
     def _put(self, name: str, data: bytes, rename: Any, flags: Any = None) -> None:
         from py4j.protocol import Py4JJavaError

@@ -24,14 +24,16 @@ class SparkJobEnvironment:
     """Captures the starting thread's local properties once; every job thread gets a copy, so later changes are not seen.
 
     Of these the job group is cleared and interrupt-on-cancel set to false. Job threads must be pinned to JVM threads, which is
-    pyspark's default.
+    pyspark's default. JVM objects that every batch needs are looked up once, in the constructor: the look-up of a class by its name
+    takes py4j several calls, and the JVM a search of its class path.
     """
 
     def __init__(self, sc: SparkContext, interval: Duration) -> None:
-        self._sc = sc
         self._interval = interval
+        self._context: Any = sc._jsc.sc()  # pyright: ignore
+        self._existing_directories: Any = _existing_directories(sc)
         self._tag = f"kstream-{uuid.uuid4().hex}"
-        self._captured = self._jvm_context().getLocalProperties().clone()
+        self._captured = self._context.getLocalProperties().clone()
         for key in _GROUP_KEYS:
             self._captured.remove(key)
         self._captured.setProperty("spark.job.interruptOnCancel", "false")
@@ -48,29 +50,31 @@ class SparkJobEnvironment:
         properties.setProperty("spark.streaming.internal.outputOpId", str(job.output_op_id))
         if job.scope is not None:
             properties.setProperty("spark.rdd.scope", job.scope.to_json())
-        self._jvm_context().setLocalProperties(properties)
+        self._context.setLocalProperties(properties)
         self._allow_existing_directories()
         with workers_words_told():
             yield
 
     @contextmanager
     def for_generation(self, time: Time) -> Generator[None]:
-        self._jvm_context().setLocalProperties(self._captured.clone())
+        self._context.setLocalProperties(self._captured.clone())
         self._allow_existing_directories()  # a function of transform may write files, too
         with workers_words_told():
             yield
 
     def cancel_all(self) -> None:
-        self._jvm_context().cancelJobsWithTag(self._tag)
+        self._context.cancelJobsWithTag(self._tag)
 
     def _allow_existing_directories(self) -> None:
-        """A batch that is run again finds the directory of its first attempt, whole or not, and writes it again.
+        """Lets a batch that is run again overwrite the directory of its first attempt.
 
-        Set in this thread's JVM thread only, as Spark does for jobs and for the making of RDDs; elsewhere an existing directory stays an
-        error.
+        The value is set for the current JVM thread only, as Spark sets it for jobs and for the making of RDDs. In other threads an existing
+        directory stays an error.
         """
-        jvm: Any = self._sc._jvm  # pyright: ignore
-        getattr(jvm.org.apache.spark.internal.io.SparkHadoopWriterUtils.disableOutputSpecValidation(), "value_$eq")(True)
+        getattr(self._existing_directories, "value_$eq")(True)
 
-    def _jvm_context(self) -> Any:
-        return self._sc._jsc.sc()  # pyright: ignore
+
+def _existing_directories(sc: SparkContext) -> Any:
+    """Spark's switch for output into existing directories: one `DynamicVariable` for the life of the JVM, with a value for each thread."""
+    jvm: Any = sc._jvm  # pyright: ignore
+    return jvm.org.apache.spark.internal.io.SparkHadoopWriterUtils.disableOutputSpecValidation()

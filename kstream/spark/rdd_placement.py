@@ -29,22 +29,22 @@ class SparkPlacement:
     """`properties` are the local properties that all jobs and RDDs of the streams have; they are copied, never changed."""
 
     def __init__(self, sc: SparkContext, properties: Any) -> None:
-        self._sc = sc
+        self._context: Any = sc._jsc.sc()  # pyright: ignore
+        self._properties_class: Any = sc._jvm.java.util.Properties  # pyright: ignore
         self._properties = properties
         self._placed: dict[tuple[str, bool], Any] = {}
 
     def place(self, site: CallSite, scope: RDDScope | None, open_to_inner: bool, body: Callable[[], R]) -> R:
         """Runs `body` on this thread; the RDDs it makes have the call site and the scope. See `dstream.ports.Placement`."""
-        context: Any = self._sc._jsc.sc()  # pyright: ignore
-        before = context.getLocalProperties()
+        before = self._context.getLocalProperties()
         properties = self.properties_of(site.short_form, str(site), open_to_inner)
         if scope is not None:
             properties.setProperty("spark.rdd.scope", scope.to_json())
-        context.setLocalProperties(properties)
+        self._context.setLocalProperties(properties)
         try:
             return body() if open_to_inner else called_at(site, body)
         finally:
-            context.setLocalProperties(before)
+            self._context.setLocalProperties(before)
 
     def called_at(self, site: CallSite, body: Callable[[], R]) -> R:
         return called_at(site, body)
@@ -58,11 +58,10 @@ class SparkPlacement:
         """A fresh copy of the properties (Java's) with this call site by default. One call to the JVM after the first time."""
         made = self._placed.get((short, open_to_inner))
         if made is None:
-            properties: Any = self._sc._jvm.java.util.Properties  # pyright: ignore
-            defaults = properties()
+            defaults = self._properties_class()
             defaults.setProperty("callSite.short", short)
             defaults.setProperty("callSite.long", long)
-            made = properties(defaults)
+            made = self._properties_class(defaults)
             made.putAll(self._properties)
             if not open_to_inner:
                 made.setProperty("spark.rdd.scope.noOverride", "true")
