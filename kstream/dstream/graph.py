@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class DStreamGraph:
-    """Built on the user's thread before start; afterwards used by the JobGenerator's thread, but for `outcomes`."""
+    """Built on the user's thread before start; afterwards used by the JobGenerator's thread, but for `outcomes`.
+
+    `initialize` walks the graph once, and batches use what it found: nothing is added after the start.
+    """
 
     def __init__(self, batch_duration: Duration) -> None:
         self.batch_duration = batch_duration
@@ -32,9 +35,11 @@ class DStreamGraph:
         self._inputs: list[InputDStream] = []
         self._outputs: list[ForEachDStream] = []
         self._state_streams: list[StatefulDStream] = []
+        self._order: list[DStreamBase] | None = None
 
     def add_input_stream(self, stream: InputDStream) -> int:
         """Adds an input and returns its id: 0, 1, 2 … in order of creation over all kinds."""
+        self._order = None
         self._inputs.append(stream)
         return len(self._inputs) - 1
 
@@ -44,6 +49,7 @@ class DStreamGraph:
         return len(self._state_streams) - 1
 
     def add_output_stream(self, stream: ForEachDStream) -> None:
+        self._order = None
         self._outputs.append(stream)
 
     @property
@@ -54,9 +60,13 @@ class DStreamGraph:
     def output_streams(self) -> list[ForEachDStream]:
         return list(self._outputs)
 
+    def in_order(self) -> list[DStreamBase]:
+        """All streams that some output depends on, the outputs included, each before those it is made of."""
+        return in_order(self._outputs) if self._order is None else list(self._order)
+
     def active_inputs(self) -> list[InputDStream]:
         """The inputs that some output depends on; the others are never planned."""
-        return self._inputs_among(in_order(self._outputs))
+        return self._inputs_among(self.in_order())
 
     def inputs_of(self, stream: DStream) -> list[InputDStream]:
         """The inputs that a stream is made of."""
@@ -68,7 +78,7 @@ class DStreamGraph:
 
     def active_states(self) -> list[StatefulDStream]:
         """The streams with state that some output depends on, each before those it is made of."""
-        return [stream for stream in in_order(self._outputs) if isinstance(stream, StatefulDStream)]
+        return [stream for stream in self.in_order() if isinstance(stream, StatefulDStream)]
 
     def validate_at_start(self, checkpointing: bool) -> None:
         """ConfigurationError for what cannot start. `checkpointing`: there is a checkpoint directory."""
@@ -106,7 +116,8 @@ class DStreamGraph:
             if self.remember_duration is not None:
                 output.remember(self.remember_duration)
             output.propagate_remember()
-        asked = asked_from(in_order(self._outputs), zero_time, lambda _stream, _time: None)
+        self._order = in_order(self._outputs)
+        asked = asked_from(self._order, zero_time, lambda _stream, _time: None)
         for stream in self.active_states():
             stream.kept_back = zero_time.since(asked[stream])
 

@@ -13,7 +13,7 @@ from kstream.batch_time import Time
 from kstream.checkpoint import LogContents
 from kstream.checkpoint.state_log import States, StoredStates, forget_gone, read_states, set_aside
 from kstream.dstream.graph import DStreamGraph
-from kstream.dstream.reach import asked_from, in_order
+from kstream.dstream.reach import asked_from
 from kstream.dstream.stateful_dstream import StatefulDStream
 from kstream.errors import CorruptRecordError
 from kstream.scheduler.ports import StatePort
@@ -86,7 +86,7 @@ class StateCheckpointer:
             chosen[stream] = self._choice(stream, stored, time, first)
             return chosen[stream].time
 
-        asked_from(in_order(self._graph.output_streams), first, kept)
+        asked_from(self._graph.in_order(), first, kept)
         return chosen
 
     def _choice(self, stream: StatefulDStream, stored: StoredStates, time: Time, first: Time) -> StateCheckpoint:
@@ -200,7 +200,7 @@ class StateCheckpointer:
 
         The files go before the plans: while an older state is whole, so are the plans of what came after it.
         """
-        order = in_order(self._graph.output_streams)
+        order = self._graph.in_order()
         if self._store is None or not any(isinstance(stream, StatefulDStream) for stream in order):
             return None
         first = min([*unfinished, up_to + self._graph.batch_duration])
