@@ -68,6 +68,7 @@ class DirectKafkaInputDStream(InputDStream):
         self._client: DriverClient | None = None
         self._hosts: Mapping[Partition, str] = {}
         self._latest: tuple[Time, Mapping[Partition, LogEnd]] | None = None
+        self._parsed: dict[Time, tuple[Mapping[str, Any], KafkaPlan]] = {}
 
     # -- life
 
@@ -146,12 +147,22 @@ class DirectKafkaInputDStream(InputDStream):
         return self._input_plan(ranges, epochs, survey.ahead)
 
     def planned(self, time: Time, data: Mapping[str, Any]) -> None:
-        self._cursors.advance(KafkaPlan.from_json(data))
+        self._cursors.advance(self._parsed_plan(time, data))
 
     def remember_plan(self, time: Time, data: Mapping[str, Any]) -> None:
         super().remember_plan(time, data)
         if self._committer is not None:
-            self._committer.planned(time, _ranges(data))
+            self._committer.planned(time, self._parsed_plan(time, data).ranges)
+
+    def _parsed_plan(self, time: Time, data: Mapping[str, Any]) -> KafkaPlan:
+        """The plan of a batch. The result is kept for as long as the batch's data is, so a batch parses its data once."""
+        known = self._parsed.get(time)
+        if known is not None and known[0] is data:
+            return known[1]
+        plan = KafkaPlan.from_json(data)
+        if self._plans.get(time) is data:
+            self._parsed[time] = (data, plan)
+        return plan
 
     def batches_ended(self, unfinished: Collection[Time]) -> None:
         """Sends the commits that the end of a batch made true."""
@@ -161,7 +172,7 @@ class DirectKafkaInputDStream(InputDStream):
 
     def outcome(self, time: Time, data: Mapping[str, Any]) -> InputOutcome:
         """How many records each range held, and what of them was lost, as the tasks found."""
-        plan = KafkaPlan.from_json(data)
+        plan = self._parsed_plan(time, data)
         found = self._findings.take(time.milliseconds) if self._findings is not None else {}
         lost = [*plan.lost, *losses(found.get("lost", {}))]
         if any(entry.cause == "recreation" for entry in lost):
@@ -210,7 +221,7 @@ class DirectKafkaInputDStream(InputDStream):
         from kstream_kafka.kafka_rdd import KafkaRDD  # needs a JVM, which planning does not
         from kstream_kafka.range_task import Watch
 
-        conf, sc, plan = self.ssc.settings.get, self.ssc.sparkContext, KafkaPlan.from_json(data)
+        conf, sc, plan = self.ssc.settings.get, self.ssc.sparkContext, self._parsed_plan(time, data)
         if self._findings is None:
             self._findings = BatchFindings(sc)
         packing = Packing(conf("spark.streaming.kstream.kafka.maxTasks"), conf("spark.streaming.kstream.kafka.maxRecordsPerTask"))
@@ -234,10 +245,12 @@ class DirectKafkaInputDStream(InputDStream):
         """
         latest = self._latest[1] if self._latest is not None and self._latest[0] == time else None
         pinned = self._downtime.pinned if self._downtime is not None else {}
-        return metadata_of(_ranges(data), latest, pinned, str(self.spec.topics))
+        return metadata_of(self._parsed_plan(time, data).ranges, latest, pinned, str(self.spec.topics))
 
     def clear_metadata(self, time: Time) -> None:
         super().clear_metadata(time)
+        for old in [t for t in list(self._parsed) if t not in self._plans]:
+            self._parsed.pop(old, None)
         if self._findings is not None:
             self._findings.forget((time - self.remember_duration).milliseconds)
 
@@ -287,7 +300,3 @@ def _real_client(params: KafkaParams, max_retries: int) -> DriverClient:
     from kstream_kafka.client import KafkaDriverClient  # so that building a graph does not load librdkafka
 
     return KafkaDriverClient(params, max_retries)
-
-
-def _ranges(data: Mapping[str, Any]) -> list[OffsetRange]:
-    return [OffsetRange.from_json(r) for r in data["ranges"]]

@@ -248,3 +248,26 @@ def test_wrong_types_are_type_errors_as_in_spark(topics: Any, params: Any):
 def test_topics_that_cannot_work_are_refused(topics: list[str]):
     with pytest.raises(KafkaConfigError, match="topics"):
         KafkaUtils.createDirectStream(host(), topics, BROKERS)
+
+
+def test_a_parsed_plan_is_kept_no_longer_than_the_data_it_was_parsed_from():
+    s = Stream({("t", 0): (0, 10)}, auto_offset_reset="earliest", group_id="g").start()
+    for _ in range(20):
+        data = s.plan()
+        s.stream.remember_plan(s.time, data)
+        s.stream.planned(s.time, data)
+        s.stream.outcome(s.time, data)
+        s.stream.clear_metadata(s.time)
+    assert not s.stream.has_batch(Time(1000)) and s.stream.has_batch(s.time)
+    assert s.stream._parsed.keys() == s.stream._plans.keys()
+
+
+def test_a_plan_that_replaces_another_of_the_same_batch_is_parsed_anew():
+    s = Stream({("t", 0): (0, 10)}, auto_offset_reset="earliest").start()
+    first = s.plan()
+    s.stream.remember_plan(s.time, first)
+    assert len(s.stream.outcome(s.time, first).counts) == 1
+    other = {**first, "ranges": [["t", 0, 0, 3]]}
+    s.stream.remember_plan(s.time, other)
+    s.stream.planned(s.time, other)
+    assert s.batch() == [["t", 0, 3, 10]]
