@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ INTERVAL_MS = 1000
 
 
 class Ticker(StreamingListener):
-    """Lets the benchmark wait for the end of a batch."""
+    """Lets the benchmark wait for the end of a batch. `ended_at` is when listeners heard of the last end, by `time.perf_counter`."""
 
     def __init__(self) -> None:
         self.ended = threading.Semaphore(0)
+        self.ended_at = 0.0
 
     def onBatchCompleted(self, batchCompleted: Any) -> None:
+        self.ended_at = time.perf_counter()
         self.ended.release()
 
 
@@ -38,12 +41,19 @@ class Ticked:
         self._ticker = Ticker()
         self.ssc.addStreamingListener(self._ticker)
 
-    def batch(self, timeout: float = 60) -> None:
-        """One batch, from the tick to its end."""
+    def batch(self, timeout: float = 60) -> float:
+        """Runs one batch. Returns the seconds from the tick until listeners heard of its end.
+
+        The clean-up that follows the end is waited for, too, and not counted: it must not run beside what is timed next.
+        """
         self.clock.wait_for_waiters()
-        self.clock.advance(INTERVAL_MS)
+        began = time.perf_counter()
+        self.clock.advance(INTERVAL_MS, wait=False)
         if not self._ticker.ended.acquire(timeout=timeout):
             raise SystemExit(f"a batch did not end within {timeout:.0f} s")
+        seconds = self._ticker.ended_at - began
+        self.clock.advance(0)
+        return seconds
 
     def run(self, batches: int, timeout: float = 60) -> None:
         """From the start of the context to its end."""
