@@ -1,4 +1,4 @@
-"""Receivers on executors: processes of their own, three of them, which are killed."""
+"""Receivers on executors: processes of their own, three of them. Executors are killed, and have no core but for their receiver."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from integration.one_core_job import BLOCK
+from integration.spark_cluster import running_cluster
+
 
 def job(victim: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "integration.receiver_job", victim]
+    return run("integration.receiver_job", victim)
+
+
+def run(module: str, argument: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", module, argument]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=200, check=False, env={**os.environ, "PYSPARK_PYTHON": sys.executable}
     )
@@ -37,3 +45,15 @@ def test_a_block_outlives_the_worker_of_its_receiver_in_both_stores() -> None:
     assert len(set(found["executors"])) == 2 and len(found["started"]) == 2
     assert found["stores_alive"] == [True, True]
     assert found["records"] == list(range(1000)) and found["stopped"]
+
+
+@pytest.mark.timeout(400)
+def test_batches_of_received_blocks_do_not_wait_for_executors_whose_only_core_a_receiver_holds(tmp_path: Path) -> None:
+    """Spark would wait ten minutes for each such executor, so that the first batch with blocks would not end within the test."""
+    with running_cluster(tmp_path / "cluster", workers=3, cores=1) as master:
+        found = run("integration.one_core_job", master)
+    assert found["kept_up"]
+    for batch in found["batches"]:
+        assert batch["records"] > 0 and batch["records"] % BLOCK == 0
+        held = batch["receivers"]
+        assert len(held) == 2 and not [name for name in batch["preferred"] if name.rpartition("_")[2] in held], batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kstream.spark.executors import executors
+from kstream.spark.executors import executors, free_executors
 from kstream_kafka.location_strategy import LocationStrategy, preferred, sorted_executors
 from kstream_kafka.offset_range import OffsetRange
 from kstream_kafka.packing import Packing, Piece, pack
@@ -18,13 +18,19 @@ if TYPE_CHECKING:
 def executor_locations(
     sc: SparkContext, strategy: LocationStrategy, ranges: Sequence[OffsetRange], packing: Packing, leaders: Mapping[Partition, str]
 ) -> list[list[str]] | None:
-    """For each task where its longest piece is best read, in Spark's notation. None without a preference or executors (local mode).
+    """Find for each task the executor on which its longest piece is best read, in Spark's notation.
 
-    `leaders` are the hosts of the partitions' leaders, for PreferBrokers.
+    An executor whose cores are all held by receivers is never preferred: its tasks would wait for a core in vain.
+
+    Args:
+        leaders: The hosts of the partitions' leaders, for PreferBrokers.
+
+    Returns:
+        None if the strategy has no preference, or if there is no executor to prefer (local mode).
     """
     if strategy.kind == "none":
         return None
-    there = sorted_executors(executors(sc))
+    there = sorted_executors([(executor.host, executor.executor_id) for executor in free_executors(sc, executors(sc))])
     if not there:
         return None
     hosts = leaders if strategy.kind == "brokers" else strategy.hosts

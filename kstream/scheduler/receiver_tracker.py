@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -228,6 +228,11 @@ class ReceiverTracker:
         """The executor of each receiver, None for one that runs nowhere."""
         with self._lock:
             return {s: life.info.running.executor_id if life.info.running else None for s, life in self._lives.items()}
+
+    def receivers_on_executors(self) -> dict[str, int]:
+        """How many receivers hold a core of an executor, by executor id. A receiver that has not registered is counted nowhere."""
+        with self._lock:
+            return dict(Counter(life.executor for life in self._lives.values() if life.running and life.executor is not None))
 
     # -- messages
 

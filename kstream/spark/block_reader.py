@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from kstream.errors import BlocksLostError
 from kstream.receiver.block_reading import BlockPlace, Replica, read_block
 from kstream.receiver.block_store_process import END, remove_blocks
-from kstream.receiver.executor_process import DRIVER
 from kstream.rpc import RpcClient, RpcCredentials
+from kstream.spark.executor_cores import block_locations
+from kstream.spark.executors import free_executors, known_executors
 from kstream.spark.worker_rdd import WorkerRDD
 
 if TYPE_CHECKING:
@@ -31,13 +32,20 @@ class SparkBlockReader:
         self._lost: Any = sc.accumulator({}, _Merging())  # pyright: ignore[reportArgumentType] # Spark asks for no base class
 
     def rdd(self, places: Sequence[BlockPlace], tolerant: bool) -> RDD[Any]:
-        """Each task prefers the executors that have its block; what this or another has not is read over the network, or from the log."""
-        locations = [
-            [f"executor_{replica.host}_{replica.executor_id}" for replica in place.replicas if replica.executor_id != DRIVER]
-            for place in places
-        ]
+        """Make an RDD with a partition for each block. A task prefers an executor that has its block and a core without a receiver.
+
+        A task that runs elsewhere reads its block over the network, or from the write-ahead log. No call to the JVM is made for the
+        locations: the tracker looks at the executors every few seconds, and the list that was found last is used.
+        """
+        locations = self._locations(places)
         read = partial(_read, tuple(places), self._credentials, self._lost if tolerant else None)
         return WorkerRDD(self._sc, len(places), read, locations if any(locations) else None)
+
+    def _locations(self, places: Sequence[BlockPlace]) -> list[list[str]]:
+        there = known_executors(self._sc)
+        holders = [[replica.executor_id for replica in place.replicas] for place in places]
+        found = block_locations(holders, there, free_executors(self._sc, there))
+        return [[str(location) for location in locations] for locations in found]
 
     def lost(self) -> Mapping[str, str]:
         known: dict[str, str] = self._lost.value

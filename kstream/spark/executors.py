@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from kstream.spark.executor_cores import Executor, executors_with_free_core
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _KEPT = "_kstream_executors"
+_RECEIVERS = "_kstream_receivers_on_executors"
+_TASK_CPUS = "_kstream_task_cpus"
 _lock = threading.Lock()
 
 
-def executors(sc: SparkContext) -> list[tuple[str, str]]:
-    """(host, executor id) of every executor that lives, the driver left out; empty in local mode.
+def executors(sc: SparkContext) -> list[Executor]:
+    """The executors that live, without the driver; empty in local mode. Any thread.
 
-    One call into the JVM; more when executors have come or gone since the last time.
+    Three short calls to the JVM. More calls when executors have come or gone since the last time.
     """
     if is_local(sc):
         return []
     ids = str(_jvm_context(sc).getExecutorIds().mkString(","))
     with _lock:
-        kept: tuple[str, list[tuple[str, str]]] | None = sc.__dict__.get(_KEPT)
+        kept: tuple[str, list[Executor]] | None = sc.__dict__.get(_KEPT)
         if kept is not None and kept[0] == ids:
             return kept[1]
         living = set(filter(None, ids.split(",")))
@@ -29,6 +34,33 @@ def executors(sc: SparkContext) -> list[tuple[str, str]]:
         if len(found) == len(living):
             sc.__dict__[_KEPT] = (ids, found)
         return found
+
+
+def known_executors(sc: SparkContext) -> list[Executor]:
+    """The executors that `executors` found last. No call to the JVM."""
+    kept: tuple[str, list[Executor]] | None = sc.__dict__.get(_KEPT)
+    return [] if kept is None else kept[1]
+
+
+def set_receivers(sc: SparkContext, receivers: Callable[[], Mapping[str, int]] | None) -> None:
+    """Say how `free_executors` learns the number of receivers on each executor, by executor id. None: there are no receivers any more."""
+    sc.__dict__[_RECEIVERS] = receivers
+
+
+def free_executors(sc: SparkContext, among: Sequence[Executor]) -> list[Executor]:
+    """Those of the executors that have a core for the tasks of batches, beside the receivers. Any thread.
+
+    Calls the JVM once in the life of a SparkContext, and never in a job without receivers.
+    """
+    receivers: Callable[[], Mapping[str, int]] | None = sc.__dict__.get(_RECEIVERS)
+    return list(among) if receivers is None else executors_with_free_core(among, receivers(), task_cpus(sc))
+
+
+def task_cpus(sc: SparkContext) -> int:
+    """How many cores Spark reserves for each task. Spark's setting is read once."""
+    if _TASK_CPUS not in sc.__dict__:
+        sc.__dict__[_TASK_CPUS] = int(sc.getConf().get("spark.task.cpus") or 1)
+    return sc.__dict__[_TASK_CPUS]
 
 
 def is_local(sc: SparkContext) -> bool:
@@ -46,10 +78,11 @@ def task_attempts(sc: SparkContext, stage: int, most: int = 100) -> list[Any]:
     return _rows(_jvm_context(sc).statusStore().taskList(stage, 0, most))
 
 
-def _listed(sc: SparkContext, living: set[str]) -> list[tuple[str, str]]:
-    """The status store knows the hosts; it may be a moment behind about who lives, and about where."""
-    found = [(str(row.hostPort()).rpartition(":")[0], str(row.id())) for row in _summaries(sc) if row.id() in living]
-    return [(host, executor) for host, executor in found if host]
+def _listed(sc: SparkContext, living: set[str]) -> list[Executor]:
+    """The executors of these ids that Spark's status store knows with their hosts. The store may be a moment behind."""
+    rows = [row for row in _summaries(sc) if row.id() in living]
+    found = [Executor(str(row.hostPort()).rpartition(":")[0], str(row.id()), int(row.totalCores())) for row in rows]
+    return [executor for executor in found if executor.host]
 
 
 def _summaries(sc: SparkContext) -> list[Any]:

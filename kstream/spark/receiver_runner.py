@@ -44,7 +44,7 @@ class SparkReceiverRunner:
 
     def executors(self) -> list[ExecutorLocation]:
         """In local mode the driver."""
-        return [ExecutorLocation(host, executor) for host, executor in executors(self._sc)] or [_LOCAL]
+        return [executor.location for executor in executors(self._sc)] or [_LOCAL]
 
     def run(self, receiver: Receiver, stream_id: int, run: int, candidates: Sequence[Location], ended: Callable[[str], None]) -> None:
         task = ReceiverTask(receiver, stream_id, run, self._around)

@@ -22,7 +22,7 @@ from kstream.scheduler.no_log import NoLog
 from kstream.scheduler.received_input import ReceivedInput
 from kstream.scheduler.receiver_tracker import ReceiverTracker
 from kstream.spark.block_reader import SparkBlockReader
-from kstream.spark.executors import is_local
+from kstream.spark.executors import is_local, set_receivers
 from kstream.spark.hadoop_file_store import HadoopFileStore
 from kstream.spark.receiver_runner import SparkReceiverRunner
 from kstream.storage import FileStore
@@ -60,6 +60,8 @@ class SparkReceivedInput(ReceivedInput):
         replicas = max(keeping(receiver.storageLevel, logs is not None).replicas for receiver in receivers.values())
         tracker = ReceiverTracker(receivers, runner, blocks, clock, tell, stores_at_first=replicas)
         self._server.answer(tracker.handlers)
+        self._sc = sc
+        set_receivers(sc, tracker.receivers_on_executors)
         super().__init__(tracker, blocks, SparkBlockReader(sc, credentials), None if logs is None else logs.read)
 
     def _log_on(self, store: FileStore, settings: Settings, log: PlanLog | NoLog) -> WriteAheadLog:
@@ -70,6 +72,7 @@ class SparkReceivedInput(ReceivedInput):
             raise
 
     def close(self) -> None:
+        set_receivers(self._sc, None)
         self._server.close()
         super().close()
 

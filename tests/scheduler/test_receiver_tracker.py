@@ -118,6 +118,19 @@ def test_a_receiver_whose_task_ends_runs_again_and_its_old_run_is_not_heard() ->
     assert world.kinds() == ["Started", "Stopped", "Started"] and world.tracker.allocated_executors() == {0: "2"}
 
 
+def test_a_receiver_holds_a_core_of_its_executor_from_its_registration_until_its_task_ends() -> None:
+    world = World(receivers=3)
+    world.register(0, executor="1")
+    world.register(1, executor="1")
+    assert world.tracker.receivers_on_executors() == {"1": 2}, "the third has not registered"
+    world.ask(messages.DEREGISTER_RECEIVER, stream=0, run=1, message="Restarting receiver", error="")
+    assert world.tracker.receivers_on_executors() == {"1": 2}, "the task of the first goes on"
+    world.runner.endings[0, 1]("executor lost")
+    assert world.tracker.receivers_on_executors() == {"1": 1}
+    world.register(0, run=2, executor="2")
+    assert world.tracker.receivers_on_executors() == {"1": 1, "2": 1}
+
+
 def test_a_receiver_of_a_lost_executor_moves_to_one_that_lives() -> None:
     """RS1"""
     world = World()
