@@ -134,6 +134,10 @@ ENTRIES: tuple[Entry, ...] = (
         "spark.streaming.kstream.blockStore.memory", "bytes", 128 * 1024 * 1024,
         "Memory of each executor for received blocks, beside Spark's own (count it in memoryOverhead); more goes to its disk.",
     ),
+    Entry(
+        "spark.streaming.kstream.receiver.maxRegisteredResourcesWaitingTime", "ms", 600_000,
+        "How long a start with receivers waits for executors with enough cores, before it fails; in local mode it does not wait.",
+    ),
     Entry("spark.streaming.kstream.receiver.port", "int", 0, "Port of the driver to which receivers talk; 0 is any."),
     Entry(
         "spark.streaming.kstream.rpc.encrypt", "bool", None,

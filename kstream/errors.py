@@ -22,6 +22,7 @@
     ├── RpcError                      another process of the application could not do what it was asked
     │   ├── RpcRefusedError           it knows no such token
     │   └── RpcUnreachableError       it did not answer
+    ├── NotEnoughCoresError           the cluster has not given the cores that receivers need
     ├── CheckpointError               what is stored cannot be used as it is
     │   ├── CorruptRecordError        a record's bytes are not what was written
     │   ├── FormatVersionError        written by a newer kstream
@@ -157,6 +158,12 @@ class RpcRefusedError(RpcError):
 
 class RpcUnreachableError(RpcError):
     """No answer: the process is dead, or the network between. What was asked may have been done."""
+
+    retriable = True
+
+
+class NotEnoughCoresError(KStreamError):
+    """The cluster has not given the cores that receivers need. Facts: receivers, needed, cores, executors, waited_s."""
 
     retriable = True
 

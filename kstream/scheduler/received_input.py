@@ -65,7 +65,7 @@ class ReceivedInput:
         self._blocks.recover(planned, streams_now)
 
     def start(self) -> None:
-        """Runs the receivers. ConfigurationError if they would take every core."""
+        """Run the receivers. Blocks until there are cores for them and for batches; raises as `ReceiverTracker.start`."""
         self._tracker.start()
 
     def stop(self, timeout: float) -> None:

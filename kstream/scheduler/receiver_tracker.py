@@ -60,7 +60,12 @@ class ReceiverRunner(Protocol):
         ...
 
     def check_cores(self, receivers: int, /) -> None:
-        """ConfigurationError if so many receivers would take every core there is. Waits a while for executors that are on their way."""
+        """Return when so many receivers leave a core for batches. Blocks while executors are on their way.
+
+        Raises:
+            ConfigurationError: The receivers would take every core of the driver (local mode).
+            NotEnoughCoresError: The cluster has not given enough cores in time.
+        """
         ...
 
 
@@ -130,7 +135,7 @@ class ReceiverTracker:
     def start(self) -> None:
         """Runs all receivers, evenly over the executors, as soon as there are stores for their blocks. Returns then or earlier.
 
-        ConfigurationError if no core would be left for batches.
+        Raises what `ReceiverRunner.check_cores` raises if no core would be left for batches.
         """
         self._runner.check_cores(len(self._lives))
         self._runtime.thread(self._start_all, "ReceiverTracker").start()

@@ -68,9 +68,11 @@ def is_local(sc: SparkContext) -> bool:
     return bool(_jvm_context(sc).isLocal())
 
 
-def total_cores(sc: SparkContext) -> int:
-    """Of all executors that live. They come one by one after the application has started."""
-    return sum(row.totalCores() for row in _summaries(sc))
+def executor_cores(sc: SparkContext) -> list[int]:
+    """The number of cores of each executor that is registered now. In local mode the driver's; none a moment after Spark's start."""
+    if is_local(sc):
+        return [cores for row in _summaries(sc) if (cores := int(row.totalCores()))]
+    return [executor.cores for executor in executors(sc)]
 
 
 def task_attempts(sc: SparkContext, stage: int, most: int = 100) -> list[Any]:

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kstream.conf import parse_bool, parse_time_ms
-from kstream.errors import ConfigurationError
+from kstream.conf import BY_KEY, parse_bool, parse_time_ms
 from kstream.loop import THREADS, Runtime
 from kstream.loop.runtime import Event
 from kstream.receiver.receiver import Receiver
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
 from kstream.receiver.receiver_task import ReceiverTask, Surroundings, start_store
-from kstream.spark.executors import executors, is_local, task_attempts, total_cores
+from kstream.spark.executors import executor_cores, executors, is_local, task_attempts, task_cpus
+from kstream.spark.receiver_cores import WAITING_TIME, ReceiverCores, most_cores, wait_for_cores, warn_of_limit
 from kstream.spark.worker_rdd import WorkerRDD
 
 if TYPE_CHECKING:
@@ -32,10 +32,18 @@ _WAITING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 class SparkReceiverRunner:
     """A receiver is a job of one task, which goes on until the receiver ends; it takes a core for as long."""
 
-    def __init__(self, sc: SparkContext, around: Surroundings, stop_wanted: Event | None = None, runtime: Runtime = THREADS) -> None:
-        """What waits for executors gives up when `stop_wanted` is set."""
+    def __init__(
+        self,
+        sc: SparkContext,
+        around: Surroundings,
+        stop_wanted: Event | None = None,
+        runtime: Runtime = THREADS,
+        cores_wait_s: float = BY_KEY[WAITING_TIME].default / 1000,
+    ) -> None:
+        """Waits for executors end when `stop_wanted` is set. `cores_wait_s`: how many seconds `check_cores` waits at most."""
         self._sc = sc
         self._around = around
+        self._cores_wait_s = cores_wait_s
         self._runtime = runtime
         self._stop_wanted = runtime.event() if stop_wanted is None else stop_wanted
         self._lock = threading.Lock()
@@ -63,24 +71,17 @@ class SparkReceiverRunner:
         self._runtime.thread(in_spark, f"Receiver-{stream_id}-job").start()
 
     def check_cores(self, receivers: int) -> None:
-        """With dynamic allocation nothing is said: receivers that wait for a core bring one. Where the cluster gives no executor at all it
-        is waited for, as Spark's own jobs do."""
+        """Return when a task of a batch fits beside so many receivers, or when a stop is wanted; see `wait_for_cores`.
+
+        With dynamic allocation nothing is waited for: receivers that wait for a core bring one.
+        """
+        conf = dict(self._sc.getConf().getAll())
+        cores = ReceiverCores(receivers, task_cpus(self._sc))
+        warn_of_limit(cores, most_cores(conf, conf.get("spark.master") or ""))
         if self._executors_come_when_needed():
             return
-        end = self._runtime.monotonic() + self._patience()
-        while (cores := total_cores(self._sc)) <= receivers:
-            late = self._runtime.monotonic() > end
-            if late and not cores:
-                logger.warning("the cluster has given the application no executor yet: the receivers wait for one")
-                end = self._runtime.monotonic() + self._patience()
-            elif late or is_local(self._sc):
-                raise ConfigurationError(
-                    f"{receivers} receivers take a core each for as long as they run, and there are {cores} cores in all: none is left for "
-                    f"the batches. Give the application {receivers + 1} at least (local[{receivers + 1}], --total-executor-cores)",
-                    key="spark.cores.max", value=cores,
-                )  # fmt: skip
-            if self._stop_wanted.wait(_LOOK_S):
-                return
+        there = partial(executor_cores, self._sc)
+        wait_for_cores(cores, there, is_local(self._sc), self._cores_wait_s, self._runtime.monotonic, self._stop_wanted.wait)
 
     def first_attempt_runs(self, stage: int) -> bool:
         """By Spark's list of what runs, which may be seconds behind: one that is not in it yet has been started, and runs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,21 +10,25 @@ from kstream.spark.executor_cores import Executor
 
 
 class FakeSparkContext:
-    """`executors` are those that live now. `calls` names each call to the JVM."""
+    """`executors` are those that live now. `calls` names each call to the JVM; `looked` is set when
+    the executors are looked at."""
 
     def __init__(self, executors: list[Executor], conf: dict[str, str] | None = None, local: bool = False) -> None:
         self.living = executors
         self.conf = conf or {}
         self.local = local
         self.calls: list[str] = []
+        self.looked = threading.Event()
         self._jsc = SimpleNamespace(sc=lambda: self)
 
     def called(self, name: str, answer: Any) -> Any:
         self.calls.append(name)
+        if name in ("getExecutorIds", "executorList"):
+            self.looked.set()
         return answer
 
     def getConf(self) -> Any:
-        return self.called("getConf", self.conf)
+        return self.called("getConf", SimpleNamespace(get=self.conf.get, getAll=self.conf.items))
 
     def accumulator(self, value: Any, _param: Any) -> Any:
         return SimpleNamespace(value=value)
@@ -40,7 +45,8 @@ class FakeSparkContext:
         return SimpleNamespace(executorList=self.executorList)
 
     def executorList(self, _active_only: bool) -> Any:
-        rows = [*map(_summary, self.living), _summary(Executor("driver-host", "driver", 0))]
+        driver = [] if self.local else [_summary(Executor("driver-host", "driver", 0))]
+        rows = [*map(_summary, self.living), *driver]
         return self.called("executorList", SimpleNamespace(size=lambda: len(rows), apply=rows.__getitem__))
 
 

@@ -3,32 +3,49 @@
 from __future__ import annotations
 
 import threading
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kstream.spark import receiver_runner
+from kstream.errors import ConfigurationError
+from kstream.spark.executor_cores import Executor
 from kstream.spark.receiver_runner import SparkReceiverRunner
 from tests.harness import PATIENCE
+from tests.spark.fake_executors import FakeSparkContext
+
+NOTHING: Any = None
 
 
-def test_a_start_that_waits_for_a_cluster_to_give_executors_gives_up_when_a_stop_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_waits_for_a_cluster_to_give_executors_gives_up_when_a_stop_is_wanted() -> None:
     """The start holds the context's lock, and the stop, SIGTERM's too, waits for that."""
-    looked = threading.Event()
-
-    def cores(_sc: Any) -> int:
-        looked.set()
-        return 0
-
-    monkeypatch.setattr(receiver_runner, "total_cores", cores)
-    monkeypatch.setattr(receiver_runner, "is_local", lambda _sc: False)
-    nothing: Any = None
-    sc: Any = SimpleNamespace(getConf=dict)
+    sc: Any = FakeSparkContext([])
     stop_wanted = threading.Event()
-    starting = threading.Thread(target=SparkReceiverRunner(sc, nothing, stop_wanted).check_cores, args=(1,))
+    starting = threading.Thread(target=SparkReceiverRunner(sc, NOTHING, stop_wanted).check_cores, args=(1,))
     starting.start()
-    assert looked.wait(PATIENCE)
+    assert sc.looked.wait(PATIENCE)
     stop_wanted.set()
     starting.join(PATIENCE)
     assert not starting.is_alive()
+
+
+def test_a_start_goes_on_when_the_last_executor_that_was_missing_has_come() -> None:
+    sc: Any = FakeSparkContext([Executor("host1", "a", 1)])
+    starting = threading.Thread(target=SparkReceiverRunner(sc, NOTHING).check_cores, args=(1,))
+    starting.start()
+    assert sc.looked.wait(PATIENCE)
+    sc.living.append(Executor("host2", "b", 1))
+    starting.join(PATIENCE)
+    assert not starting.is_alive()
+
+
+def test_in_local_mode_the_cores_of_the_driver_count_and_too_few_are_an_error_at_once() -> None:
+    sc: Any = FakeSparkContext([Executor("localhost", "driver", 2)], local=True)
+    SparkReceiverRunner(sc, NOTHING).check_cores(1)
+    with pytest.raises(ConfigurationError, match=r"2 receivers .* there are 2 cores in all"):
+        SparkReceiverRunner(sc, NOTHING).check_cores(2)
+
+
+def test_with_dynamic_allocation_nothing_is_waited_for() -> None:
+    sc: Any = FakeSparkContext([], conf={"spark.dynamicAllocation.enabled": "true"})
+    SparkReceiverRunner(sc, NOTHING).check_cores(2)
+    assert not sc.looked.is_set()
