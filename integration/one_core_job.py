@@ -19,8 +19,8 @@ from pyspark import SparkConf
 from kstream import Receiver, StreamingContext
 from kstream.spark.spark_context import make_spark_context
 
-BATCHES = 10
-PATIENCE_S = 90.0
+BATCHES = 5
+PATIENCE_S = 150.0
 BLOCK = 10
 """Records of a block."""
 

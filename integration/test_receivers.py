@@ -22,7 +22,7 @@ def job(victim: str) -> dict[str, Any]:
 def run(module: str, argument: str) -> dict[str, Any]:
     command = [sys.executable, "-m", module, argument]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=200, check=False, env={**os.environ, "PYSPARK_PYTHON": sys.executable}
+        command, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "PYSPARK_PYTHON": sys.executable}
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.strip().splitlines()[-1])
@@ -47,7 +47,7 @@ def test_a_block_outlives_the_worker_of_its_receiver_in_both_stores() -> None:
     assert found["records"] == list(range(1000)) and found["stopped"]
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(500)
 def test_batches_of_received_blocks_do_not_wait_for_executors_whose_only_core_a_receiver_holds(tmp_path: Path) -> None:
     """Spark would wait ten minutes for each such executor, so that the first batch with blocks would not end within the test."""
     with running_cluster(tmp_path / "cluster", workers=3, cores=1) as master:

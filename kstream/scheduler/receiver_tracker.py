@@ -235,9 +235,18 @@ class ReceiverTracker:
             return {s: life.info.running.executor_id if life.info.running else None for s, life in self._lives.items()}
 
     def receivers_on_executors(self) -> dict[str, int]:
-        """How many receivers hold a core of an executor, by executor id. A receiver that has not registered is counted nowhere."""
+        """How many receivers hold a core of an executor, by executor id.
+
+        A receiver that has not registered yet is counted on each of its candidates: its task may already run on any of them.
+        """
+        held: Counter[str] = Counter()
         with self._lock:
-            return dict(Counter(life.executor for life in self._lives.values() if life.running and life.executor is not None))
+            for life in self._lives.values():
+                if life.running and life.executor is not None:
+                    held[life.executor] += 1
+                elif life.running:
+                    held.update(place.executor_id for place in life.info.scheduled if isinstance(place, ExecutorLocation))
+        return dict(held)
 
     # -- messages
 

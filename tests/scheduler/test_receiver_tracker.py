@@ -118,17 +118,25 @@ def test_a_receiver_whose_task_ends_runs_again_and_its_old_run_is_not_heard() ->
     assert world.kinds() == ["Started", "Stopped", "Started"] and world.tracker.allocated_executors() == {0: "2"}
 
 
-def test_a_receiver_holds_a_core_of_its_executor_from_its_registration_until_its_task_ends() -> None:
+def test_a_receiver_holds_a_core_of_its_executor_until_its_task_ends() -> None:
     world = World(receivers=3)
-    world.register(0, executor="1")
-    world.register(1, executor="1")
-    assert world.tracker.receivers_on_executors() == {"1": 2}, "the third has not registered"
+    for stream in range(3):
+        world.register(stream, executor="1")
+    assert world.tracker.receivers_on_executors() == {"1": 3}
     world.ask(messages.DEREGISTER_RECEIVER, stream=0, run=1, message="Restarting receiver", error="")
-    assert world.tracker.receivers_on_executors() == {"1": 2}, "the task of the first goes on"
+    assert world.tracker.receivers_on_executors() == {"1": 3}, "the task of the first goes on"
+    world.tracker.stop(0)
     world.runner.endings[0, 1]("executor lost")
-    assert world.tracker.receivers_on_executors() == {"1": 1}
-    world.register(0, run=2, executor="2")
-    assert world.tracker.receivers_on_executors() == {"1": 1, "2": 1}
+    assert world.tracker.receivers_on_executors() == {"1": 2}
+
+
+def test_a_receiver_that_has_not_registered_may_hold_a_core_of_each_of_its_candidates() -> None:
+    world = World(receivers=2)
+    first, second = ([place.executor_id for place in places] for _, _, places in sorted(world.runner.runs))
+    assert sorted(first + second) == ["1", "2", "3"]
+    assert world.tracker.receivers_on_executors() == {"1": 1, "2": 1, "3": 1}
+    world.register(0, executor=first[0])
+    assert world.tracker.receivers_on_executors() == {first[0]: 1, **dict.fromkeys(second, 1)}
 
 
 def test_a_receiver_of_a_lost_executor_moves_to_one_that_lives() -> None:
