@@ -163,9 +163,18 @@ class BlockGenerator:
             self._open.append(data)
 
     def addMultipleData(self, data: Iterable[Any]) -> None:
-        """As `addData` of each, at less cost: they get into one block."""
+        """Adds each record as `addData` does, at less cost.
+
+        Without a rate limit all records get into one block, or none does. Under a limit each record enters the open block as soon as it
+        has its permit. When the generator stops meanwhile, the records that have entered are pushed, and IllegalStateError says that the
+        rest is not stored.
+        """
         self._check_active()
-        records = self._at_once(data)
+        if self.getCurrentLimit() is not None:
+            for record in data:
+                self.addData(record)
+            return
+        records = list(data)
         with self._lock:
             self._check_active()
             self._open.extend(records)
@@ -179,16 +188,20 @@ class BlockGenerator:
             self._listener.onAddData(data, metadata)
 
     def addMultipleDataWithCallback(self, dataIterator: Iterable[Any], metadata: Any) -> None:
-        """Records that get into one block, together or not at all, and one `onAddData` with the list of them."""
+        """Records that get into one block, together or not at all, and one `onAddData` with the list of them.
+
+        Under a rate limit the last record waits for its permit before the first one enters, so a caller who has few records at a time
+        keeps the rate more evenly.
+        """
         self._check_active()
-        records = self._at_once(dataIterator)
+        records = self._permitted(dataIterator)
         with self._lock:
             self._check_active()
             self._open.extend(records)
             self._listener.onAddData(records, metadata)
 
-    def _at_once(self, records: Iterable[Any]) -> list[Any]:
-        """With a permit for each; without a rate limit nobody is asked, for that costs as much as a record from Kafka."""
+    def _permitted(self, records: Iterable[Any]) -> list[Any]:
+        """The records, after a permit for each. Without a rate limit it takes none: a permit costs as much as a record from Kafka."""
         if self.getCurrentLimit() is None:
             return list(records)
         permitted: list[Any] = []

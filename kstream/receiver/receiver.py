@@ -74,9 +74,11 @@ class Receiver(ABC):
         self._running.store(dataItem)
 
     def storeEach(self, dataItems: Iterable[Any]) -> None:
-        """As `store` of each, at a tenth of the cost: for a receiver that gets many records at a time.
+        """Stores each record as `store` does, at a tenth of the cost: for a receiver that gets many records at a time.
 
-        Unless there is a rate limit they are pickled at once: what pickling raises is raised here, and none of them is stored.
+        Under a rate limit each record enters a block as soon as it has its permit, and this returns when the last one has entered.
+        IllegalStateError after the receiver has been stopped for good: the records that had entered are stored, the rest is not. Without
+        a limit the records are pickled at once, and an error of pickling is raised here: none of them is stored then.
         """
         self._running.store_each(dataItems)
 

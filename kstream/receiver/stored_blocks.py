@@ -60,7 +60,11 @@ class StoredBlocks:
         self._generator.addData(record)
 
     def add_each(self, records: Iterable[Any]) -> None:
-        """As `add` of each, at less cost: what need not wait for a rate is pickled by the thread that brings it."""
+        """Adds each record as `add` does, at less cost.
+
+        Without a rate limit the calling thread pickles the records, and all of them enter the open block or none. Under a limit each
+        record enters as soon as it has its permit.
+        """
         if self._limiter.getCurrentLimit() is None:
             records = self._packer.pack(records)
         self._generator.addMultipleData(records)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from kstream.errors import ConfigurationError, IllegalStateError
+from kstream.loop.runtime import ThreadRuntime
 from kstream.receiver.block_generator import BlockGenerator, BlockIds
 from kstream.receiver.rate_limiter import RateLimiter
 from kstream.testing import ManualClock
@@ -172,6 +173,46 @@ def test_what_is_told_between_two_blocks_is_what_the_second_holds(run: Run) -> N
             since.append(item)
     assert blocks == dict(run.listener.pushed) and since == []
     assert sum(len(records) for records in blocks.values()) == 2 * adding
+
+
+class TicksAfterRelease:
+    """A lock: each time a thread releases it, the block interval ends in that moment."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.tick: Callable[[], None] | None = None
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+        tick, self.tick = self.tick, None  # the tick takes the lock itself
+        if tick is not None:
+            tick()
+            self.tick = tick
+
+
+def test_a_record_and_its_metadata_are_in_the_same_block_also_where_the_interval_ends_right_after_the_record() -> None:
+    """Else the offset of a Kafka record is committed with the block before the record: after a crash the record is lost."""
+    lock = TicksAfterRelease()
+
+    class OneLock(ThreadRuntime):
+        def lock(self) -> TicksAfterRelease:
+            return lock
+
+    run = Run(runtime=OneLock())
+    heard: list[str] = []
+    run.listener.onAddData = lambda data, metadata: heard.append(metadata)  # type: ignore[method-assign]
+    run.listener.onGenerateBlock = heard.append  # type: ignore[method-assign]
+    run.start()
+    lock.tick = lambda: run.generator._tick(0)
+    run.generator.addDataWithCallback("a", "offset of a")
+    run.generator.addMultipleDataWithCallback("bc", "offset of c")
+    lock.tick = None
+    assert heard == ["offset of a", "input-3-run-1", "offset of c", "input-3-run-2"]
+    assert run.listener.blocks(2) == [["a"], ["b", "c"]]
+    run.generator.stop()
 
 
 def test_before_the_start_and_after_the_stop_nothing_can_be_added(run: Run) -> None:

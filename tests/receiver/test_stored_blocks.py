@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from kstream.clock import Clock, SystemClock
 from kstream.errors import BlockNotStoredError, IllegalStateError, RpcUnreachableError
 from kstream.receiver.block_generator import BlockIds
-from kstream.receiver.packed_records import records_of
+from kstream.receiver.packed_records import TextLines, records_of
+from kstream.receiver.rate_limiter import RateLimiter
 from kstream.receiver.received_block_handler import BlockStoreBasedBlockHandler, StoredBlock
 from kstream.receiver.stored_blocks import StoredBlocks
 from kstream.testing import ManualClock
@@ -33,7 +35,7 @@ class OneStore:
 class Executor:
     """Stores of one receiver; the driver gives `answer`, which may be an error."""
 
-    def __init__(self, answer: bool | Exception = True, clock: Clock | None = None, **options: int) -> None:
+    def __init__(self, answer: bool | Exception = True, clock: Clock | None = None, **options: Any) -> None:
         self.store, self.answer = OneStore(), answer
         self.told: list[tuple[str, int | None]] = []
         self.errors: list[str] = []
@@ -44,9 +46,7 @@ class Executor:
             lambda message, error: self.errors.append(str(error)),
             BlockIds(0, "run"),
             clock or SystemClock(),
-            60_000,
-            10,
-            **options,
+            **{"interval_ms": 60_000, "queue_size": 10, **options},
         )
 
     def tell(self, name: str, stored: StoredBlock, metadata: Any) -> bool:
@@ -97,6 +97,94 @@ def test_what_is_being_told_is_not_told_before_it_is() -> None:
     executor.tell = while_it_is_told
     executor.blocks.add_all([1])
     assert seen == [1000] and executor.blocks.told_before() == 1500
+
+
+class Limited:
+    """A receiver that stores by `store_each`, under a limit of 50 records a second; the clock moves by hand."""
+
+    def __init__(self, records: Iterable[Any], max_rate: int | None = 50, initial_rate: int | None = None) -> None:
+        self.clock = ManualClock(1000)
+        limiter = RateLimiter(self.clock, max_rate, initial_rate)
+        self.executor = Executor(clock=self.clock, interval_ms=200, limiter=limiter)
+        self.executor.blocks.open()
+        self.refused: list[str] = []
+        self._thread = threading.Thread(target=self._store, args=(records,), daemon=True)
+        self._thread.start()
+
+    def _store(self, records: Iterable[Any]) -> None:
+        try:
+            self.executor.blocks.add_each(records)
+        except IllegalStateError as e:
+            self.refused.append(str(e))
+
+    def go(self, seconds: int) -> None:
+        for _ in range(seconds * 50):
+            self.clock.wait_for_waiters(2)  # the receiver, and the timer of the block interval
+            self.clock.advance(20)
+
+    def close(self) -> list[Any]:
+        self.executor.blocks.close()
+        self._thread.join(60)
+        return [record for records in self.executor.store.blocks.values() for record in records]
+
+    def entered(self) -> int:
+        """How many records have entered a block."""
+        blocks = self.executor.blocks
+        while len(self.executor.told) < blocks._ids._made:  # one is being pushed
+            self._thread.join(0.001)
+        return len(blocks._generator._open) + sum(count or 0 for _, count in self.executor.told)
+
+
+LINES = [f"line {n}" for n in range(1000)]
+
+
+@pytest.mark.parametrize("rates", [(50, None), (None, 50), (400, 50)], ids=["maxRate", "initialRate", "the lower of both"])
+@pytest.mark.parametrize(
+    "given", [lambda: TextLines("\n".join(LINES)), lambda: LINES, lambda: iter(LINES)], ids=["a read", "a list", "an iterator"]
+)
+def test_under_a_rate_limit_each_record_of_many_enters_as_it_is_permitted(
+    given: Callable[[], Iterable[Any]], rates: tuple[int | None, int | None]
+) -> None:
+    """A chunk of 1000 lines at 50 a second is 50 records each second, not 1000 after 20 seconds."""
+    run = Limited(given(), *rates)
+    for second in range(1, 4):
+        run.go(1)
+        assert 50 * second <= run.entered() <= 50 * (second + 1)
+    stored = run.close()
+    assert stored == LINES[: len(stored)] and 150 <= len(stored) <= 200
+    assert all(9 <= (count or 0) <= 11 for _, count in run.executor.told[1:-1]), (
+        "ten in each interval of 200 ms, and one may come at its end"
+    )
+    assert len(run.refused) == 1 and "stopped" in run.refused[0], "the caller knows that the rest is not stored"
+
+
+def test_an_endless_iterator_is_stored_while_it_goes_on() -> None:
+    run = Limited(count())
+    run.go(1)
+    assert 50 <= run.entered() <= 100
+    assert run.close()[:3] == [0, 1, 2]
+
+
+def test_of_two_blocks_that_are_being_told_the_older_one_says_what_may_be_cleaned() -> None:
+    """The driver may clean the receiver's log up to that moment: a file with the older block must stay until the driver knows the block."""
+    clock = ManualClock(1000)
+    executor = Executor(clock=clock)
+    seen: list[int] = []
+
+    def while_the_second_is_told(name: str, stored: StoredBlock, metadata: Any) -> bool:
+        clock.advance(500)
+        seen.append(executor.blocks.told_before())
+        return True
+
+    def while_the_first_is_told(name: str, stored: StoredBlock, metadata: Any) -> bool:
+        clock.advance(500)
+        executor.tell = while_the_second_is_told
+        executor.blocks.add_all(["second"])  # stored at 1500
+        return True
+
+    executor.tell = while_the_first_is_told
+    executor.blocks.add_all(["first"])
+    assert seen == [1000] and executor.blocks.told_before() == 2000
 
 
 def test_a_block_that_the_driver_refuses_stays_in_no_store() -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 import pytest
 from kstream_kafka.receiver.group_member import MOST_UNDER_WAY
 from kstream_kafka.receiver.stored_offsets import OnTimer
 
 from kstream.errors import IllegalStateError
+from kstream.receiver.block_generator import BlockGenerator, BlockIds
+from kstream.receiver.rate_limiter import RateLimiter
 from kstream.testing import ManualClock
 from tests.kstream_kafka.receiver.fakes import FakeGroup, Member, log
+
+MOST_AT_50 = 5
+"""Records that a member reads at once, and that wait together, where 50 a second are permitted."""
 
 
 def values(partition: int, begin: int, end: int) -> list[str]:
@@ -259,3 +265,26 @@ def test_a_stop_while_blocks_wait_to_be_stored_before_a_claim_is_given_up_keeps_
     assert one.owned == [0, 1]
     one.member.close()
     assert group.done == [("committed", {("t", 0): 0, ("t", 1): 0}), ("stored", 20), ("committed", {("t", 0): 10, ("t", 1): 10})]
+
+
+def test_under_a_rate_limit_of_50_a_second_each_second_brings_50_records_and_a_stop_in_between_loses_none() -> None:
+    """The records of the read that waits for its permits at the stop are stored as a whole, and then their offset is written."""
+    clock, group = ManualClock(1000), FakeGroup()
+    one = Member(group, log(1, 1000), clock=clock)
+    generator = BlockGenerator(one.member._blocks, BlockIds(0), clock, 200, limiter=RateLimiter(clock, 50))
+    one.member._generator = generator
+    one.member.start()
+    for second in range(1, 4):
+        for _ in range(50):
+            clock.wait_for_waiters(2)  # the member, and the timer of the block interval
+            clock.advance(20)
+        entered = one.member._blocks.under_way + len(one.host.stored)
+        assert 50 * second - MOST_AT_50 <= entered <= 50 * (second + 1)
+    stopping = threading.Thread(target=one.member.stop, daemon=True)
+    stopping.start()
+    while stopping.is_alive():
+        clock.advance(20)
+        stopping.join(0.001)
+    assert one.host.stored == values(0, 0, len(one.host.stored)) and len(one.host.stored) >= 150 - MOST_AT_50
+    assert group.offsets == {("t", 0): len(one.host.stored)}
+    assert one.host.restarts == []
