@@ -2,92 +2,118 @@
 
 from __future__ import annotations
 
+import select
+import socket
 import threading
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.flight as fl
+import time
+from collections.abc import Sequence
 
 from kstream.errors import RpcError, RpcRefusedError, RpcUnreachableError
-from kstream.rpc.credentials import NAME, RpcCredentials
-from kstream.rpc.server import SCHEMA, batch_of, bracketed
-from kstream.rpc.token import header
+from kstream.rpc.credentials import RpcCredentials
+from kstream.rpc.encryption import SERVER_NAME, client_context
+from kstream.rpc.server import bracketed
+from kstream.rpc.token import NotTrustedError, greet
+from kstream.rpc.wire import FrameError, Kind, Wire
 
-_NO_PROXY = ("grpc.enable_http_proxy", 0)
-"""gRPC would go to the machines of the cluster, and to this one, by the proxy of http_proxy."""
+MOST_ANSWER_BYTES = 1024 * 1024 * 1024
+_MOST_IDLE_S = 60.0
+"""A connection that was idle for longer is not used again. A server keeps it longer (`server.IDLE_S`)."""
 
 
 class RpcClient:
-    """Thread-safe. Connects with the first call, and again after the server was away. Calls block, `timeout_s` seconds at most."""
+    """Thread-safe. Connects with the first call; a connection serves one call at a time and is kept for the next one.
+
+    A call blocks. It fails when the server has been silent for `timeout_s` seconds.
+    """
 
     def __init__(self, host: str, port: int, credentials: RpcCredentials, timeout_s: float = 30.0) -> None:
-        self.place = f"{host}:{port}"
-        self._location = (fl.Location.for_grpc_tls if credentials.encrypted else fl.Location.for_grpc_tcp)(bracketed(host), port)
-        self._trust = {"tls_root_certs": credentials.certificate, "override_hostname": NAME} if credentials.encrypted else {}
-        self._options = fl.FlightCallOptions(timeout=timeout_s, headers=[header(credentials.token)])
+        self.place = f"{bracketed(host)}:{port}"
+        self._address = (host, port)
+        self._token = credentials.token
+        self._tls = client_context(credentials)
+        self._timeout = timeout_s
         self._lock = threading.Lock()
-        self._connection: Any = None
+        self._idle: list[tuple[Wire, float]] = []
 
     def ask(self, what: str, body: bytes = b"") -> bytes:
         """The answer to a message. KeyError if its handler raised one; RpcRefusedError, RpcUnreachableError, RpcError."""
-        with self._told(what) as flight:
-            [answer] = list(flight.do_action(fl.Action(what, pa.py_buffer(body)), self._options))
-            return answer.body.to_pybytes()
+        [answer] = self._call(what, Kind.ASK, what, "", [body])
+        return answer
 
     def put(self, name: str, chunks: Sequence[bytes], how: str = "") -> None:
         """Returns when the server has kept the block; `how` is for it to understand. Errors as of `ask`."""
-        with self._told(f"put {name}") as flight:
-            writer, _ = flight.do_put(fl.FlightDescriptor.for_path(name, how), SCHEMA, self._options)
-            with writer:
-                for chunk in chunks:
-                    writer.write_batch(batch_of(chunk))
+        self._call(f"put {name}", Kind.PUT, name, how, chunks)
 
     def get(self, name: str) -> list[bytes]:
         """The chunks of a block. KeyError if it is not there; else errors as of `ask`."""
-        with self._told(f"get {name}") as flight:
-            reader = flight.do_get(fl.Ticket(name.encode()), self._options)
-            return [chunk for part in reader for chunk in part.data.column(0).to_pylist()]
+        return self._call(f"get {name}", Kind.GET, name, "", [])
 
     def close(self) -> None:
-        """Idempotent; a later call connects again."""
+        """Closes the connections that no call is using. Idempotent; a later call connects again."""
         with self._lock:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+            idle, self._idle = self._idle, []
+        for wire, _ in idle:
+            wire.close()
 
-    def _flight(self) -> Any:
-        with self._lock:
-            if self._connection is None:
-                self._connection = fl.connect(self._location, **self._trust, generic_options=[_NO_PROXY])
-            return self._connection
-
-    def _forget(self, connection: Any) -> None:
-        """The next call connects again. Not closed: other threads' calls may be on their way by it."""
-        with self._lock:
-            if self._connection is connection:
-                self._connection = None
-
-    @contextmanager
-    def _told(self, what: str) -> Generator[Any]:
-        """The connection; what Flight raises, in our words."""
-        flight = self._flight()
+    def _call(self, what: str, kind: Kind, name: str, how: str, parts: Sequence[bytes]) -> list[bytes]:
         try:
-            yield flight
-        except KeyError as e:
-            raise KeyError(_first_line(e)) from None
-        except fl.FlightUnauthenticatedError as e:
+            wire = self._idle_connection() or self._connect()
+        except NotTrustedError as e:
             raise RpcRefusedError(
                 f"{self.place} refused {what!r}: it belongs to another application, or to an earlier start of this one", place=self.place
             ) from e
-        except (fl.FlightUnavailableError, fl.FlightTimedOutError, fl.FlightCancelledError) as e:  # cancelled: by a server that ends
-            self._forget(flight)
-            raise RpcUnreachableError(f"{self.place} did not answer {what!r}: {_first_line(e)}", place=self.place) from e
-        except (pa.ArrowException, fl.FlightError) as e:
-            raise RpcError(f"{self.place} could not do {what!r}: {_first_line(e)}", place=self.place) from e
+        except OSError as e:
+            raise self._unreachable(what, e) from e
+        try:
+            head = wire.request(kind, name, how, parts)
+            if head.size > MOST_ANSWER_BYTES:
+                raise FrameError(f"the answer has {head.size} bytes; it can have {MOST_ANSWER_BYTES}")
+            answer = wire.read_parts(head)
+        except OSError as e:
+            wire.close()
+            raise self._unreachable(what, e) from e
+        except BaseException:
+            wire.close()
+            raise
+        with self._lock:
+            self._idle.append((wire, time.monotonic()))
+        if head.kind is Kind.DONE:
+            return answer
+        said = b"".join(answer).decode(errors="replace")
+        if head.kind is Kind.NOT_THERE:
+            raise KeyError(said)
+        raise RpcError(f"{self.place} could not do {what!r}: {said}", place=self.place)
+
+    def _unreachable(self, what: str, error: OSError) -> RpcUnreachableError:
+        return RpcUnreachableError(f"{self.place} did not answer {what!r}: {error}", place=self.place)
+
+    def _idle_connection(self) -> Wire | None:
+        """One that is still open, the last used first; the others are closed."""
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                wire, since = self._idle.pop()
+            if time.monotonic() - since < _MOST_IDLE_S and not _readable(wire.socket):
+                return wire
+            wire.close()
+
+    def _connect(self) -> Wire:
+        connection = socket.create_connection(self._address, self._timeout)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                connection = self._tls.wrap_socket(connection, server_hostname=SERVER_NAME)
+            wire = Wire(connection)
+            greet(wire, self._token)
+        except BaseException:
+            connection.close()
+            raise
+        return wire
 
 
-def _first_line(error: BaseException) -> str:
-    """Without the traceback that Flight sends along."""
-    return str(error).split(". Detail: ", 1)[0].strip().split("\n", 1)[0].strip("'")
+def _readable(connection: socket.socket) -> bool:
+    """On an idle connection: the server has closed it."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))

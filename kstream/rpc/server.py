@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+import selectors
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
-import pyarrow as pa
-import pyarrow.flight as fl
-
+from kstream.clock import Clock, SystemClock
 from kstream.errors import RpcError
 from kstream.rpc.credentials import RpcCredentials
-from kstream.rpc.token import TokenGate
+from kstream.rpc.encryption import server_context
+from kstream.rpc.token import REFUSED, NotTrustedError, Refusals, admit
+from kstream.rpc.wire import EAGER_BYTES, FrameError, Head, Kind, Wire
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +24,12 @@ Handler: TypeAlias = Callable[[bytes], bytes]
 """Answers a message. May block: each call has a thread of its own. What it raises is told to the caller; KeyError stays a KeyError."""
 
 MOST_MESSAGE_BYTES = 16 * 1024 * 1024
-SCHEMA = pa.schema([pa.field("chunk", pa.binary(), nullable=False)])
+IDLE_S = 300.0
+"""A connection on which nothing comes, or can be sent, for so long is closed."""
+_GREETING_S = 10.0
+_MOST_GREETING = 256
+_LAST_ANSWERS_S = 0.5
+_MOST_SAID = 10_000
 
 
 class Blocks(Protocol):
@@ -37,8 +47,12 @@ class Blocks(Protocol):
 class RpcServer:
     """Listens from its making until `close`. `host` is the address to bind, `port` 0 lets the system choose.
 
-    `handlers`: what is done with messages, by their names. `blocks`: None where no blocks are kept. A message above `most_message` bytes
-    or a block above `most_block` is refused; a block is so as soon as that much has come. RpcError if the address cannot be had.
+    `handlers`: what is done with messages, by their names. `blocks`: None where no blocks are kept. A client proves that it has the token
+    before the server reads anything else from it. A message above `most_message` bytes or a block above `most_block` is refused before its
+    body is read. `clock` times the log lines about refused calls. RpcError if the address cannot be had.
+
+    Threads: one that accepts, and one for each connection. At most _MOST_GREETING connections may be without a proof of the token: beyond
+    that the oldest of these is closed.
     """
 
     def __init__(
@@ -51,68 +65,184 @@ class RpcServer:
         port: int = 0,
         most_message: int = MOST_MESSAGE_BYTES,
         most_block: int = 512 * 1024 * 1024,
+        clock: Clock | None = None,
     ) -> None:
-        self._gate = TokenGate(credentials.token)
-        location = f"{'grpc+tls' if credentials.encrypted else 'grpc'}://{bracketed(host)}:{port}"
-        pairs = [(credentials.certificate, credentials.key)] if credentials.encrypted else None
+        self._token = credentials.token
+        self._tls = server_context(credentials)
+        self._handlers = dict(handlers)
+        self._blocks = blocks
+        self._most = {Kind.ASK: most_message, Kind.PUT: most_block}
+        self._refusals = Refusals(clock or SystemClock())
+        self._changed = threading.Condition()
+        self._closing = False
+        self._greeting: dict[socket.socket, None] = {}
+        self._open: dict[socket.socket, bool] = {}
+        """Connections that have proved the token, and whether a call is being answered on each."""
         try:
-            self._flight = _Flight(location, pairs, self._gate, handlers, blocks, most_message, most_block)
-        except pa.ArrowException as e:
+            self._listener = _listener(host, port)
+        except OSError as e:
             place = f"{host}:{port}"
             raise RpcError(f"cannot listen on {place}: is it an address of this machine, and the port free? ({e})", place=place) from e
-
-    @property
-    def port(self) -> int:
-        return int(self._flight.port)
+        self.port: int = self._listener.getsockname()[1]
+        self._wake, self._waker = socket.socketpair()
+        self._accepting = threading.Thread(target=self._accept_all, name=f"RpcServer-{self.port}", daemon=True)
+        self._accepting.start()
 
     @property
     def refused(self) -> int:
-        """Calls without the token."""
-        return self._gate.refused
+        """Connections that did not prove the token."""
+        return self._refusals.count
 
     def answer(self, handlers: Mapping[str, Handler]) -> None:
         """Further messages, from now on."""
-        self._flight.handlers.update(handlers)
+        self._handlers = {**self._handlers, **handlers}
 
     def close(self) -> None:
-        """Ends calls that are under way, and returns when the port is free. Idempotent."""
-        self._flight.shutdown()
-        self._flight.wait()
+        """Frees the port and closes all connections. Calls that are being answered get half a second for their answers. Idempotent."""
+        with self._changed:
+            if self._closing:
+                return
+            self._closing = True
+            connections = [*self._greeting, *self._open]
+        self._waker.close()
+        self._accepting.join()
+        self._listener.close()
+        self._wake.close()
+        with self._changed:
+            for connection in connections:
+                _shut(connection, socket.SHUT_RD if self._open.get(connection) else socket.SHUT_RDWR)
+            self._changed.wait_for(lambda: not any(self._open.values()), _LAST_ANSWERS_S)
+            connections = [*self._greeting, *self._open]
+        for connection in connections:
+            _shut(connection, socket.SHUT_RDWR)
 
+    # -- the thread that accepts
 
-class _Flight(fl.FlightServerBase):  # pyright: ignore[reportUntypedBaseClass] â€“ pyarrow says nothing of its types
-    def __init__(
-        self, location: str, pairs: list[tuple[str, str]] | None, gate: TokenGate, handlers: Mapping[str, Handler], blocks: Blocks | None,
-        most_message: int, most_block: int,
-    ) -> None:  # fmt: skip
-        self.handlers = dict(handlers)
-        self._blocks = blocks
-        self._most_message = most_message
-        self._most_block = most_block
-        super().__init__(location, middleware={"token": gate}, tls_certificates=pairs)
+    def _accept_all(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._listener, selectors.EVENT_READ)
+            selector.register(self._wake, selectors.EVENT_READ)
+            while not self._closing:
+                selector.select()
+                try:
+                    connection, address = self._listener.accept()
+                except BlockingIOError:
+                    continue
+                except OSError as e:  # no file descriptors, say
+                    logger.warning("a connection could not be accepted: %s", e)
+                    time.sleep(0.1)
+                    continue
+                self._begin(connection, str(address[0]))
 
-    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
-        handler = self.handlers.get(action.type)
+    def _begin(self, accepted: socket.socket, address: str) -> None:
+        try:
+            connection = accepted
+            if self._tls is not None:
+                connection = self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
+            with self._changed:
+                self._greeting[connection] = None
+                oldest = next(iter(self._greeting)) if len(self._greeting) > _MOST_GREETING else None
+                if oldest is not None:
+                    del self._greeting[oldest]
+            if oldest is not None:
+                _shut(oldest, socket.SHUT_RDWR)
+            threading.Thread(target=self._serve, args=(connection, address), name=f"RpcServer-{self.port}-call", daemon=True).start()
+        except (OSError, RuntimeError) as e:  # it has gone already, or there can be no more threads
+            logger.warning("a connection from %s could not be served: %s", address, e)
+            accepted.close()
+
+    # -- the thread of a connection
+
+    def _serve(self, connection: socket.socket, address: str) -> None:
+        wire = Wire(connection)
+        try:
+            connection.settimeout(_GREETING_S)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._trusted(connection, wire, address) and self._admitted(connection):
+                connection.settimeout(IDLE_S)
+                self._talk(wire, connection)
+        except OSError as e:
+            logger.debug("the connection from %s has ended: %s", address, e)
+        finally:
+            with self._changed:
+                self._greeting.pop(connection, None)
+                self._open.pop(connection, None)
+                self._changed.notify_all()
+            _shut(connection, socket.SHUT_RDWR)
+            wire.close()
+
+    def _trusted(self, connection: socket.socket, wire: Wire, address: str) -> bool:
+        try:
+            if isinstance(connection, ssl.SSLSocket):
+                connection.do_handshake()
+            admit(wire, self._token)
+        except (NotTrustedError, ssl.SSLError) as e:
+            self._refusals.add(address, str(e))
+            if isinstance(e, NotTrustedError):
+                connection.sendall(REFUSED)
+            return False
+        return True
+
+    def _admitted(self, connection: socket.socket) -> bool:
+        """False if the server has closed the connection meanwhile."""
+        with self._changed:
+            known = connection in self._greeting
+            self._greeting.pop(connection, None)
+            if self._closing or not known:
+                return False
+            self._open[connection] = False
+            return True
+
+    def _talk(self, wire: Wire, connection: socket.socket) -> None:
+        while (head := wire.read_head()) is not None:
+            with self._changed:
+                self._open[connection] = True
+            self._one_call(wire, head)
+            with self._changed:
+                self._open[connection] = False
+                self._changed.notify_all()
+                if self._closing:
+                    return
+
+    def _one_call(self, wire: Wire, head: Head) -> None:
+        if refusal := self._too_large(head):
+            if head.size <= EAGER_BYTES:
+                wire.read_parts(head)  # these have been sent already
+            wire.send(Kind.FAILED, [refusal.encode()])
+            return
+        if head.size > EAGER_BYTES:
+            wire.send(Kind.GO_ON)
+        kind, parts = self._answer_to(head, wire.read_parts(head))
+        wire.send(kind, parts)
+
+    def _too_large(self, head: Head) -> str:
+        most = self._most.get(head.kind, 0)
+        if head.size <= most:
+            return ""
+        if head.kind is Kind.PUT:
+            return f"block {head.name} is refused: it has more than the {most} bytes that a block can have"
+        return f"a message {head.name} of {head.size} bytes is refused: it can have {most}"
+
+    def _answer_to(self, head: Head, parts: list[bytes]) -> tuple[Kind, Sequence[bytes]]:
+        try:
+            if head.kind is Kind.ASK:
+                return Kind.DONE, [self._handler(head.name)(b"".join(parts))]
+            if head.kind is Kind.PUT:
+                self._kept().put(head.name, parts, head.how)
+                return Kind.DONE, []
+            if head.kind is Kind.GET:
+                return Kind.DONE, self._kept().get(head.name)
+        except KeyError as e:
+            return Kind.NOT_THERE, [_said(e.args[0] if e.args else e)]
+        except Exception as e:
+            return Kind.FAILED, [_said(e)]
+        raise FrameError(f"{head.kind.name} is no request")
+
+    def _handler(self, name: str) -> Handler:
+        handler = self._handlers.get(name)
         if handler is None:
-            raise ValueError(f"no message is called {action.type!r} here; there are {', '.join(sorted(self.handlers))}")
-        if action.body.size > self._most_message:
-            raise ValueError(f"a message {action.type} of {action.body.size} bytes is refused: it can have {self._most_message}")
-        return iter([fl.Result(pa.py_buffer(handler(action.body.to_pybytes())))])
-
-    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        blocks, (name, how) = self._kept(), (part.decode() for part in descriptor.path)
-        chunks: list[bytes] = []
-        size = 0
-        for part in reader:
-            size += part.data.nbytes
-            if size > self._most_block:
-                raise ValueError(f"block {name} is refused: it has more than the {self._most_block} bytes that a block can have")
-            chunks.extend(part.data.column(0).to_pylist())
-        blocks.put(name, chunks, how)
-
-    def do_get(self, context: Any, ticket: Any) -> Any:
-        chunks = self._kept().get(ticket.ticket.decode())
-        return fl.GeneratorStream(SCHEMA, (batch_of(chunk) for chunk in chunks))
+            raise ValueError(f"no message is called {name!r} here; there are {', '.join(sorted(self._handlers))}")
+        return handler
 
     def _kept(self) -> Blocks:
         if self._blocks is None:
@@ -120,9 +250,25 @@ class _Flight(fl.FlightServerBase):  # pyright: ignore[reportUntypedBaseClass] â
         return self._blocks
 
 
-def batch_of(chunk: bytes) -> Any:
-    """One chunk on the wire."""
-    return pa.record_batch([pa.array([chunk], pa.binary())], schema=SCHEMA)
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+    listener = socket.create_server((host, port), family=family, backlog=socket.SOMAXCONN)
+    listener.setblocking(False)
+    return listener
+
+
+def _said(error: object) -> bytes:
+    """Its first line."""
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else type(error).__name__)[:_MOST_SAID].encode()
+
+
+def _shut(connection: socket.socket, how: int) -> None:
+    """Wakes up the thread that reads from it or writes to it."""
+    try:
+        socket.socket.shutdown(connection, how)  # that of an SSLSocket would send what follows unencrypted
+    except OSError:  # it is closed
+        pass
 
 
 def bracketed(host: str) -> str:

@@ -1,47 +1,94 @@
-"""The token by which the processes of one context know each other."""
+"""The greeting: by which both ends of a connection prove that they have the token, before anything else is read.
+
+The client sends a magic number and a nonce, the server answers with a nonce of its own. Then the client sends the HMAC of both nonces under
+the token, and the server answers with another one. So the token itself is never sent, and an answer that somebody recorded is of no use.
+All of it has fixed sizes: from a stranger the server reads 53 bytes at most.
+"""
 
 from __future__ import annotations
 
 import hmac
 import logging
+import secrets
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
 
-import pyarrow.flight as fl
+from kstream.clock import Clock
+from kstream.rpc.wire import Wire
 
 logger = logging.getLogger(__name__)
-HEADER = "authorization"
-_SCHEME = "Bearer "
+_MAGIC = b"KSRP\x01"
+_NONCE_BYTES = 16
+_PROOF_BYTES = 32
+REFUSED = bytes(_PROOF_BYTES)
+"""What a server sends in the place of its proof."""
+_LOG_EVERY_MS = 60_000
+_MOST_ADDRESSES = 1000
 
 
-def header(token: str) -> tuple[bytes, bytes]:
-    """What a client sends with each call."""
-    return HEADER.encode(), (_SCHEME + token).encode()
+class NotTrustedError(ConnectionError):
+    """The other end does not have the token."""
 
 
-class TokenGate(fl.ServerMiddlewareFactory):  # pyright: ignore[reportUntypedBaseClass] – pyarrow says nothing of its types
-    """Refuses calls without the token: before their bodies are read where they come in a stream, before anything is done in any case."""
+def greet(wire: Wire, token: str) -> None:
+    """The client's part. NotTrustedError if one of the two ends does not accept the other; else OSError."""
+    mine = secrets.token_bytes(_NONCE_BYTES)
+    wire.socket.sendall(_MAGIC + mine)
+    nonces = mine + wire.read_exactly(_NONCE_BYTES)
+    wire.socket.sendall(_proof(token, b"client", nonces))
+    answer = wire.read_exactly(_PROOF_BYTES)
+    if not hmac.compare_digest(answer, _proof(token, b"server", nonces)):
+        raise NotTrustedError("the token is another one")
 
-    def __init__(self, token: str) -> None:
-        super().__init__()
-        self._expected = (_SCHEME + token).encode()
+
+def admit(wire: Wire, token: str) -> None:
+    """The server's part. NotTrustedError if the client is a stranger, who is to be sent REFUSED; OSError if the client goes away first."""
+    if wire.read_exactly(len(_MAGIC)) != _MAGIC:
+        raise NotTrustedError("it sent something else than a greeting")
+    theirs = wire.read_exactly(_NONCE_BYTES)
+    mine = secrets.token_bytes(_NONCE_BYTES)
+    wire.socket.sendall(mine)
+    if not hmac.compare_digest(wire.read_exactly(_PROOF_BYTES), _proof(token, b"client", theirs + mine)):
+        raise NotTrustedError("its token is another one")
+    wire.socket.sendall(_proof(token, b"server", theirs + mine))
+
+
+def _proof(token: str, side: bytes, nonces: bytes) -> bytes:
+    return hmac.digest(token.encode(), side + nonces, "sha256")
+
+
+class Refusals:
+    """Counts the calls that were refused, and logs them once a minute for each address. Any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
-        self._refused = 0
+        self._count = 0
+        self._by_address: dict[str, tuple[int, int]] = {}
+        """When calls from it were logged last, and how many came since."""
 
     @property
-    def refused(self) -> int:
-        """Calls that were turned away."""
+    def count(self) -> int:
         with self._lock:
-            return self._refused
+            return self._count
 
-    def start_call(self, info: Any, headers: Mapping[str, Sequence[str]]) -> None:
-        """Called by Flight, on the call's thread."""
-        given = headers.get(HEADER, ())
-        if len(given) == 1 and hmac.compare_digest(given[0].encode(), self._expected):
-            return
+    def add(self, address: str, reason: str) -> None:
+        now = self._clock.monotonic_ms()
         with self._lock:
-            self._refused += 1
-            count = self._refused
-        logger.warning("a call without the context's token was refused (%d so far)", count)
-        raise fl.FlightUnauthenticatedError("this port belongs to another application: a call needs its token")
+            self._count += 1
+            address = self._known(address, now)
+            logged_at, since = self._by_address.get(address, (now - _LOG_EVERY_MS, 0))
+            due = now - logged_at >= _LOG_EVERY_MS
+            self._by_address[address] = (now, 0) if due else (logged_at, since + 1)
+            count = self._count
+        if due:
+            logger.warning(
+                "refused %d calls from %s, which did not prove that they have the context's token: %s (%d refused calls in all; the next "
+                "line about this address comes in a minute at the earliest)", since + 1, address, reason, count,
+            )  # fmt: skip
+
+    def _known(self, address: str, now: int) -> str:
+        """A stranger with many addresses fills neither the log nor the memory."""
+        if address in self._by_address or len(self._by_address) < _MOST_ADDRESSES:
+            return address
+        self._by_address = {known: (at, n) for known, (at, n) in self._by_address.items() if now - at < _LOG_EVERY_MS}
+        return address if len(self._by_address) < _MOST_ADDRESSES else "other addresses"

@@ -68,7 +68,8 @@ def test_who_listens_on_the_way_reads_neither_blocks_nor_the_token(credentials: 
         client.put("block", [SECRET], "memory")
         assert client.get("block") == [SECRET] and client.ask("echo", SECRET) == SECRET
         client.close()
-        assert (SECRET in wire.seen, credentials.token.encode() in wire.seen) == (readable, readable)
+        assert (SECRET in wire.seen) is readable
+        assert credentials.token.encode() not in wire.seen, "both sides prove that they have the token, and do not send it"
 
 
 OTHERS: dict[str, tuple[Callable[[], RpcCredentials], type[Exception]]] = {
@@ -100,6 +101,25 @@ def test_a_false_server_does_not_get_the_token(tmp_path: Path) -> None:
         with pytest.raises(RpcUnreachableError, match="did not answer"):
             client.ask("echo")
         client.close()
+
+
+def test_the_answer_to_the_call_that_ends_a_server_is_encrypted_too(tmp_path: Path) -> None:
+    closing: list[threading.Thread] = []
+
+    def end(_body: bytes) -> bytes:
+        closing.append(threading.Thread(target=server.close))
+        closing[0].start()
+        while not server._closing:
+            closing[0].join(0.001)
+        closing[0].join(0.1)  # the connection is half shut by now
+        return SECRET
+
+    server = RpcServer(ENCRYPTING, {"end": end})
+    wire = Wire(server.port)
+    assert RpcClient("127.0.0.1", wire.port, ENCRYPTING, 60).ask("end") == SECRET
+    closing[0].join(60)
+    wire.close()
+    assert SECRET not in wire.seen
 
 
 def test_credentials_go_to_a_store_as_json_and_show_nothing_when_printed() -> None:

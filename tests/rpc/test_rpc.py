@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
-import pyarrow as pa
-import pyarrow.flight as fl
 import pytest
 
 from kstream.errors import RpcError, RpcRefusedError, RpcUnreachableError
 from kstream.receiver.block_store import BlockStore
 from kstream.rpc import RpcClient, RpcCredentials, RpcServer
-from kstream.rpc.token import header
+from kstream.rpc.token import greet
+from kstream.rpc.wire import EAGER_BYTES, MOST_PARTS, Kind, Wire
 
 CREDENTIALS = RpcCredentials.new()
 
@@ -90,22 +89,35 @@ def test_without_the_token_nothing_is_said_done_or_kept_and_it_is_counted(store:
         assert server.refused >= 3
 
 
-def test_a_call_with_no_token_at_all_or_two_is_refused() -> None:
-    with serving() as server:
-        connection = fl.connect(f"grpc://127.0.0.1:{server.port}")
-        for headers in ([], [header(CREDENTIALS.token), header("other")]):
-            with pytest.raises(fl.FlightUnauthenticatedError):
-                list(connection.do_action(fl.Action("echo", b""), fl.FlightCallOptions(headers=headers)))
-        assert server.refused == 2
-        connection.close()
-
-
 def test_a_message_above_the_limit_is_refused_and_the_next_one_is_answered() -> None:
     with serving(most_message=1000) as server:
         client = client_of(server)
         with pytest.raises(RpcError, match="1001 bytes is refused: it can have 1000"):
             client.ask("echo", bytes(1001))
         assert client.ask("echo", bytes(1000)) == bytes(1000)
+
+
+@pytest.mark.parametrize("size", [0, 1, EAGER_BYTES, EAGER_BYTES + 1, 3_000_000])
+def test_messages_and_blocks_of_all_sizes_arrive_as_they_were_sent(store: BlockStore, size: int) -> None:
+    """Small ones are sent with their head, large ones after the server's go-ahead."""
+    body = bytes(n % 251 for n in range(min(size, 1000))) * (size // 1000 or 1)
+    with serving(store=BlockStore(100_000_000, store._folder), most_message=10_000_000) as server:
+        client = client_of(server)
+        for _ in range(2):  # by one connection
+            assert client.ask("echo", body) == body
+        client.put("block", [body, b"", body], "memory")
+        assert client.get("block") == [body, b"", body]
+        assert len(client._idle) == 1
+
+
+def test_a_large_message_that_is_refused_leaves_the_connection_as_it_was() -> None:
+    with serving(most_message=EAGER_BYTES) as server:
+        client = client_of(server)
+        for _ in range(2):
+            with pytest.raises(RpcError, match="a message echo of 50000000 bytes is refused: it can have 65536"):
+                client.ask("echo", bytes(50_000_000))
+            assert client.ask("echo", b"small") == b"small"
+        assert len(client._idle) == 1
 
 
 def test_a_block_above_the_limit_is_refused_as_soon_as_so_much_has_come(store: BlockStore) -> None:
@@ -162,27 +174,69 @@ def test_many_callers_are_answered_at_once() -> None:
         assert sorted(answers) == [bytes([n]) for n in range(8)]
 
 
-def test_a_stream_of_another_shape_is_an_error_of_its_sender(store: BlockStore) -> None:
+MALFORMED: dict[str, bytes] = {
+    "no kind of call": b"\xff" * 17,
+    "an answer": bytes([Kind.DONE]) + bytes(16),
+    "parts of another size than the head says": bytes([Kind.PUT, 0, 1, 0, 6, 0, 0, 0, 1]) + bytes([0] * 7 + [9]) + b"xmemory" + bytes(8),
+    "too many parts": bytes([Kind.PUT, 0, 0, 0, 0]) + (MOST_PARTS + 1).to_bytes(4, "big") + bytes(8),
+    "a name that is no text": bytes([Kind.ASK, 0, 1]) + bytes(14) + b"\xff",
+    "half a head": bytes([Kind.ASK, 0]),
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_bytes_that_are_no_call_end_their_connection_and_nothing_else(store: BlockStore, what: str) -> None:
     with serving(store=store) as server:
-        connection = fl.connect(f"grpc://127.0.0.1:{server.port}")
-        options = fl.FlightCallOptions(headers=[header(CREDENTIALS.token)])
-        with pytest.raises((pa.ArrowException, fl.FlightError)):
-            writer, _ = connection.do_put(fl.FlightDescriptor.for_path("x", "memory"), pa.schema([("n", pa.int64())]), options)
-            with writer:
-                writer.write_batch(pa.record_batch([pa.array([1])], names=["n"]))
-        assert store.usage()["blocks"] == 0
-        connection.close()
+        client = client_of(server)
+        client.ask("echo")
+        with socket.create_connection(("127.0.0.1", server.port), 30) as connection:
+            wire = Wire(connection)
+            greet(wire, CREDENTIALS.token)
+            connection.sendall(MALFORMED[what])
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(1000) == b""
+        assert client.ask("echo", b"x") == b"x" and store.usage()["blocks"] == 0 and server.refused == 0
 
 
-def test_a_server_that_ends_in_the_middle_of_a_call_has_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """gRPC calls that cancelled; a block is told again then, and a store started again."""
+def test_a_server_that_ends_in_the_middle_of_a_call_has_not_answered() -> None:
+    """A block is told again then, and a store started again."""
+    inside, go_on = threading.Event(), threading.Event()
+    errors: list[Exception] = []
 
-    class Ending:
-        def do_action(self, *_: object) -> Iterator[object]:
-            raise fl.FlightCancelledError("CANCELLED")
+    def answer(body: bytes) -> bytes:
+        inside.set()
+        go_on.wait(60)
+        return body
 
-    client = RpcClient("127.0.0.1", 1, RpcCredentials("t"))
-    monkeypatch.setattr(client, "_connection", Ending())
-    with pytest.raises(RpcUnreachableError, match="did not answer 'usage': CANCELLED"):
-        client.ask("usage")
-    assert client._connection is None, "the next call connects again"
+    server = RpcServer(CREDENTIALS, {"wait": answer})
+    client = client_of(server)
+
+    def call() -> None:
+        try:
+            client.ask("wait")
+        except RpcUnreachableError as e:
+            errors.append(e)
+
+    calling = threading.Thread(target=call)
+    calling.start()
+    assert inside.wait(60)
+    server.close()
+    calling.join(60)
+    go_on.set()
+    assert len(errors) == 1 and "did not answer 'wait'" in str(errors[0]) and client._idle == []
+
+
+def test_a_call_that_ends_its_server_is_still_answered() -> None:
+    """As the driver ends block stores."""
+    closing = list[threading.Thread]()
+
+    def end(_body: bytes) -> bytes:
+        closing.append(threading.Thread(target=server.close))
+        closing[0].start()
+        return b"yes"
+
+    server = RpcServer(CREDENTIALS, {"end": end})
+    assert client_of(server).ask("end") == b"yes"
+    closing[0].join(60)
+    with pytest.raises(RpcUnreachableError):
+        client_of(server).ask("end")

@@ -1,0 +1,128 @@
+"""Frames: what client and server send to each other on a connection, after its greeting.
+
+A frame is a head, then the name and the `how` of the call, then the parts: bodies of messages, chunks of blocks. The head says how many
+parts there are and how large they are together. Above EAGER_BYTES a request sends its parts only after the server has answered GO_ON, so a
+server refuses a large request before its parts are sent, and both sides can go on with the connection.
+"""
+
+from __future__ import annotations
+
+import enum
+import socket
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+EAGER_BYTES = 64 * 1024
+MOST_PARTS = 1 << 20
+_HEAD = struct.Struct(">BHHIQ")
+_LENGTH_BYTES = 8
+
+
+class FrameError(ConnectionError):
+    """The other side sent bytes that are no frame, or ended in the middle of one."""
+
+
+class Kind(enum.IntEnum):
+    """The first three are requests, the others are answers."""
+
+    ASK = 1
+    PUT = 2
+    GET = 3
+    DONE = 4
+    GO_ON = 5
+    NOT_THERE = 6
+    FAILED = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """`size`: bytes of all parts together."""
+
+    kind: Kind
+    name: str = ""
+    how: str = ""
+    parts: int = 0
+    size: int = 0
+
+
+class Wire:
+    """One connection. Used by one thread at a time. Its calls block as long as the socket's timeout lets them, and raise OSError."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self._file = connection.makefile("rb")
+
+    def read_exactly(self, size: int) -> bytes:
+        """FrameError if the other side ends before so many bytes."""
+        data = self._file.read(size)
+        if len(data) < size:
+            raise FrameError(f"the connection ended after {len(data)} of {size} bytes")
+        return data
+
+    def read_head(self) -> Head | None:
+        """The next frame without its parts; None if the other side has closed the connection between two frames."""
+        data = self._file.read(_HEAD.size)
+        if not data:
+            return None
+        if len(data) < _HEAD.size:
+            raise FrameError("the connection ended in the head of a frame")
+        kind, name, how, parts, size = _HEAD.unpack(data)
+        if parts > MOST_PARTS:
+            raise FrameError(f"a frame says that it has {parts} parts; it can have {MOST_PARTS}")
+        try:
+            return Head(Kind(kind), self.read_exactly(name).decode(), self.read_exactly(how).decode(), parts, size)
+        except ValueError as e:
+            raise FrameError(f"not the head of a frame: {e}") from e
+
+    def read_parts(self, head: Head) -> list[bytes]:
+        """The parts of the frame whose head was read last. The caller has compared `head.size` with its limit."""
+        lengths = struct.unpack(f">{head.parts}Q", self.read_exactly(head.parts * _LENGTH_BYTES))
+        if sum(lengths) != head.size:
+            raise FrameError(f"the parts of a frame have {sum(lengths)} bytes, its head says {head.size}")
+        return [self.read_exactly(length) for length in lengths]
+
+    def request(self, kind: Kind, name: str, how: str, parts: Sequence[bytes]) -> Head:
+        """Sends a request, and returns the head of the answer."""
+        size = sum(map(len, parts))
+        if size <= EAGER_BYTES:
+            self.send(kind, parts, name, how)
+            return self._answer()
+        self.socket.sendall(_head(kind, name, how, parts, size))
+        answer = self._answer()
+        if answer.kind is not Kind.GO_ON:
+            return answer
+        self._send_parts(b"", parts, size)
+        return self._answer()
+
+    def send(self, kind: Kind, parts: Sequence[bytes] = (), name: str = "", how: str = "") -> None:
+        """A whole frame."""
+        size = sum(map(len, parts))
+        self._send_parts(_head(kind, name, how, parts, size), parts, size)
+
+    def close(self) -> None:
+        try:
+            self._file.close()
+        finally:
+            self.socket.close()
+
+    def _answer(self) -> Head:
+        if (head := self.read_head()) is None:
+            raise FrameError("the connection ended before the answer")
+        return head
+
+    def _send_parts(self, before: bytes, parts: Sequence[bytes], size: int) -> None:
+        lengths = struct.pack(f">{len(parts)}Q", *map(len, parts))
+        if size <= EAGER_BYTES:  # in one packet where possible
+            self.socket.sendall(b"".join([before, lengths, *parts]))
+            return
+        self.socket.sendall(before + lengths)
+        for part in parts:
+            self.socket.sendall(part)
+
+
+def _head(kind: Kind, name: str, how: str, parts: Sequence[bytes], size: int) -> bytes:
+    if len(parts) > MOST_PARTS:
+        raise ValueError(f"{len(parts)} chunks are too many for one block; it can have {MOST_PARTS}")
+    names = name.encode(), how.encode()
+    return _HEAD.pack(kind, len(names[0]), len(names[1]), len(parts), size) + b"".join(names)
