@@ -75,9 +75,13 @@ class ReceiverInputDStream(InputDStream):
         return InputPlan({"blocks": []})
 
     def plan(self, time: Time) -> InputPlan:
-        """All blocks that no batch has taken."""
-        waiting = self.blocks.waiting(self.id)
-        return InputPlan({"blocks": [_stored(block) for block in waiting]}, sum(block.num_records or 0 for block in waiting))
+        """All blocks that no batch has taken.
+
+        Idempotent: a batch time that has its blocks gets the same ones again, with a checkpoint or without.
+        """
+        if (data := self._plans.get(time)) is None:
+            data = {"blocks": [_stored(block) for block in self.blocks.waiting(self.id)]}
+        return InputPlan(data, sum(block[1] or 0 for block in data["blocks"]))
 
     def planned(self, time: Time, data: Mapping[str, Any]) -> None:
         self.blocks.allocate(self.id, _ids(data))

@@ -138,9 +138,12 @@ class ReceiverSchedulingPolicy:
 
     @staticmethod
     def accepts(candidates: Iterable[Location], registering: ExecutorLocation) -> bool:
-        """Whether a receiver with these candidates may register from there: Spark need not go by what a task prefers."""
+        """Whether a receiver with these candidates may register from there: Spark need not go by what a task prefers.
+
+        An executor is known by its id, as in Spark: it may call its host by another name than the driver does.
+        """
         return any(
-            location == registering if isinstance(location, ExecutorLocation) else location.host == registering.host
+            location.executor_id == registering.executor_id if isinstance(location, ExecutorLocation) else location.host == registering.host
             for location in candidates
         )
 

@@ -15,6 +15,7 @@ from kstream.loop import THREADS, Runtime
 from kstream.loop.runtime import Event
 from kstream.receiver import messages
 from kstream.receiver.block_reading import Replica
+from kstream.receiver.executor_process import DRIVER
 from kstream.receiver.received_block_events import ReceivedBlockInfo
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver import Receiver
@@ -30,6 +31,8 @@ from kstream.wal import handle_of_json
 logger = logging.getLogger(__name__)
 _WAIT_S = 5.0
 """How long a receiver that asks for its next command is kept waiting; and so often the executors are looked at."""
+_MOST_REFUSALS = 3
+"""So often in a row a receiver is refused because it runs elsewhere than it was scheduled. Then any executor is better than none."""
 
 
 class ReceiverRunner(Protocol):
@@ -86,6 +89,8 @@ class _Life:
     """The last that this run has registered from."""
     cut: bool = False
     """Whether its task has been cancelled by a stop."""
+    refusals: int = 0
+    """How often it has been refused since it was last accepted, because it ran on an executor that was not one of its candidates."""
     last_error: tuple[str, str, int] = ("", "", -1)
 
 
@@ -254,19 +259,50 @@ class ReceiverTracker:
         return lambda body: messages.to_body(**answer(**messages.of_body(body)))
 
     def _register(self, stream: int, run: int, executor: str, host: str) -> dict[str, Any]:
+        """A receiver that is refused ends its task, and is scheduled again (`_ended`)."""
         there = ExecutorLocation(host, executor)
+        acceptable = self._may_run_on(stream, there)
         with self._lock:
             life = self._lives.get(stream)
             latest = life is not None and life.run == run and life.running
             if life is None or not latest or self._stopping or life.info.state is ReceiverState.ACTIVE:
                 logger.warning("receiver %d of run %d on executor %s was not expected, and is refused", stream, run, executor)
                 return {"accepted": False, "peers": []}
+            if not acceptable:
+                life.refusals += 1
+                scheduled = ", ".join(map(str, life.info.scheduled))
+                logger.warning(
+                    "receiver %d was started on executor %s and was scheduled on %s: it is refused (%d of %d times) and scheduled again",
+                    stream, executor, scheduled, life.refusals, _MOST_REFUSALS,
+                )  # fmt: skip
+                return {"accepted": False, "peers": []}
+            life.refusals = 0
             life.info = replace(life.info, state=ReceiverState.ACTIVE, running=there)
             life.executor = executor
             info = self._info(stream, life)
         logger.info("receiver %d runs on executor %s (%s)", stream, executor, host)
         self._tell(events.StreamingListenerReceiverStarted(info))
         return {"accepted": True, "peers": self._peers()}
+
+    def _may_run_on(self, stream: int, there: ExecutorLocation) -> bool:
+        """Whether the receiver was scheduled there; or might be now, if all the executors that it was scheduled on have died.
+
+        The only executor of local mode is always accepted, and so is any executor after _MOST_REFUSALS refusals in a row.
+        """
+        with self._lock:
+            life = self._lives.get(stream)
+            infos = {s: other.info for s, other in self._lives.items()}
+        if life is None:
+            return False
+        scheduled = infos[stream].scheduled
+        anywhere = not scheduled or there.executor_id == DRIVER or life.refusals >= _MOST_REFUSALS
+        if anywhere or ReceiverSchedulingPolicy.accepts(scheduled, there):
+            return True
+        executors = self._known_executors()
+        if executors is None:
+            return True
+        now = ReceiverSchedulingPolicy.restartReceiver(stream, self._preferred(stream), infos, executors)
+        return ReceiverSchedulingPolicy.accepts(now, there)
 
     def _register_store(self, executor: str, host: str, port: int) -> dict[str, Any]:
         with self._lock:

@@ -93,6 +93,22 @@ def test_what_a_plan_held_that_could_not_be_stored_goes_to_the_next_batch(world:
     assert records(world) == [[1, 2]]
 
 
+def test_a_batch_time_that_has_its_blocks_gets_the_same_ones_again_and_new_blocks_go_to_the_next_batch(world: World) -> None:
+    """BT2. The stream remembers its plans itself, so this holds without a checkpoint, too."""
+    driver = ReceiverDriver(world).start()
+    driver.receiver.store(1)
+    driver.tick()
+    driver.receiver.storeAll([2, 3])
+    first = Time(START + INTERVAL)
+    before = driver.received._plans[first]
+    again = driver.received.plan(first)
+    assert again.data == before and again.num_records == 1
+    driver.received.remember_plan(first, again.data)
+    driver.received.planned(first, again.data)
+    driver.tick()
+    assert records(world) == [[1], [2, 3]]
+
+
 def test_blocks_go_when_no_batch_or_window_needs_them(world: World) -> None:
     """BO22"""
     driver = ReceiverDriver(world, over=windowed).start()

@@ -192,6 +192,28 @@ def test_a_receiver_that_stops_itself_is_run_again(tmp_path: Path, monkeypatch: 
         assert world.records() == [1]
 
 
+def test_a_task_that_spark_starts_on_another_executor_ends_without_running_its_receiver_which_is_scheduled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[list[str]] = []
+    run = Executors.run
+
+    def first_on_another(
+        self: Executors, receiver: Receiver, stream_id: int, number: int, candidates: Sequence[Location], ended: Callable[[str], None]
+    ) -> None:
+        places.append([str(place) for place in candidates])
+        run(self, receiver, stream_id, number, [ExecutorLocation("127.0.0.1", "2")] if number == 1 else candidates, ended)
+
+    monkeypatch.setattr(Executors, "run", first_on_another)
+    monkeypatch.setattr(Executors, "executors", lambda _self: [ExecutorLocation("127.0.0.1", "1")])
+    receiver = Scripted(lambda r: r.storeAll([1]), lambda r: r.storeAll([2]))
+    with running(receiver, tmp_path, monkeypatch) as world:
+        receiver.wait_done()
+        assert world.records() == [1], "it was started once"
+        assert places == [["executor_127.0.0.1_1"]] * 2 and world.tracker.allocated_executors() == {0: "1"}
+        assert world.events == [STARTED]
+
+
 def test_a_restart_is_heard_as_a_stop_and_a_start_and_is_no_new_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     receiver = Scripted(lambda r: r.restart("broken"), lambda r: r.storeAll([1]))
     with running(receiver, tmp_path, monkeypatch) as world:

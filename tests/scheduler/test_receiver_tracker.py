@@ -119,7 +119,7 @@ def test_a_receiver_whose_task_ends_runs_again_and_its_old_run_is_not_heard() ->
 
 
 def test_a_receiver_holds_a_core_of_its_executor_until_its_task_ends() -> None:
-    world = World(receivers=3)
+    world = World(receivers=3, executors="1")
     for stream in range(3):
         world.register(stream, executor="1")
     assert world.tracker.receivers_on_executors() == {"1": 3}
@@ -137,6 +137,80 @@ def test_a_receiver_that_has_not_registered_may_hold_a_core_of_each_of_its_candi
     assert world.tracker.receivers_on_executors() == {"1": 1, "2": 1, "3": 1}
     world.register(0, executor=first[0])
     assert world.tracker.receivers_on_executors() == {first[0]: 1, **dict.fromkeys(second, 1)}
+
+
+def scheduled_on(world: World, run: int) -> list[str]:
+    return [str(place) for _, number, places in world.runner.runs if number == run for place in places]
+
+
+def test_a_receiver_that_was_started_elsewhere_than_it_was_scheduled_is_refused_and_scheduled_again() -> None:
+    """As Spark's ReceiverTracker does: to the same executors, as long as one of them lives."""
+    world = World(receivers=3)
+    assert scheduled_on(world, 1)[1] == "executor_host2_2"
+    assert not world.register(1, executor="3")["accepted"]
+    world.runner.endings[1, 1]("")
+    assert world.runner.wait(4)[3] == (1, 2, [ExecutorLocation("host2", "2")])
+    assert world.register(1, run=2, executor="2")["accepted"]
+    assert world.kinds() == ["Started"] and world.tracker.allocated_executors() == {0: None, 1: "2", 2: None}
+
+
+def test_a_receiver_is_known_by_the_id_of_its_executor_whatever_that_calls_its_host() -> None:
+    world = World(receivers=3)
+    assert world.ask(messages.REGISTER_RECEIVER, stream=1, run=1, executor="2", host="10.0.0.2")["accepted"]
+
+
+def test_a_receiver_whose_scheduled_executors_have_died_is_accepted_where_the_policy_would_send_it_now() -> None:
+    world = World(receivers=3)
+    world.register(0, executor="1")
+    world.runner.living = [ExecutorLocation("host1", "1"), ExecutorLocation("host4", "4")]
+    assert not world.register(1, executor="1")["accepted"], "the new executor is idle"
+    assert world.register(1, executor="4")["accepted"]
+
+
+def test_a_receiver_is_refused_three_times_in_a_row_and_then_runs_where_spark_starts_it() -> None:
+    """Its executors may have no free core for as long as the stream runs: a receiver elsewhere is better than none."""
+    world = World(receivers=3)
+    for run in (1, 2, 3):
+        assert not world.register(1, run=run, executor="3")["accepted"]
+        world.runner.endings[1, run]("")
+        assert world.runner.wait(3 + run)[2 + run] == (1, run + 1, [ExecutorLocation("host2", "2")])
+    assert world.register(1, run=4, executor="3")["accepted"]
+    world.runner.endings[1, 4]("executor lost")
+    world.runner.wait(7)
+    assert world.register(1, run=5, executor="2")["accepted"]
+    world.ask(messages.DEREGISTER_RECEIVER, stream=1, run=5, message="restart", error="")
+    assert world.register(1, run=5, executor="2")["accepted"], "a restart in its place"
+
+
+def test_between_a_refusal_and_the_next_run_the_restart_delay_passes() -> None:
+    """A receiver that is refused again and again is no hot loop."""
+    runner, clock = Runner("1", "2"), ManualClock(0)
+    made = {0: Nothing(), 1: Nothing()}
+    tracker = ReceiverTracker(made, runner, ReceivedBlockTracker([0, 1], clock), clock, restart_delay_ms=7000)
+    waited: list[float] = []
+    tracker._over.wait = lambda timeout=None: (waited.append(timeout or 0.0), False)[1]
+    tracker.start()
+    runner.wait(2)
+    body = messages.to_body(stream=0, run=1, executor="2", host="host2")
+    assert not messages.of_body(tracker.handlers[messages.REGISTER_RECEIVER](body))["accepted"]
+    runner.endings[0, 1]("")
+    runner.wait(3)
+    assert waited == [7.0]
+
+
+def test_in_local_mode_a_receiver_is_always_accepted() -> None:
+    class Elsewhere(Nothing):
+        def preferredLocation(self) -> str:
+            return "elsewhere"
+
+    runner = Runner()
+    runner.living = [ExecutorLocation("localhost", "driver")]
+    tracker = ReceiverTracker({0: Elsewhere(), 1: Elsewhere()}, runner, ReceivedBlockTracker([0, 1], ManualClock(0)), ManualClock(0))
+    tracker.start()
+    runner.wait(2)
+    for stream in (0, 1):
+        body = messages.to_body(stream=stream, run=1, executor="driver", host="127.0.0.1")
+        assert messages.of_body(tracker.handlers[messages.REGISTER_RECEIVER](body))["accepted"]
 
 
 def test_a_receiver_of_a_lost_executor_moves_to_one_that_lives() -> None:
