@@ -1,0 +1,68 @@
+"""What the pages name is there: settings in the table of settings, parameters of a receiver's methods in the class."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from kstream_kafka.receiver.receiver_settings import _NUMBERS
+
+from kstream import Receiver
+from kstream.conf import BY_KEY
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
+OURS = ("spark.streaming.",)
+"""What begins otherwise is Spark's own setting."""
+SETTING = re.compile(r"(?<![\w./])spark\.[a-zA-Z][\w.]*\w(\.\*)?")
+NO_SETTINGS = re.compile(r"spark\.streaming\.(kafka(010)?|listener|Seconds|StreamingContext)$|spark\.streaming$")
+"""Packages and modules of Spark in code that is shown."""
+
+
+def settings_named_in(page: Path) -> set[str]:
+    found = {match.group() for match in SETTING.finditer(page.read_text())}
+    return {key for key in found if key.startswith(OURS) and not NO_SETTINGS.match(key)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_setting_that_a_page_names_exists(page: Path) -> None:
+    unknown = {
+        key
+        for key in settings_named_in(page)
+        if not (any(known.startswith(key[:-1]) for known in BY_KEY) if key.endswith(".*") else key in BY_KEY)
+    }
+    assert unknown == set()
+
+
+def test_settings_are_found_in_pages() -> None:
+    """Else the test above could not fail."""
+    found = settings_named_in(ROOT / "docs" / "receivers.md")
+    assert {"spark.streaming.blockInterval", "spark.streaming.receiver.maxRate"} <= found
+
+
+def calls_in_table(page: str) -> list[ast.Call]:
+    rows = [line.split("|")[1] for line in (ROOT / "docs" / page).read_text().splitlines() if line.startswith("| `")]
+    parsed = [ast.parse(code, mode="eval").body for row in rows for code in re.findall(r"`([^`]+\(.*?\))`", row)]
+    return [call for call in parsed if isinstance(call, ast.Call)]
+
+
+def test_the_parameters_of_a_receivers_methods_are_named_as_they_are() -> None:
+    """A call by keyword, as the page shows it, works."""
+    calls = calls_in_table("receivers.md")
+    assert len(calls) == 8
+    for call in calls:
+        assert isinstance(call.func, ast.Name)
+        parameters = list(inspect.signature(getattr(Receiver, call.func.id)).parameters.values())[1:]
+        shown = [name.id for name in call.args if isinstance(name, ast.Name)]
+        optional = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+        assert [parameter.name for parameter in parameters] == [*shown, *optional], call.func.id
+        assert {p.name: p.default for p in parameters if p.default is not p.empty} == optional, call.func.id
+
+
+def test_the_defaults_of_the_old_consumers_parameters_are_those_of_the_page() -> None:
+    rows = [line.split("|")[1:3] for line in (ROOT / "docs" / "kafka-receiver.md").read_text().splitlines() if line.startswith("| `")]
+    shown = {name.strip(" `"): default.strip(" `") for name, default in rows}
+    assert {name: shown.get(name) for name in _NUMBERS} == {name: str(default) for name, default in _NUMBERS.items()}
