@@ -68,7 +68,7 @@ def modules_loaded_by(statement: str) -> set[str]:
 def test_importing_kstream_loads_neither_spark_nor_kafka() -> None:
     loaded = modules_loaded_by("import kstream; kstream.Seconds(1)")
     assert "kstream.batch_time" in loaded
-    assert not loaded & {"pyspark", "confluent_kafka", "fsspec", "rich"}
+    assert not loaded & {"pyspark", "confluent_kafka", "fsspec", "rich", "pyarrow"}
 
 
 def test_rooms_that_decide_without_spark_do_not_load_it() -> None:
@@ -76,9 +76,10 @@ def test_rooms_that_decide_without_spark_do_not_load_it() -> None:
     assert "pyspark" not in modules_loaded_by(f"import {rooms}")
 
 
-def test_using_a_streaming_context_does_not_load_pyspark_streaming() -> None:
+def test_using_a_streaming_context_does_not_load_pyspark_streaming_nor_what_is_optional() -> None:
     loaded = modules_loaded_by("from kstream import StreamingContext; import kstream_kafka; kstream_kafka.KafkaUtils")
     assert not [name for name in loaded if name.startswith("pyspark.streaming")]
+    assert not loaded & {"pyarrow", "pandas", "obstore", "kazoo", "cryptography"}
 
 
 def test_a_stream_that_runs_loads_no_pyspark_streaming_and_asks_the_jvm_for_none_of_its_classes(

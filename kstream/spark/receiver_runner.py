@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kstream.conf import BY_KEY, parse_bool, parse_time_ms
+from kstream.errors import in_a_line
 from kstream.loop import THREADS, Runtime
 from kstream.loop.runtime import Event
 from kstream.receiver.receiver import Receiver
@@ -18,6 +19,7 @@ from kstream.receiver.receiver_task import ReceiverTask, Surroundings, start_sto
 from kstream.spark.executors import executor_cores, executors, is_local, task_attempts, task_cpus
 from kstream.spark.receiver_cores import WAITING_TIME, ReceiverCores, most_cores, wait_for_cores, warn_of_limit
 from kstream.spark.worker_rdd import WorkerRDD
+from kstream.spark.worker_words import workers_words_told
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -62,9 +64,10 @@ class SparkReceiverRunner:
             try:
                 self._sc.setJobGroup(_group(stream_id), f"Streaming job running receiver {stream_id}", interruptOnCancel=True)
                 places = [[str(location) for location in candidates if location != _LOCAL]]
-                self._count(WorkerRDD(self._sc, 1, partial(_receive, task), places))
+                with workers_words_told():
+                    self._count(WorkerRDD(self._sc, 1, partial(_receive, task), places))
             except Exception as e:
-                reason = f"{type(e).__name__}: {e}".split("\n", 1)[0]
+                reason = in_a_line(e)
                 logger.warning("the task of receiver %d has failed", stream_id, exc_info=e)
             ended(reason)
 

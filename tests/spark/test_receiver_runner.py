@@ -1,4 +1,4 @@
-"""What the runner of receivers waits for, without Spark."""
+"""What the runner of receivers waits for, and what it says of a task that failed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import threading
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
-from kstream.errors import ConfigurationError
+from kstream.errors import ConfigurationError, MissingDependencyError
 from kstream.spark.executor_cores import Executor
 from kstream.spark.receiver_runner import SparkReceiverRunner
 from tests.harness import PATIENCE
@@ -49,3 +50,23 @@ def test_with_dynamic_allocation_nothing_is_waited_for() -> None:
     sc: Any = FakeSparkContext([], conf={"spark.dynamicAllocation.enabled": "true"})
     SparkReceiverRunner(sc, NOTHING).check_cores(2)
     assert not sc.looked.is_set()
+
+
+def missing() -> Any:
+    raise MissingDependencyError("this receiver needs a package")
+
+
+class Unloadable:
+    """A receiver that no worker can load."""
+
+    def __reduce__(self) -> Any:
+        return missing, ()
+
+
+def test_the_reason_of_a_failed_task_is_the_last_line_of_what_its_worker_said(sc: SparkContext) -> None:
+    ended = threading.Event()
+    reasons: list[str] = []
+    receiver: Any = Unloadable()
+    SparkReceiverRunner(sc, NOTHING).run(receiver, 0, 1, [], lambda reason: (reasons.append(reason), ended.set())[1])
+    assert ended.wait(6 * PATIENCE), "a worker is started first"
+    assert reasons == ["kstream.errors.MissingDependencyError: this receiver needs a package"]
