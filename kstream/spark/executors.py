@@ -50,7 +50,7 @@ def set_receivers(sc: SparkContext, receivers: Callable[[], Mapping[str, int]] |
 def free_executors(sc: SparkContext, among: Sequence[Executor]) -> list[Executor]:
     """Those of the executors that have a core for the tasks of batches, beside the receivers. Any thread.
 
-    Calls the JVM once in the life of a SparkContext, and never in a job without receivers.
+    Reads `spark.task.cpus` once in the life of a SparkContext, and not at all without receivers; else no call to the JVM.
     """
     receivers: Callable[[], Mapping[str, int]] | None = sc.__dict__.get(_RECEIVERS)
     return list(among) if receivers is None else executors_with_free_core(among, receivers(), task_cpus(sc))
