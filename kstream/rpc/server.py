@@ -26,7 +26,7 @@ Handler: TypeAlias = Callable[[bytes], bytes]
 MOST_MESSAGE_BYTES = 16 * 1024 * 1024
 IDLE_S = 300.0
 """A connection on which nothing comes, or can be sent, for so long is closed."""
-_GREETING_S = 10.0
+_GREETING_S = 30.0
 _MOST_GREETING = 256
 _LAST_ANSWERS_S = 0.5
 _MOST_SAID = 10_000
@@ -90,7 +90,7 @@ class RpcServer:
 
     @property
     def refused(self) -> int:
-        """Connections that did not prove the token."""
+        """Connections that were turned away: nearly all because they did not prove the token."""
         return self._refusals.count
 
     def answer(self, handlers: Mapping[str, Handler]) -> None:
@@ -129,14 +129,14 @@ class RpcServer:
                 except BlockingIOError:
                     continue
                 except OSError as e:  # no file descriptors, say
-                    logger.warning("a connection could not be accepted: %s", e)
+                    self._refusals.add("any address", f"no connection can be accepted: {e}")
                     time.sleep(0.1)
                     continue
                 self._begin(connection, str(address[0]))
 
     def _begin(self, accepted: socket.socket, address: str) -> None:
+        connection = accepted
         try:
-            connection = accepted
             if self._tls is not None:
                 connection = self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
             with self._changed:
@@ -148,8 +148,10 @@ class RpcServer:
                 _shut(oldest, socket.SHUT_RDWR)
             threading.Thread(target=self._serve, args=(connection, address), name=f"RpcServer-{self.port}-call", daemon=True).start()
         except (OSError, RuntimeError) as e:  # it has gone already, or there can be no more threads
-            logger.warning("a connection from %s could not be served: %s", address, e)
-            accepted.close()
+            self._refusals.add(address, f"it could not be served: {e}")
+            with self._changed:
+                self._greeting.pop(connection, None)
+            connection.close()
 
     # -- the thread of a connection
 

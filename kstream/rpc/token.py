@@ -43,12 +43,12 @@ def greet(wire: Wire, token: str) -> None:
 def admit(wire: Wire, token: str) -> None:
     """The server's part. NotTrustedError if the client is a stranger, who is to be sent REFUSED; OSError if the client goes away first."""
     if wire.read_exactly(len(_MAGIC)) != _MAGIC:
-        raise NotTrustedError("it sent something else than a greeting")
+        raise NotTrustedError("they sent something else than a greeting")
     theirs = wire.read_exactly(_NONCE_BYTES)
     mine = secrets.token_bytes(_NONCE_BYTES)
     wire.socket.sendall(mine)
     if not hmac.compare_digest(wire.read_exactly(_PROOF_BYTES), _proof(token, b"client", theirs + mine)):
-        raise NotTrustedError("its token is another one")
+        raise NotTrustedError("they do not have the context's token")
     wire.socket.sendall(_proof(token, b"server", theirs + mine))
 
 
@@ -57,14 +57,14 @@ def _proof(token: str, side: bytes, nonces: bytes) -> bytes:
 
 
 class Refusals:
-    """Counts the calls that were refused, and logs them once a minute for each address. Any thread."""
+    """Counts the connections that were refused, and logs them once a minute for each address. Any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._count = 0
         self._by_address: dict[str, tuple[int, int]] = {}
-        """When calls from it were logged last, and how many came since."""
+        """For each address: when its refusals were logged last, and how many came since."""
 
     @property
     def count(self) -> int:
@@ -81,10 +81,7 @@ class Refusals:
             self._by_address[address] = (now, 0) if due else (logged_at, since + 1)
             count = self._count
         if due:
-            logger.warning(
-                "refused %d calls from %s, which did not prove that they have the context's token: %s (%d refused calls in all; the next "
-                "line about this address comes in a minute at the earliest)", since + 1, address, reason, count,
-            )  # fmt: skip
+            logger.warning("refused %d connections from %s: %s (%d in all)", since + 1, address, reason, count)
 
     def _known(self, address: str, now: int) -> str:
         """A stranger with many addresses fills neither the log nor the memory."""

@@ -272,9 +272,8 @@ class ReceiverTracker:
                 life.refusals += 1
                 scheduled = ", ".join(map(str, life.info.scheduled))
                 logger.warning(
-                    "receiver %d was started on executor %s and was scheduled on %s: it is refused (%d of %d times) and scheduled again",
-                    stream, executor, scheduled, life.refusals, _MOST_REFUSALS,
-                )  # fmt: skip
+                    "receiver %d runs on executor %s, was scheduled on %s: refused, to be scheduled again", stream, executor, scheduled
+                )
                 return {"accepted": False, "peers": []}
             life.refusals = 0
             life.info = replace(life.info, state=ReceiverState.ACTIVE, running=there)
@@ -291,11 +290,11 @@ class ReceiverTracker:
         """
         with self._lock:
             life = self._lives.get(stream)
+            if life is None:
+                return False
+            scheduled, refusals = life.info.scheduled, life.refusals
             infos = {s: other.info for s, other in self._lives.items()}
-        if life is None:
-            return False
-        scheduled = infos[stream].scheduled
-        anywhere = not scheduled or there.executor_id == DRIVER or life.refusals >= _MOST_REFUSALS
+        anywhere = not scheduled or there.executor_id == DRIVER or refusals >= _MOST_REFUSALS
         if anywhere or ReceiverSchedulingPolicy.accepts(scheduled, there):
             return True
         executors = self._known_executors()
