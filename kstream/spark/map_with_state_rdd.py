@@ -21,7 +21,7 @@ from kstream.errors import StateNotStorableError
 from kstream.pickled_chunks import pickled_chunks
 from kstream.rdd.map_with_state import MapWithState
 from kstream.rdd.stable_hash import partition_of
-from kstream.spark.raw_records import NUMBER, by_key, is_raw, jrdd, jvm, pairs, with_numbers
+from kstream.spark.raw_records import NUMBER, by_key, is_raw, jrdd, pairs, value_of_pair, with_numbers
 from kstream.worker_process import settle
 
 _STATES, _MAPPED = 1 << 40, 1 << 41
@@ -65,7 +65,7 @@ class MapWithStateRDD(RDD[bytes]):
 
 
 def _records(sc: SparkContext, numbered: Any, number: int) -> Any:
-    return jvm(sc).PythonRDD.valueOfPair(with_numbers(sc, numbered, number, number))
+    return value_of_pair(sc, with_numbers(sc, numbered, number, number))
 
 
 # -- in the workers

@@ -19,12 +19,21 @@ else:
         from pyspark.rdd import Partitioner
 
 _FILTERS = "_kstream_filters"
+_CLASSES = "_kstream_java_classes"
+_JAVA_PAIR_RDD = "org.apache.spark.api.java.JavaPairRDD"
 NUMBER = struct.Struct("!q")
 """A number, as the JVM's PairwiseRDD reads it."""
 
 
-def jvm(sc: SparkContext) -> Any:
-    return sc._jvm  # pyright: ignore[reportPrivateUsage]
+def java_class(sc: SparkContext, name: str) -> Any:
+    """The Java class of this full name. The SparkContext keeps the class: a look-up by name takes py4j several calls, 2 ms."""
+    known: dict[str, Any] = sc.__dict__.setdefault(_CLASSES, {})
+    if name not in known:
+        found: Any = sc._jvm  # pyright: ignore[reportPrivateUsage]
+        for part in name.split("."):
+            found = getattr(found, part)
+        known[name] = found
+    return known[name]
 
 
 def jrdd(rdd: RDD[Any]) -> Any:
@@ -47,7 +56,12 @@ def is_raw(rdd: RDD[Any]) -> bool:
 
 def pairs(numbered: RDD[bytes]) -> Any:
     """The JVM's pair RDD of an RDD that gives a NUMBER and a record by turns. It keeps the partitioner."""
-    return jvm(numbered.ctx).PairwiseRDD(jrdd(raw(numbered)).rdd()).asJavaPairRDD()
+    return java_class(numbered.ctx, "org.apache.spark.api.python.PairwiseRDD")(jrdd(raw(numbered)).rdd()).asJavaPairRDD()
+
+
+def value_of_pair(sc: SparkContext, numbered: Any) -> Any:
+    """The JVM's RDD of the records of a pair RDD, without their numbers."""
+    return java_class(sc, "org.apache.spark.api.python.PythonRDD").valueOfPair(numbered)
 
 
 def with_numbers(sc: SparkContext, numbered: Any, first: int, last: int) -> Any:
@@ -61,13 +75,13 @@ def with_numbers(sc: SparkContext, numbered: Any, first: int, last: int) -> Any:
     if (first, last) not in functions:
         functions[first, last] = _function_of_filter(sc, first, last)
     kept = numbered.rdd().filter(functions[first, last])
-    return jvm(sc).org.apache.spark.api.java.JavaPairRDD(kept, numbered.kClassTag(), numbered.vClassTag())
+    return java_class(sc, _JAVA_PAIR_RDD)(kept, numbered.kClassTag(), numbered.vClassTag())
 
 
 def _function_of_filter(sc: SparkContext, first: int, last: int) -> Any:
     """What says of a pair whether its number is between the two. The JVM has the function, and no name by which Python could call it."""
     nothing: Any = sc._jsc.emptyRDD()  # pyright: ignore
-    filtered = jvm(sc).org.apache.spark.api.java.JavaPairRDD.fromJavaRDD(nothing).filterByRange(first, last).rdd()
+    filtered = java_class(sc, _JAVA_PAIR_RDD).fromJavaRDD(nothing).filterByRange(first, last).rdd()
     of_partition = _value(filtered, filtered.getClass().getDeclaredField("f"))
     (captured,) = of_partition.getClass().getDeclaredFields()
     return _value(of_partition, captured)

@@ -13,7 +13,7 @@ from kstream.rdd.map_with_state import MapWithState, initial_states
 from kstream.rdd.stable_hash import partition_of
 from kstream.rdd.state_map import EMPTY, StateMap
 from kstream.spark.map_with_state_rdd import MapWithStateRDD
-from kstream.spark.raw_records import NUMBER, by_key, jvm, pairs, raw
+from kstream.spark.raw_records import NUMBER, by_key, pairs, raw, value_of_pair
 
 
 class SparkStateRDDs:
@@ -52,9 +52,9 @@ def aligned(states: RDD[bytes], partitions: int) -> RDD[bytes]:
     if states.partitioner == by_key(partitions):
         return states
     if states.getNumPartitions() == partitions:
-        java = jvm(states.ctx)
+        java: Any = states.ctx._jvm  # pyright: ignore[reportPrivateUsage]
         moved = pairs(states.mapPartitionsWithIndex(_numbered)).partitionBy(java.PythonPartitioner(partitions, id(partition_of)))
-        made: RDD[bytes] = RDD(java.PythonRDD.valueOfPair(moved), states.ctx, NoOpSerializer())
+        made: RDD[bytes] = RDD(value_of_pair(states.ctx, moved), states.ctx, NoOpSerializer())
         made.partitioner = by_key(partitions)
         return made
     entries: Any = states.flatMap(_entries).partitionBy(partitions, partition_of)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.clientserver import ClientServerConnection
 from pyspark import RDD, SparkContext, StorageLevel
 
 from kstream import State, StateSpec
@@ -250,3 +251,14 @@ def test_a_graph_that_begins_with_an_rdd_is_made_by_setup_again(sc: SparkContext
     spec = StateSpec.function(running_count).initialState(sc.parallelize([("a", 1)]))
     source.mapWithState(spec)
     assert "RDD" in (source.recorder.why_not or "") and pickle.loads(pickle.dumps(spec)).initial == []
+
+
+def test_the_states_of_a_batch_look_up_no_java_class_by_its_full_name(sc: SparkContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part of such a name is a call to the JVM, which searches its class path. PySpark's own look-ups are of short names."""
+    states = batch(sc, ones("a"))
+    commands: list[str] = []
+    send = ClientServerConnection.send_command
+    monkeypatch.setattr(ClientServerConnection, "send_command", lambda self, command: (commands.append(command), send(self, command))[1])
+    batch(sc, ones("b"), states)
+    looked_up = [command.split("\n")[2] for command in commands if command.startswith("r\nu\n")]
+    assert looked_up and [name for name in looked_up if name.startswith("org")] == []
