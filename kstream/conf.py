@@ -46,8 +46,11 @@ ENTRIES: tuple[Entry, ...] = (
         "For tests: a restart sets a clock that can be set to so long after the last planned batch.",
     ),
     Entry("spark.streaming.unpersist", "bool", True, "Unpersist generated RDDs as they fall out of the remember duration."),
-    Entry("spark.streaming.kafka.maxRatePerPartition", "int", 0, "Most records a second and partition; 0 is no limit."),
-    Entry("spark.streaming.kafka.minRatePerPartition", "int", 1, "Fewest records a second and partition under back-pressure."),
+    Entry("spark.streaming.kafka.maxRatePerPartition", "int", 0, "Most records of a partition in a second; 0 is no limit."),
+    Entry(
+        "spark.streaming.kafka.minRatePerPartition", "int", 1,
+        "Fewest records of a partition in a batch (not in a second) where a rate limits it.",
+    ),
     Entry(
         "spark.streaming.kafka.maxRetries", "int", 1,
         "Retries when a partition's latest offset is not to be had; more while a leader is elected, for default.api.timeout.ms.",
@@ -107,7 +110,8 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "spark.streaming.kstream.recovery.allow", "str", "",
-        "What a restart may let go of, as `dropped:NAME` with commas between: the stored offsets of a stream that the job no longer has.",
+        "What a restart may do, words with commas between. `dropped:NAME`: forget the offsets of a stream that the job no longer has. "
+        "`topics:NAME`: let a stream read none of the topics that it has offsets of.",
     ),
     Entry(
         "spark.streaming.kstream.downtime", "str", "catch-up",

@@ -7,19 +7,33 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from kstream.batch import BatchPlan, events
+from kstream.batch import BatchPlan, Json, events
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import LogContents, Meta, PlanLog, read_log, take_epoch
-from kstream.checkpoint.binding import Binding, Names, bind, binding_of, mappings, names_of, not_allowed, rebound
+from kstream.checkpoint.binding import (
+    DROPPED,
+    TOPICS,
+    Binding,
+    Names,
+    bind,
+    binding_of,
+    called,
+    mappings,
+    names_of,
+    not_allowed,
+    rebound,
+    renumbered,
+)
+from kstream.checkpoint.kept_offsets import KeptOffsets, write_kept
 from kstream.checkpoint.reader import adopt, newest_plan, read_meta, tidy, write_meta
 from kstream.clock import Clock, SettableClock
 from kstream.conf import Settings
 from kstream.dstream import DStreamGraph, ReceiverInputDStream
 from kstream.dstream.receiver_input_dstream import WRITE_AHEAD_LOG
 from kstream.dstream.state_rdd import StateFiles
-from kstream.errors import AlreadyExistsError, FencedError, IntervalChangedError, StreamVanishedError
+from kstream.errors import AlreadyExistsError, FencedError, IntervalChangedError, StreamVanishedError, TopicsChangedError
 from kstream.loop import THREADS, Runtime, Thread
 from kstream.receiver import Receiver
 from kstream.receiver.received_block_tracker import planned_blocks
@@ -266,19 +280,21 @@ class Engine:
             return _Opened(NoLog(), None)
         self._check_interval(read_meta(self._store))  # before a running driver is fenced for nothing
         newest = newest_plan(self._store)
-        if newest is not None and not_allowed(bind(names_of(newest), self._streams()), self._allowed()):
+        if newest is not None and not self._goes_on_from(newest):
             self._check_streams(read_log(self._store))  # it may be a stray: only the whole log says
         epoch = take_epoch(self._store, self._clock.time_ms())
         contents = read_log(self._store)
         self._check_interval(contents.meta)
         binding = self._check_streams(contents)
         adopt(self._store, contents, epoch)
+        found = self._keep_left_behind(epoch, rebound(contents, binding.now))
         tidy(self._store, contents, epoch)
         log = PlanLog(self._store, epoch, contents, self._runtime.lock(), self._history())
         if contents.has_begun:
             level = logging.INFO if binding.unchanged else logging.WARNING
             logger.log(level, "going on from %s after batch %s:\n%s", self._store.url, contents.last_planned, binding.report())
-        return _Opened(log, rebound(contents, binding.now), mappings(contents.plans.values(), binding.now))
+        self._warn_of_unneeded(binding, rebound(contents, binding.now))
+        return _Opened(log, found, mappings(contents.plans.values(), binding.now))
 
     def _streams(self) -> Names:
         names = self._graph.input_names()
@@ -287,8 +303,22 @@ class Engine:
     def _allowed(self) -> list[str]:
         return [word.strip() for word in self._settings.get("spark.streaming.kstream.recovery.allow").split(",")]
 
+    def _goes_on_from(self, newest: BatchPlan) -> bool:
+        """Whether the newest plan alone shows that this job may go on from the checkpoint."""
+        now = self._streams()
+        binding = bind(names_of(newest), now)
+        inputs = renumbered(newest, binding.kept, now).inputs
+        streams = [stream for stream in self._graph.active_inputs() if stream.id in inputs]
+        return not not_allowed(binding, self._allowed()) and not any(s.reads_nothing_of(inputs[s.id], None) for s in streams)
+
     def _check_streams(self, contents: LogContents) -> Binding:
-        """Which stored stream is which of ours. StreamVanishedError if offsets would be left behind that nobody gave up."""
+        """Binds the stored streams to those of this job.
+
+        Raises:
+            StreamVanishedError: the job lacks a stream whose offsets are stored.
+            TopicsChangedError: a stream reads none of the topics whose offsets are stored for it.
+                Neither is raised for what `recovery.allow` names.
+        """
         assert self._store is not None
         binding = binding_of(contents, self._streams())
         lost = not_allowed(binding, self._allowed())
@@ -301,7 +331,54 @@ class Engine:
                 f"As it stands:\n{binding.report()}",
                 path=self._store.url, streams=lost,
             )  # fmt: skip
+        self._check_topics(rebound(contents, binding.now), binding)
         return binding
+
+    def _check_topics(self, contents: LogContents, binding: Binding) -> None:
+        assert self._store is not None
+        words = {TOPICS + called(binding.now, number): why for number, why in self._other_topics(contents).items()}
+        refused = [word for word in words if word not in self._allowed()]
+        if refused:
+            option = " ".join(f"--allow {word}" for word in refused)
+            raise TopicsChangedError(
+                f"{self._store.url} seems to be the checkpoint of another job: {'; '.join(words[word] for word in refused)}. Start the job "
+                f"with its own checkpoint directory. Or, if it shall read other topics from now on: `kstream run {option}`, or "
+                f"spark.streaming.kstream.recovery.allow={','.join(refused)} (the stored offsets are kept for later).",
+                path=self._store.url,
+                streams=[word.removeprefix(TOPICS) for word in refused],
+            )
+
+    def _other_topics(self, contents: LogContents) -> dict[int, str]:
+        """The streams of this job that read nothing of what is stored for them, with what they say of it."""
+        found: dict[int, str] = {}
+        for stream in self._graph.active_inputs():
+            newest = contents.newest_data(stream.id)
+            why = "" if newest is None else stream.reads_nothing_of(newest[1], contents.kept_data(stream.id))
+            if why:
+                found[stream.id] = f"stream {called(self._streams(), stream.id)} {why}"
+        return found
+
+    def _warn_of_unneeded(self, binding: Binding, contents: LogContents) -> None:
+        """A word of `recovery.allow` that allows nothing may be a mistake: the next start could need it with another name."""
+        needed = {DROPPED + called(binding.stored, number) for number in binding.vanished}
+        needed |= {TOPICS + called(binding.now, number) for number in self._other_topics(contents)}
+        unneeded = [word for word in self._allowed() if word and word not in needed]
+        if unneeded:
+            logger.warning("recovery.allow names %s, but this start lets go of nothing by that name", ", ".join(unneeded))
+
+    def _keep_left_behind(self, epoch: int, contents: LogContents) -> LogContents:
+        """Stores the offsets of partitions that the plans to come will not have. `contents` is rebound; so is what is returned."""
+        assert self._store is not None
+        inputs: dict[int, Mapping[str, Json]] = {}
+        for stream in self._graph.active_inputs():
+            newest = contents.newest_data(stream.id)
+            left = None if newest is None else stream.left_behind(newest[1], contents.kept_data(stream.id))
+            if left is not None:
+                inputs[stream.id] = left
+        kept = KeptOffsets(epoch, self._streams(), inputs)
+        if inputs or contents.kept is not None:
+            write_kept(self._store, kept)
+        return replace(contents, kept=kept)
 
     def _history(self) -> Duration:
         return Duration(self._settings.get("spark.streaming.kstream.history"))

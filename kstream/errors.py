@@ -29,6 +29,7 @@
     │   ├── IntervalChangedError      the batch interval differs from the stored one
     │   ├── NotSerializableError      the graph's functions cannot be stored
     │   ├── StreamVanishedError       offsets are stored of a stream that the job no longer has
+    │   ├── TopicsChangedError        a stream reads none of the topics whose offsets are stored for it
     │   └── NotRecoverableError       an input cannot be restored at all (queueStream)
     ├── FencedError                   another driver has taken this checkpoint
     ├── StateError                    a key's State was asked for, or told, what it cannot be
@@ -194,6 +195,13 @@ class NotSerializableError(CheckpointError):
 
 class StreamVanishedError(CheckpointError):
     """The checkpoint has offsets of streams that the job no longer has. Facts: path, streams (as `dropped:…` would name them)."""
+
+
+class TopicsChangedError(CheckpointError):
+    """A stream reads none of the topics whose offsets the checkpoint has for it: probably the checkpoint of another job.
+
+    Facts: path, streams (as `topics:…` would name them).
+    """
 
 
 class NotRecoverableError(CheckpointError):

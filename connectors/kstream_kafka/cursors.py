@@ -69,6 +69,8 @@ class Cursors:
         self._next: dict[Partition, int] = {}
         self._epochs: dict[Partition, int | None] = {}
         self._ids: dict[str, str] = {}
+        self._back: set[str] = set()
+        """Topics that are read again and are in no plan since."""
         self._news = _News()
         self._suspicious = False
         self._ahead: frozenset[Partition] = frozenset()
@@ -121,16 +123,28 @@ class Cursors:
         self._looked_ms = self._monotonic_ms()
 
     def restore(self, plan: KafkaPlan) -> None:
-        """Restart: the cursors stand behind the newest stored ranges. Partitions no longer asked for are let go, aloud."""
+        """Restart: the cursors stand behind the newest stored ranges. Partitions that the stream no longer reads get none."""
         stored = plan.ends
-        self._next = {p: at for p, at in stored.items() if self._reads(p)}
-        dropped = sorted(stored.keys() - self._next.keys())
-        if dropped:
-            logger.warning("the checkpoint has offsets of partitions this stream no longer reads: %s", dropped)
+        self._next = {p: at for p, at in stored.items() if self.reads(p)}
+        if left := {p: at for p, at in stored.items() if p not in self._next}:
+            logger.warning("the stream no longer reads %s; the checkpoint keeps these offsets until it reads them again", named(left))
         self._epochs = plan.end_epochs
         self._ids = dict(plan.topic_ids)
         self._ahead = plan.ahead & self._next.keys()
         self._suspicious = True
+
+    def take_back(self, kept: KafkaPlan) -> None:
+        """Restart, after `restore`: partitions that had left the list and are read again go on where the stream left them."""
+        back = {p: at for p, at in kept.ends.items() if self.reads(p)}
+        if not back:
+            return
+        logger.info("the stream reads %s again, from these kept offsets", named(back))
+        topics = {topic for topic, _ in back}
+        self._back = topics - {topic for topic, _ in self._next}
+        self._next.update(back)
+        self._epochs = {**self._epochs, **{p: epoch for p, epoch in kept.end_epochs.items() if p in back}}
+        self._ids.update({topic: number for topic, number in kept.topic_ids.items() if topic in self._back})
+        self._ahead |= kept.ahead & back.keys()
 
     def survey(self, client: DriverClient) -> Survey:
         """Looks for new partitions if it is time, and at the end of every log: one question. Moves nothing; may block.
@@ -165,6 +179,7 @@ class Cursors:
         self._epochs = plan.end_epochs
         self._ids = dict(plan.topic_ids)
         self._ahead = plan.ahead
+        self._back = set()
         news = self._news
         begins = {p: at for p, at in news.begins.items() if p not in self._next}
         ids = {topic: number for topic, number in news.ids.items() if any(topic == p[0] for p in begins)}
@@ -172,12 +187,14 @@ class Cursors:
 
     # -- partitions
 
-    def _reads(self, partition: Partition) -> bool:
+    def reads(self, partition: Partition) -> bool:
+        """Whether the stream was told to read this partition. Asks nobody."""
         fixed = self._subscription.fixed
         return partition in fixed if fixed else self._subscription.wants(partition[0])
 
     @property
-    def _by_pattern(self) -> bool:
+    def by_pattern(self) -> bool:
+        """Whether a pattern says which topics are read."""
         return not self._subscription.names and not self._subscription.fixed
 
     def _known(self, client: DriverClient) -> set[Partition]:
@@ -186,7 +203,7 @@ class Cursors:
         missing = sorted(set(self._subscription.fixed) - known)
         if missing and not self._next:
             raise KafkaConfigError("fromOffsets", f"names partitions the cluster does not have: {missing}")
-        return {p for p in known if self._reads(p)}
+        return {p for p in known if self.reads(p)}
 
     def _past_the_end(self, client: DriverClient, begins: Mapping[Partition, int]) -> frozenset[Partition]:
         """Those that begin at an offset given by the user which the log has not reached."""
@@ -212,17 +229,20 @@ class Cursors:
             self._let_go(gone)
         new = known - self.positions.keys()
         if new:
-            found = self._resolver.resolve(client, {p: self._starts.each.get(p, EARLIEST) for p in new})
-            self._news.begins.update(found)
-            self._news.gone -= new
-            self._ahead |= self._past_the_end(client, {p: at for p, at in found.items() if p in self._starts.each})
-            logger.info("new partitions: %s", {f"{t}-{n}": at for (t, n), at in sorted(found.items())})
+            self._begin_new(client, new)
         self._looked_ms = now
         self._suspicious = True
 
+    def _begin_new(self, client: DriverClient, new: Collection[Partition]) -> None:
+        found = self._resolver.resolve(client, {p: self._starts.each.get(p, EARLIEST) for p in new})
+        self._news.begins.update(found)
+        self._news.gone -= set(new)
+        self._ahead |= self._past_the_end(client, {p: at for p, at in found.items() if p in self._starts.each})
+        logger.info("new partitions: %s", {f"{t}-{n}": at for (t, n), at in sorted(found.items())})
+
     def _let_go(self, gone: Collection[Partition]) -> None:
         """Topics were deleted. Chosen by a pattern, they are no longer meant; what was not read of them is lost."""
-        if not self._by_pattern:
+        if not self.by_pattern:
             raise PartitionRevokedError(gone)
         positions = self.positions
         for topic, number in sorted(gone):
@@ -246,7 +266,7 @@ class Cursors:
         try:
             return client.latest(self.positions.keys())
         except UnknownTopicError:
-            if not self._by_pattern or self.closed:
+            if not self.by_pattern or self.closed:
                 raise
             self._looked_ms = None
             self._look_for_partitions(client)
@@ -261,17 +281,31 @@ class Cursors:
         found = client.topic_ids({topic for topic, _ in self.positions})
         for topic, number in found.items():
             planned = known.get(topic, number)
-            if planned != number:
+            if planned != number and topic in self._back:
+                self._begin_anew(client, topic)
+            elif planned != number:
                 self._recreated(client, topic, planned, number)
             self._news.ids[topic] = number
         self._suspicious = False
+
+    def _begin_anew(self, client: DriverClient, topic: str) -> None:
+        """The topic was made anew while the stream did not read it: its kept offsets mean nothing now."""
+        old = {p: at for p, at in self._next.items() if p[0] == topic}
+        logger.warning("topic %r was deleted and made anew while the stream did not read it: the kept offsets of the old topic (%s) are "
+                       "dropped, and all of the new topic is read", topic, named(old))  # fmt: skip
+        self._next = {p: at for p, at in self._next.items() if p not in old}
+        self._epochs = {p: epoch for p, epoch in self._epochs.items() if p not in old}
+        self._ahead -= old.keys()
+        self._back.discard(topic)
+        self._begin_new(client, {p for p in self._known(client) if p[0] == topic})
 
     def _recreated(self, client: DriverClient, topic: str, planned: str, number: str) -> None:
         old = {p: at for p, at in self.positions.items() if p[0] == topic}
         error = TopicRecreatedError(topic, planned, number, [(n, at, at) for (_, n), at in sorted(old.items())])
         if not self._tolerant():
             raise error
-        logger.warning("%s", error)
+        logger.warning("topic %r was deleted and made anew: its id was %s and is %s now. The stream goes on with the new topic, from its "
+                       "beginning; what was not read of the old one is lost and goes to the ledger", topic, planned, number)  # fmt: skip
         new = {p for p in self._known(client) if p[0] == topic}
         begins = {p: end.offset for p, end in client.earliest(new).items()}
         for (_, n), at in old.items():
@@ -286,3 +320,9 @@ class Cursors:
         logger.warning("%s-%d: %s", *partition, detail)
         self._news.lost.append(Lost(*partition, end, at, "truncation", detail))
         self._news.begins[partition] = end
+
+
+def named(offsets: Mapping[Partition, int], most: int = 5) -> str:
+    """For people: `orders-0 at 10, orders-1 at 12`; past `most`, how many there are in all."""
+    shown = [f"{topic}-{number} at {at}" for (topic, number), at in sorted(offsets.items())]
+    return ", ".join(shown[:most]) + (f" … ({len(shown)} in all)" if len(shown) > most else "")

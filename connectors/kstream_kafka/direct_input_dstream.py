@@ -15,10 +15,11 @@ from kstream.clock import Clock, SystemClock
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.recipe import Recipe, recorded
 from kstream_kafka.bounds import Bounds
-from kstream_kafka.cursors import Cursors
+from kstream_kafka.cursors import Cursors, named
 from kstream_kafka.downtime import Downtime
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.findings import FAIL, REPORT, SKIP, check_policy, counts_of, losses
+from kstream_kafka.kept_offsets import has_nothing_of, left_behind
 from kstream_kafka.offset_committer import CommitCallback, OffsetCommitter, as_callback
 from kstream_kafka.offset_range import OffsetRange, TopicAndPartition
 from kstream_kafka.offsets import RateLimits, estimated_rate, plan_ranges
@@ -100,6 +101,23 @@ class DirectKafkaInputDStream(InputDStream):
         self._cursors.restore(KafkaPlan.from_json(data))
         self._bounds.restore(data.get("until"), self._cursors.offsets)
         self._restored = True
+
+    def reads_nothing_of(self, data: Mapping[str, Any], kept: Mapping[str, Any] | None) -> str:
+        if self._cursors.by_pattern:
+            return ""
+        stored = has_nothing_of(KafkaPlan.from_json(data), _plan_or_none(kept), self._cursors.reads)
+        if not stored:
+            return ""
+        return f"reads none of the partitions that it has offsets of; stored are {named(stored)}, it reads {self.spec.topics}"
+
+    def left_behind(self, data: Mapping[str, Any], kept: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        left = left_behind(KafkaPlan.from_json(data), _plan_or_none(kept), self._cursors.reads)
+        return None if left is None else left.to_json()
+
+    def restored_kept(self, data: Mapping[str, Any]) -> None:
+        """A bounded run whose ends are known takes no partition back, as it takes no new one: the next run does."""
+        if not self._bounds.known or self.exhausted:
+            self._cursors.take_back(KafkaPlan.from_json(data))
 
     @property
     def exhausted(self) -> bool:
@@ -300,3 +318,7 @@ def _real_client(params: KafkaParams, max_retries: int) -> DriverClient:
     from kstream_kafka.client import KafkaDriverClient  # so that building a graph does not load librdkafka
 
     return KafkaDriverClient(params, max_retries)
+
+
+def _plan_or_none(data: Mapping[str, Any] | None) -> KafkaPlan | None:
+    return None if data is None else KafkaPlan.from_json(data)

@@ -51,10 +51,11 @@ class KafkaError(KStreamError):
 
 
 class KafkaConfigError(KafkaError):
-    """A Kafka parameter is unknown, unsupported or cannot work. Facts: key, reason, hint."""
+    """A Kafka parameter, or an option of a command (`--to`), is unknown, unsupported or cannot work. Facts: key, reason, hint."""
 
     def __init__(self, key: str, reason: str, hint: str = "") -> None:
-        super().__init__(f"Kafka parameter {key!r} {reason}.{' ' + hint if hint else ''}", key=key, reason=reason, hint=hint)
+        kind = "Option" if key.startswith("--") else "Kafka parameter"
+        super().__init__(f"{kind} {key!r} {reason}.{' ' + hint if hint else ''}", key=key, reason=reason, hint=hint)
 
 
 class BrokerUnreachableError(KafkaError):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kstream_kafka.errors import KafkaConfigError, UnknownTopicError
+from kstream_kafka.errors import KafkaConfigError, PartitionRevokedError
 from kstream_kafka.findings import Lost
 from kstream_kafka.lag import merged
 from kstream_kafka.offset_range import OffsetRange
@@ -125,7 +125,7 @@ def _positions(
     move = {p for p in there if p[0] in wanted and (p in known or p[0] in anew)}
     gone = sorted(p for p in known if p[0] in wanted and p[0] not in anew and p not in there)
     if gone:
-        raise UnknownTopicError([f"{t}-{n}" for t, n in gone], len(there))
+        raise PartitionRevokedError(gone)
     if everywhere is not None:
         if everywhere.kind == "offset":
             raise KafkaConfigError(TO, f"is the one offset {everywhere.value} for all partitions", "Give a file with offsets by partition.")

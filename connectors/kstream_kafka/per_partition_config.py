@@ -12,9 +12,9 @@ class PerPartitionConfig:
     """
 
     def maxRatePerPartition(self, topicPartition: TopicAndPartition) -> int:
-        """Most records a second of the partition; 0 is no limit."""
+        """Most records of the partition in a second; 0 is no limit."""
         raise NotImplementedError
 
     def minRatePerPartition(self, topicPartition: TopicAndPartition) -> int:
-        """Fewest records a *batch* of the partition when a rate is limited."""
+        """Fewest records of the partition in a *batch*, not in a second, where a rate limits the batch. As Spark counts it."""
         return 1

@@ -11,12 +11,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from kstream.batch import BatchPlan
+from kstream.checkpoint.kept_offsets import KeptOffsets
 from kstream.checkpoint.reader import LogContents
 
 Names = Mapping[int, str | None]
 """The streams of a graph that are planned: number → name, None for those without."""
 
 DROPPED = "dropped:"
+TOPICS = "topics:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,14 @@ def rebound(contents: LogContents, now: Names) -> LogContents:
     """The log as if the graph of now had planned all of it."""
     followed = mappings(contents.plans.values(), now)
     plans = {time: renumbered(plan, followed.get(plan.epoch, {}), now) for time, plan in contents.plans.items()}
-    return replace(contents, plans=plans)
+    return replace(contents, plans=plans, kept=_rebound_kept(contents.kept, now))
+
+
+def _rebound_kept(kept: KeptOffsets | None, now: Names) -> KeptOffsets | None:
+    if kept is None:
+        return None
+    inputs = {new: kept.inputs[old] for old, new in bind(kept.streams, now).kept.items() if old in kept.inputs}
+    return replace(kept, streams=dict(now), inputs=inputs)
 
 
 def binding_of(contents: LogContents, now: Names) -> Binding:
@@ -112,10 +121,15 @@ def binding_of(contents: LogContents, now: Names) -> Binding:
     return bind(names_of(max(begun, key=lambda plan: plan.time)) if begun else {}, now)
 
 
+def called(names: Names, number: int) -> str:
+    """How a word of `allow` names a stream: its name, else its number."""
+    return names[number] or str(number)
+
+
 def not_allowed(binding: Binding, allow: Collection[str]) -> list[str]:
     """The vanished streams that nobody said may go, as `dropped:NAME` would name them."""
-    called = [binding.stored[number] or str(number) for number in binding.vanished]
-    return [name for name in called if DROPPED + name not in allow]
+    vanished = [called(binding.stored, number) for number in binding.vanished]
+    return [name for name in vanished if DROPPED + name not in allow]
 
 
 def _call(name: str | None, number: int) -> str:

@@ -19,6 +19,7 @@ FORGOTTEN = "forgotten"
 ADOPTED = "adopted"
 STATE = "state"
 GONE_STATES = "gone-states"
+KEPT_OFFSETS = "kept-offsets"
 
 _STATE = re.compile(r"(\d{15})-(\d{6,})-(.+)-(\d{5,})-([0-9a-f]+)")
 
@@ -85,6 +86,10 @@ def parse_state(name: str) -> tuple[Time, int, str] | None:
 
 def gone_states(epoch: int) -> str:
     return f"{GONE_STATES}/{epoch:06d}"
+
+
+def kept_offsets(epoch: int) -> str:
+    return f"{KEPT_OFFSETS}/{epoch:06d}"
 
 
 def epoch(number: int) -> str:

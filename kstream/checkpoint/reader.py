@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kstream.batch import BatchPlan
+from kstream.batch import BatchPlan, Json
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import format, names
+from kstream.checkpoint.kept_offsets import KeptOffsets, read_kept
 from kstream.checkpoint.plan_record import decode_plan
 from kstream.errors import AlreadyExistsError, MissingFileError
 from kstream.storage import FileStore
@@ -24,7 +25,10 @@ class Meta:
 
 @dataclass(frozen=True, slots=True)
 class LogContents:
-    """The plans that stand, oldest first, and which of them need no run. `superseded` were never submitted: delete them."""
+    """The plans that stand, oldest first, and which of them need no run. `superseded` were never submitted: delete them.
+
+    `kept`: offsets of partitions that the streams no longer read; see `kept_offsets`.
+    """
 
     meta: Meta | None
     plans: dict[Time, BatchPlan]
@@ -32,6 +36,7 @@ class LogContents:
     given_up: frozenset[Time]
     failures: dict[Time, int]
     superseded: tuple[tuple[Time, int], ...]
+    kept: KeptOffsets | None = None
 
     @property
     def has_begun(self) -> bool:
@@ -54,6 +59,10 @@ class LogContents:
             if stream_id in self.plans[time].inputs:
                 return time, dict(self.plans[time].inputs[stream_id])
         return None
+
+    def kept_data(self, stream_id: int) -> Mapping[str, Json] | None:
+        """What is kept for a stream besides its plans. The newest plan wins for partitions that both have."""
+        return None if self.kept is None else self.kept.inputs.get(stream_id)
 
 
 def write_meta(store: FileStore, meta: Meta) -> None:
@@ -88,7 +97,7 @@ def standing(keys: Iterable[tuple[Time, int]]) -> tuple[dict[Time, int], list[tu
 
 
 def read_log(store: FileStore) -> LogContents:
-    """Reads the whole log: one listing a folder and one read a plan that is still kept. Blocks.
+    """Reads the whole log: one listing a folder, one read a plan that is still kept, and one of the kept offsets. Blocks.
 
     CorruptRecordError names the first damaged plan that matters. A plan older than the newest one's `floor` that has no
     completion is a stray of a fenced driver, whose own successor has been removed already: superseded.
@@ -113,6 +122,7 @@ def read_log(store: FileStore) -> LogContents:
         given_up=frozenset(t for t in plans if (t, best[t]) in given_up),
         failures={t: failures[(t, best[t])] for t in plans if (t, best[t]) in failures},
         superseded=tuple(superseded),
+        kept=read_kept(store),
     )
 
 

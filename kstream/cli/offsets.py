@@ -22,6 +22,7 @@ from kstream import connectors
 from kstream.batch import InputOutcome
 from kstream.batch_time import Time
 from kstream.checkpoint import LogContents, read_log
+from kstream.checkpoint.binding import names_of, rebound
 from kstream.checkpoint.history import read_history
 from kstream.checkpoint.reader import has_checkpoint
 from kstream.checkpoint.takeover import Places, move_streams
@@ -52,7 +53,10 @@ def offsets_commands() -> None:
 @_path
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def show(path: str, as_json: bool) -> None:
-    """Show the next offset of every partition, and how far all before it is completed."""
+    """Show the next offset of every partition, and how far all before it is completed.
+
+    Offsets of partitions that have left a stream's list are shown, too: the stream goes on from them when the list has them again.
+    """
     with clear_errors():
         store = _opened(path)
         contents = read_log(store)
@@ -161,12 +165,32 @@ def _streams(contents: LogContents, stream: int | None, topics: tuple[str, ...])
     newest: dict[int, Mapping[str, Any]] = {n: found[1] for n in numbers if (found := contents.newest_data(n)) is not None}
     kafka = {number: data for number, data in newest.items() if kafka_ranges(data) is not None}
     read = {topic for data in kafka.values() for topic, _, _, _ in kafka_ranges(data) or ()}
+    if away := [(at, place) for number, topic, place, at in kept_offsets(contents) if topic in topics and stream in (None, number)]:
+        fail(
+            f"{', '.join(f'{place} at {at}' for at, place in away)}: the stream does not read this topic now: its kept offsets cannot be "
+            "set. Start the job with the topic in its list, stop it, and set the offsets then"
+        )
     if stray := sorted(set(topics) - read):
         fail(f"no stream of this checkpoint reads {', '.join(map(repr, stray))}; they read {', '.join(sorted(read)) or 'nothing of Kafka'}")
     meant = {number: data for number, data in kafka.items() if stream in (None, number) and (not topics or _read_of(data, topics))}
     if not meant:
         fail(f"no Kafka stream of this checkpoint is meant; it has the streams {sorted(kafka) or 'none'}: see `kstream offsets show`")
     return meant
+
+
+def kept_offsets(contents: LogContents) -> list[tuple[int, str, str, int]]:
+    """Stream id, topic, partition (`orders/0`) and next offset of what is kept besides the newest plans, in order. Pure."""
+    begun = [plan for plan in contents.plans.values() if not plan.void]
+    if contents.kept is None or not begun:
+        return []
+    now = rebound(contents, names_of(max(begun, key=lambda plan: plan.time)))
+    found: list[tuple[int, str, str, int]] = []
+    for number, kept in sorted(now.kept.inputs.items() if now.kept is not None else ()):
+        newest = now.newest_data(number)
+        planned = {(topic, partition) for topic, partition, _, _ in kafka_ranges(newest[1] if newest else {}) or ()}
+        rows = sorted(kafka_ranges(kept) or ())
+        found += [(number, topic, f"{topic}/{partition}", at) for topic, partition, _, at in rows if (topic, partition) not in planned]
+    return found
 
 
 def _read_of(data: Mapping[str, Any], topics: tuple[str, ...]) -> list[str]:
@@ -226,7 +250,9 @@ def _as_data(url: str, contents: LogContents, rows: list[Standing]) -> dict[str,
         for r in rows
     ]
     pending = [t.milliseconds for t in contents.pending]
-    return {"path": url, "last_batch": None if last is None else last.milliseconds, "pending": pending, "partitions": partitions}
+    kept = [{"stream": n, "topic": t, "partition": int(place.rpartition("/")[2]), "next": at} for n, t, place, at in kept_offsets(contents)]
+    last_ms = None if last is None else last.milliseconds
+    return {"path": url, "last_batch": last_ms, "pending": pending, "partitions": partitions, "kept": kept}
 
 
 def _print_standing(url: str, contents: LogContents, rows: list[Standing]) -> None:
@@ -237,9 +263,20 @@ def _print_standing(url: str, contents: LogContents, rows: list[Standing]) -> No
         unfinished = row.next - row.completed
         table.add_row(str(row.stream), escape(f"{row.topic}/{row.partition}"), str(row.completed), str(row.next), str(unfinished or ""))
     console.print(table)
+    _print_kept(console, contents)
     last = contents.last_planned
     if last is not None:
         console.print(f"after batch {last.milliseconds} ms ({_utc(last)} UTC), {count(len(contents.pending), 'pending batch')}")
+
+
+def _print_kept(console: Console, contents: LogContents) -> None:
+    kept = kept_offsets(contents)
+    if kept:
+        console.print("kept offsets, of topics that are not in the list of the stream now:")
+        table = Table("stream", "partition", "next")
+        for number, _, place, at in kept:
+            table.add_row(str(number), escape(place), str(at))
+        console.print(table)
 
 
 def _print_moves(moves: list[tuple[int, Any]], contents: LogContents) -> None:
@@ -251,6 +288,8 @@ def _print_moves(moves: list[tuple[int, Any]], contents: LogContents) -> None:
         place = escape(f"{move.topic}/{move.partition}")
         table.add_row(str(number), place, "" if new else str(move.old), "" if gone else str(move.new), by, escape(move.note))
     console.print(table)
+    for number, _, place, at in kept_offsets(contents):
+        console.print(escape(f"the kept offset of {place} (stream {number}, at {at}) stays: the topic is not in the stream's list now"))
     if contents.pending:
         console.print(f"{count(len(contents.pending), 'pending batch')} will run again with the ranges planned for them")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kstream.batch_time import Time
-from kstream.checkpoint.binding import DROPPED
+from kstream.checkpoint.binding import DROPPED, TOPICS
 from kstream.checkpoint.reader import forget_batch
 from kstream.cli.errors import clear_errors, one_line, require_pyspark
 from kstream.errors import ConfigurationError
@@ -32,7 +32,11 @@ logger = logging.getLogger(__name__)
 @click.option("--checkpoint", "path", required=True, metavar="PATH", help="Where the stream keeps its plans; made if it is not there.")
 @click.option("--forget-batch", type=int, metavar="MS", help="First set the plans of this batch time aside, damaged or not.")
 @click.option(
-    "--allow", multiple=True, metavar="dropped:NAME", help="Go on without the stored offsets of a stream that the job has no more."
+    "--allow",
+    multiple=True,
+    metavar="WORD",
+    help="dropped:NAME forgets the offsets of a stream that the job no longer has. topics:NAME lets a stream read none of the topics that "
+    "it has offsets of; those offsets are kept. NAME is the stream's name, else its number.",
 )
 @click.option("--verbose", is_flag=True, help="Show tracebacks and what Kafka's client says.")
 def run_command(job: str, path: str, forget_batch: int | None, allow: tuple[str, ...], verbose: bool) -> None:
@@ -53,9 +57,9 @@ def run_command(job: str, path: str, forget_batch: int | None, allow: tuple[str,
 def check_allowed(allow: Sequence[str]) -> None:
     """ConfigurationError for what `--allow` cannot mean."""
     for word in allow:
-        if not word.startswith(DROPPED) or "," in word or word == DROPPED:
+        if not word.startswith((DROPPED, TOPICS)) or "," in word or word in (DROPPED, TOPICS):
             raise ConfigurationError(
-                f"--allow {word} is not known: dropped:NAME lets go of the stored offsets of a stream, by its name or its number",
+                f"--allow {word} is not known: give dropped:NAME or topics:NAME, with the name or the number of one stream",
                 key="allow", value=word,
             )  # fmt: skip
 

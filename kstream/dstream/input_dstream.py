@@ -71,6 +71,31 @@ class InputDStream(DStream):
     def restored(self, time: Time, data: Mapping[str, Json]) -> None:
         """Restart: the newest stored plan of this stream. NotRecoverableError if it cannot go on from there."""
 
+    def reads_nothing_of(self, data: Mapping[str, Json], kept: Mapping[str, Json] | None) -> str:
+        """Restart, before this driver becomes the writer: why the stored data seems to be another job's.
+
+        Called before `restored`, perhaps twice. Must not look outside.
+
+        Args:
+            data: the newest stored plan of this stream.
+            kept: what `left_behind` has kept of earlier plans.
+
+        Returns:
+            What is stored and what this stream reads, in words, where the two have nothing in common; else an empty text.
+        """
+        return ""
+
+    def left_behind(self, data: Mapping[str, Json], kept: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
+        """Restart, before the first plan: what must be kept of the stored data because the plans to come will not have it.
+
+        Called before `restored`. Must not look outside. What it returns is stored; it replaces `kept`, which holds what the newest plan
+        does not have. None: nothing.
+        """
+        return None
+
+    def restored_kept(self, data: Mapping[str, Json]) -> None:
+        """Restart, after `restored`: what is kept besides the plans. The stream may read some of it again."""
+
     @abstractmethod
     def rdd(self, time: Time, data: Mapping[str, Json]) -> RDD[Any] | None:
         """The RDD of a batch from its plan data. Must move no cursor and not look outside."""

@@ -148,6 +148,9 @@ class JobGenerator:
         newest = contents.newest_data(stream.id)
         if newest is not None:
             stream.restored(*newest)
+            kept = contents.kept_data(stream.id)
+            if kept is not None:
+                stream.restored_kept(kept)
         for time, plan in contents.plans.items():
             if stream.id in plan.inputs:
                 stream.remember_plan(time, plan.inputs[stream.id])

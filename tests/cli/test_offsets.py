@@ -19,6 +19,7 @@ from kstream_kafka.subscription import subscription
 from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, history, read_log, take_epoch
+from kstream.checkpoint.kept_offsets import KeptOffsets, write_kept
 from kstream.checkpoint.ledger import read_ledger
 from kstream.checkpoint.reader import write_meta
 from kstream.checkpoint.sidecar import write_sidecar
@@ -167,3 +168,41 @@ def test_where_nothing_would_change_no_driver_is_disturbed(log: PlanLog, tmp_pat
     file.write_text('{"orders": {"0": 20}}')
     assert "nothing to change" in offsets("reset", tmp_path, "--to", file).output
     log.probe()
+
+
+# -- offsets of a topic that has left the list
+
+
+@pytest.fixture
+def away(log: PlanLog, tmp_path: Path) -> Path:
+    """Topic returns has left the list of stream 0 at offset 7; orders/1 is in the record, too, and in plans since."""
+    rows = [["orders", 1, 3, 3], ["returns", 0, 7, 7]]
+    data = {"ranges": rows, "leader_epochs": [None] * 2, "from_epochs": [None] * 2, "topic_ids": None}
+    write_kept(LocalFileStore(tmp_path), KeptOffsets(1, {0: None}, {0: data}))
+    return tmp_path
+
+
+def test_show_lists_the_offsets_of_a_topic_that_has_left_the_list(away: Path) -> None:
+    shown = json.loads(offsets("show", away, "--json").output)
+    assert shown["kept"] == [{"stream": 0, "topic": "returns", "partition": 0, "next": 7}]
+    assert {row["topic"] for row in shown["partitions"]} == {"orders"}
+    output = offsets("show", away).output
+    assert "kept offsets, of topics that are not in the list" in output and "returns/0" in output
+
+
+@pytest.mark.parametrize("words", [("reset", "--to", "earliest"), ("rewind", "--to", str(ZERO))])
+def test_kept_offsets_are_not_set_and_a_command_that_names_them_is_refused(away: Path, words: tuple[str, ...]) -> None:
+    command, *options = words
+    refused = offsets(command, away, *options, "--topic", "returns")
+    assert refused.exit_code == 1 and "returns/0 at 7: the stream does not read this topic now" in refused.output
+    changed = offsets(command, away, *options)
+    assert changed.exit_code == 0, changed.output
+    assert "the kept offset of returns/0 (stream 0, at 7) stays" in changed.output
+    contents = read_log(LocalFileStore(away))
+    assert contents.kept is not None and contents.kept.epoch == 1  # neither the new plan nor its epoch has touched the record
+    assert json.loads(offsets("show", away, "--json").output)["kept"][0]["next"] == 7
+
+
+def test_a_wrong_option_is_called_an_option(log: PlanLog, tmp_path: Path) -> None:
+    result = offsets("reset", tmp_path, "--to", "banana")
+    assert result.exit_code == 1 and "Option '--to' is 'banana'" in result.output and "Kafka parameter" not in result.output

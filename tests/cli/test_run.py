@@ -125,7 +125,7 @@ def test_a_logged_error_is_one_line_unless_tracebacks_are_wanted() -> None:
     assert "Traceback" in run_module.LineFormatter(tracebacks=True).format(record)
 
 
-@pytest.mark.parametrize("word", ["orders", "dropped:", "dropped:a,dropped:b"])
+@pytest.mark.parametrize("word", ["orders", "dropped:", "topics:", "dropped:a,dropped:b"])
 def test_what_may_be_let_go_of_is_said_in_one_form_only(word: str) -> None:
     result = run("job_here:setup", "--allow", word)
     assert result.exit_code == 1 and f"--allow {word} is not known" in result.output

@@ -1,0 +1,90 @@
+"""Kept offsets: where streams stood in the partitions that their job no longer reads, until it reads them again.
+
+    kept-offsets/<epoch>      written by the driver of `epoch` as it starts, before its first plan
+
+One idea: the newest plan wins. The record only counts for partitions that the newest plan of their stream does not have, so it may be
+written before the plan that leaves them out, and stay until the plan that has them again is durable. A driver that dies in between loses
+nothing and reads nothing twice. Each record is whole: the highest epoch counts, and its writer deletes the older ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kstream.batch import Json
+from kstream.checkpoint import format, names
+from kstream.errors import AlreadyExistsError, CorruptRecordError, MissingFileError
+from kstream.storage import FileStore
+
+KIND = "kept-offsets"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptOffsets:
+    """One record. `streams`: the names of the streams of its driver's graph, None for those without. `inputs[number]` is plan data of that
+    stream, in the stream's own words: the partitions that are kept, and where it stood in them."""
+
+    epoch: int
+    streams: Mapping[int, str | None]
+    inputs: Mapping[int, Mapping[str, Json]] = field(default_factory=dict[int, Mapping[str, Json]])
+
+
+def kept_fields(kept: KeptOffsets) -> dict[str, Any]:
+    """The record as JSON values."""
+    return {
+        "epoch": kept.epoch,
+        "streams": {str(number): name for number, name in kept.streams.items()},
+        "inputs": {str(number): dict(data) for number, data in kept.inputs.items()},
+    }
+
+
+def kept_of(fields: Mapping[str, Any]) -> KeptOffsets:
+    """The inverse of `kept_fields`."""
+    inputs = {int(number): data for number, data in fields["inputs"].items()}
+    return KeptOffsets(fields["epoch"], {int(number): name for number, name in fields["streams"].items()}, inputs)
+
+
+def read_kept(store: FileStore) -> KeptOffsets | None:
+    """The record of the highest epoch; None if there is none. One listing, and a read where there is one.
+
+    Raises:
+        CorruptRecordError: the record is damaged; the error says what can be done.
+    """
+    epochs = _epochs(store)
+    if not epochs:
+        return None
+    name = names.kept_offsets(epochs[-1])
+    try:
+        return kept_of(format.decode(KIND, store.read(name), store.path(name)))
+    except MissingFileError:  # deleted since the listing by the driver that has written a newer one
+        return read_kept(store)
+    except CorruptRecordError as e:
+        reason = e.facts["reason"]
+        raise CorruptRecordError(
+            f"{store.path(name)} is damaged ({reason}). It has the offsets of topics that the job no longer reads. Restore the file from "
+            "a copy. Or delete it: such a topic is then read from its beginning when the job reads it again.",
+            path=store.path(name),
+            reason=reason,
+        ) from e
+
+
+def write_kept(store: FileStore, kept: KeptOffsets) -> None:
+    """Stores the record, if it has any offsets, and then deletes those of lower epochs. Called by the driver of `kept.epoch` as it starts.
+
+    A driver that was fenced in the meantime only touches epochs below its own, and its successor relies on none of them.
+    """
+    if kept.inputs:
+        try:
+            store.create(names.kept_offsets(kept.epoch), format.encode(KIND, kept_fields(kept)))
+        except AlreadyExistsError:  # the store's client tried twice: nobody else has this epoch
+            pass
+    for epoch in _epochs(store):
+        if epoch < kept.epoch:
+            store.delete(names.kept_offsets(epoch))
+
+
+def _epochs(store: FileStore) -> list[int]:
+    numbers = (names.parse_adopted(name) for name in store.list(names.KEPT_OFFSETS))
+    return sorted(number for number in numbers if number is not None)
