@@ -44,15 +44,23 @@ class Questions:
         return self.awaited(future)
 
     def awaited(self, future: Any) -> Any:
-        """The future's result; or, as soon as it is known, the error that makes waiting for it useless."""
+        """Wait for the future and return its result, or raise its error. While it waits, the client says what it has heard.
+
+        Raises:
+            KafkaError: the brokers refuse this client, so that no answer can come. Raised as soon as that is known.
+        """
         while True:
             try:
                 result = future.result(timeout=LISTEN_S)
             except NotYet:
+                if future.done():  # the TimeoutError is the answer, or the answer came just now
+                    result = future.result()
+                    break
                 self._poll()
                 verdict = self._watch.verdict()
                 if verdict is not None:
                     raise verdict from None
             else:
-                self._watch.answered()
-                return result
+                break
+        self._watch.answered()
+        return result
