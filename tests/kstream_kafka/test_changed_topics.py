@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import Any
 
 import pytest
 from kstream_kafka.errors import LogShrankError, PartitionRevokedError, TopicRecreatedError
+from kstream_kafka.params import KafkaParams
+from kstream_kafka.stream_spec import StreamSpec
+from kstream_kafka.subscription import Partitions
 
 from kstream.batch_time import Time
 from tests.kstream_kafka.stream import Stream
@@ -77,6 +81,29 @@ def test_a_topic_made_anew_while_no_driver_ran_is_an_error_that_says_how_to_go_o
         with pytest.raises(TopicRecreatedError, match=r"its id was t-1 and is t-2 now.*kstream offsets reset") as caught:
             again.plan()
     assert caught.value.facts["ranges"] == [(0, 10, 10), (1, 10, 10)]
+
+
+def test_a_topic_of_assigned_partitions_made_anew_while_no_driver_ran_is_found_by_the_first_plan():
+    """Nobody looks for new partitions there, which would ask for the topic's id, too."""
+    params = KafkaParams.parse({"bootstrap.servers": "h:1", "auto.offset.reset": "earliest"})
+    spec = StreamSpec(Partitions(frozenset(ONE)), params)
+    s = started(spec=spec)
+    data = s.plan()
+    again = Stream(dict.fromkeys(ONE, (0, 50)), spec=spec)  # longer than before
+    again.client.ids = {"t": "t-2"}
+    again.stream.restored(Time(1000), data)
+    with pytest.raises(TopicRecreatedError):
+        again.start().plan()
+
+
+def test_tolerated_the_log_line_says_how_the_stream_goes_on_and_advises_nothing(caplog: pytest.LogCaptureFixture):
+    s = started("skip")
+    s.client.ids = {"t": "t-2"}
+    s.client.logs = {("t", 0): (0, 5), ("t", 1): (0, 5)}
+    with caplog.at_level(logging.WARNING, "kstream"):
+        plan_and_store(s)
+    line = next(record.getMessage() for record in caplog.records if "made anew" in record.getMessage())
+    assert "its id was t-1 and is t-2 now. The stream goes on with the new topic" in line and "onDataLoss" not in line
 
 
 def test_tolerated_a_topic_made_anew_is_read_from_its_beginning_and_the_plan_says_what_was_lost():

@@ -66,6 +66,15 @@ def test_a_log_that_ends_inside_a_range_gives_what_it_has():
     assert given == [5, 6] and lost(findings) == [(7, 10, "truncation")]
 
 
+def test_a_log_that_ends_just_where_the_range_begins_has_lost_all_of_the_range():
+    """The broker refuses the offset under the epoch of the range: the log was cut to just there, and nothing was written since."""
+    consumer = FakeConsumer([[refused(5)]], log_range=(0, 5))
+    given, findings = read(consumer, piece(5, 10, 2, 1))
+    assert given == [] and lost(findings) == [(5, 10, "truncation")]
+    with pytest.raises(LogTruncatedError, match=r"offset 5 lies behind the log's end 5.*What stood at \[5, 10\) is lost"):
+        read(FakeConsumer([[refused(5)]], log_range=(0, 5)), piece(5, 10, 2, 1), tolerant=False)
+
+
 def test_a_log_cut_below_the_range_and_written_anew_is_read_on_and_the_unread_new_records_are_named():
     words = "Partition log truncation detected at offset 5 (leader epoch 1): broker end offset is 3 (offset leader epoch 1)."
     consumer = ByWords([[refused(5, words)], records([5, 6], epoch=2)], log_range=(0, 30))

@@ -271,3 +271,13 @@ def test_a_plan_that_replaces_another_of_the_same_batch_is_parsed_anew():
     s.stream.remember_plan(s.time, other)
     s.stream.planned(s.time, other)
     assert s.batch() == [["t", 0, 3, 10]]
+
+
+def test_the_least_rate_of_a_partition_counts_records_of_a_batch_and_not_of_a_second():
+    """As in Spark's maxMessagesPerPartition: seconds times the rate, or the minimum as it is, whichever is more."""
+    conf = {"spark.streaming.kafka.maxRatePerPartition": "1", "spark.streaming.kafka.minRatePerPartition": "30"}
+    s = Stream({("t", 0): (0, 10_000)}, conf=conf, batch_ms=10_000, auto_offset_reset="earliest").start()
+    assert s.batch() == [["t", 0, 0, 30]]
+    s = Stream({("t", 0): (0, 10_000)}, conf={**conf, "spark.streaming.kafka.maxRatePerPartition": "5"}, batch_ms=10_000,
+               auto_offset_reset="earliest").start()  # fmt: skip
+    assert s.batch() == [["t", 0, 0, 50]]

@@ -178,6 +178,17 @@ def test_a_secret_is_hidden_whole_by_line_and_as_part():
     assert hidden("http://me:word@host/x?y") == "http://[hidden]@host/x?y"
 
 
+def test_a_secret_that_begins_with_another_one_is_hidden_to_its_end():
+    """A password made of the user's name: were the shorter one hidden first, the rest of the password would stay."""
+    remember({"sasl.username": "kafkauser", "sasl.password": "kafkauser-9f3a1c77"})
+    assert hidden("<kafkauser> <kafkauser-9f3a1c77>") == "<[hidden]> <[hidden]>"
+
+
+def test_the_password_of_a_url_is_hidden_as_it_is_written_there_and_as_it_is_read():
+    remember({"sasl.oauthbearer.token.endpoint.url": "https://me:p%40ss%2Fw0rd9@idp/token"})
+    assert hidden("p%40ss%2Fw0rd9 is sent as p@ss/w0rd9") == "[hidden] is sent as [hidden]"
+
+
 def test_words_that_say_nothing_of_a_person_stay_readable():
     remember({"security.protocol": "SASL_SSL", "ssl.ca.location": "/etc/ca.pem", "enable.partition.eof": "true", "sasl.password": "abc"})
     remember({"sasl.username": "kafka"})
