@@ -291,8 +291,12 @@ class Cursors:
     def _begin_anew(self, client: DriverClient, topic: str) -> None:
         """The topic was made anew while the stream did not read it: its kept offsets mean nothing now."""
         old = {p: at for p, at in self._next.items() if p[0] == topic}
-        logger.warning("topic %r was deleted and made anew while the stream did not read it: the kept offsets of the old topic (%s) are "
-                       "dropped, and all of the new topic is read", topic, named(old))  # fmt: skip
+        logger.warning(
+            "topic %r was deleted and made anew while the stream did not read it: the kept offsets of the old topic (%s) are "
+            "dropped, and all of the new topic is read",
+            topic,
+            named(old),
+        )
         self._next = {p: at for p, at in self._next.items() if p not in old}
         self._epochs = {p: epoch for p, epoch in self._epochs.items() if p not in old}
         self._ahead -= old.keys()
@@ -304,8 +308,13 @@ class Cursors:
         error = TopicRecreatedError(topic, planned, number, [(n, at, at) for (_, n), at in sorted(old.items())])
         if not self._tolerant():
             raise error
-        logger.warning("topic %r was deleted and made anew: its id was %s and is %s now. The stream goes on with the new topic, from its "
-                       "beginning; what was not read of the old one is lost and goes to the ledger", topic, planned, number)  # fmt: skip
+        logger.warning(
+            "topic %r was deleted and made anew: its id was %s and is %s now. The stream goes on with the new topic, from its "
+            "beginning; what was not read of the old one is lost and goes to the ledger",
+            topic,
+            planned,
+            number,
+        )
         new = {p for p in self._known(client) if p[0] == topic}
         begins = {p: end.offset for p, end in client.earliest(new).items()}
         for (_, n), at in old.items():

@@ -115,9 +115,12 @@ class DirectKafkaInputDStream(InputDStream):
         return None if left is None else left.to_json()
 
     def restored_kept(self, data: Mapping[str, Any]) -> None:
-        """A bounded run whose ends are known takes no partition back, as it takes no new one: the next run does."""
+        """Read partitions of the list again from their kept offsets. A bounded run that is not over takes no partition back, as it takes no
+        new one; the next run does."""
         if not self._bounds.known or self.exhausted:
             self._cursors.take_back(KafkaPlan.from_json(data))
+        else:
+            logger.info("a bounded run goes on: partitions that were added to the list are read from the next run on")
 
     @property
     def exhausted(self) -> bool:

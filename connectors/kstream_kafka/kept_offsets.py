@@ -17,7 +17,7 @@ Reads = Callable[[Partition], bool]
 
 
 def still_kept(newest: KafkaPlan, kept: KafkaPlan | None) -> KafkaPlan:
-    """The kept offsets that count: of partitions that the newest plan has not, and not of a topic that is another one in that plan."""
+    """Return the kept offsets that count. The newest plan wins, and a topic with another id in that plan is another topic."""
     if kept is None:
         return _nothing()
     anew = {t for t, number in kept.topic_ids.items() if newest.topic_ids.get(t, number) != number}
@@ -26,8 +26,17 @@ def still_kept(newest: KafkaPlan, kept: KafkaPlan | None) -> KafkaPlan:
 
 
 def left_behind(newest: KafkaPlan, kept: KafkaPlan | None, reads: Reads) -> KafkaPlan | None:
-    """All that the plans to come would forget: what counts of the kept offsets, and the partitions of the newest plan that are no longer
-    read. None where there is none. Partitions that the stream reads again stay until a plan has them."""
+    """Return the offsets that the next plans will not have, or that no plan has yet.
+
+    Args:
+        newest: the newest stored plan.
+        kept: what was kept before it.
+        reads: whether the stream reads a partition now.
+
+    Returns:
+        The kept offsets that count, those of partitions that the stream reads again included: they stay until a plan has them. And the
+        offsets of partitions of the newest plan that the stream no longer reads. None if there are none.
+    """
     old, leaving = still_kept(newest, kept), _standing(newest, [p for p in newest.ends if not reads(p)])
     pieces = sorted([*old.pieces, *leaving.pieces], key=lambda piece: (piece.range.topic, piece.range.partition))
     if not pieces:
@@ -37,7 +46,7 @@ def left_behind(newest: KafkaPlan, kept: KafkaPlan | None, reads: Reads) -> Kafk
 
 
 def has_nothing_of(newest: KafkaPlan, kept: KafkaPlan | None, reads: Reads) -> dict[Partition, int]:
-    """The stored offsets, if the stream reads none of their partitions; else nothing."""
+    """Return all stored offsets, of the plan and kept ones, if the stream reads none of their partitions; else an empty dict."""
     stored = {**newest.ends, **still_kept(newest, kept).ends}
     return {} if any(map(reads, stored)) else stored
 

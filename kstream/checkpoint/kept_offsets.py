@@ -71,9 +71,9 @@ def read_kept(store: FileStore) -> KeptOffsets | None:
 
 
 def write_kept(store: FileStore, kept: KeptOffsets) -> None:
-    """Stores the record, if it has any offsets, and then deletes those of lower epochs. Called by the driver of `kept.epoch` as it starts.
+    """Store the record, if it has any offsets, and then delete those of lower epochs. The driver of `kept.epoch` calls it as it starts.
 
-    A driver that was fenced in the meantime only touches epochs below its own, and its successor relies on none of them.
+    A driver that was fenced in the meantime only deletes records of epochs below its own. Its successor relies on none of them.
     """
     if kept.inputs:
         try:

@@ -88,13 +88,19 @@ class InputDStream(DStream):
     def left_behind(self, data: Mapping[str, Json], kept: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
         """Restart, before the first plan: what must be kept of the stored data because the plans to come will not have it.
 
-        Called before `restored`. Must not look outside. What it returns is stored; it replaces `kept`, which holds what the newest plan
-        does not have. None: nothing.
+        Called before `restored`. Must not look outside.
+
+        Args:
+            data: the newest stored plan of this stream.
+            kept: what an earlier driver has kept. The newest plan wins where both speak of the same thing.
+
+        Returns:
+            What is stored from now on, in place of `kept`; None for nothing.
         """
         return None
 
     def restored_kept(self, data: Mapping[str, Json]) -> None:
-        """Restart, after `restored`: what is kept besides the plans. The stream may read some of it again."""
+        """Restart, after `restored`: what `left_behind` has returned. The stream may read some of it again."""
 
     @abstractmethod
     def rdd(self, time: Time, data: Mapping[str, Json]) -> RDD[Any] | None:

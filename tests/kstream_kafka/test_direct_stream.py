@@ -189,8 +189,9 @@ def test_partitions_of_topics_no_longer_asked_for_are_let_go():
 
 
 def test_KD7_the_maximum_rate_holds_over_batches():
-    s = Stream({("t", 0): (0, 25)}, conf={"spark.streaming.kafka.maxRatePerPartition": "100"}, batch_ms=100,
-               auto_offset_reset="earliest").start()  # fmt: skip
+    s = Stream(
+        {("t", 0): (0, 25)}, conf={"spark.streaming.kafka.maxRatePerPartition": "100"}, batch_ms=100, auto_offset_reset="earliest"
+    ).start()
     assert [s.batch()[0][2:] for _ in range(4)] == [[0, 10], [10, 20], [20, 25], [25, 25]]
 
 
@@ -278,6 +279,10 @@ def test_the_least_rate_of_a_partition_counts_records_of_a_batch_and_not_of_a_se
     conf = {"spark.streaming.kafka.maxRatePerPartition": "1", "spark.streaming.kafka.minRatePerPartition": "30"}
     s = Stream({("t", 0): (0, 10_000)}, conf=conf, batch_ms=10_000, auto_offset_reset="earliest").start()
     assert s.batch() == [["t", 0, 0, 30]]
-    s = Stream({("t", 0): (0, 10_000)}, conf={**conf, "spark.streaming.kafka.maxRatePerPartition": "5"}, batch_ms=10_000,
-               auto_offset_reset="earliest").start()  # fmt: skip
+    s = Stream(
+        {("t", 0): (0, 10_000)},
+        conf={**conf, "spark.streaming.kafka.maxRatePerPartition": "5"},
+        batch_ms=10_000,
+        auto_offset_reset="earliest",
+    ).start()
     assert s.batch() == [["t", 0, 0, 50]]

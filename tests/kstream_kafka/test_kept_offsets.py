@@ -380,9 +380,10 @@ def test_a_driver_that_is_fenced_while_it_starts_destroys_no_kept_offsets(at: st
 
 
 RECORD = KeptOffsets(
-    4, {0: "orders", 1: None},
+    4,
+    {0: "orders", 1: None},
     {0: {"ranges": [["b", 0, 6, 6]], "leader_epochs": [7], "from_epochs": [7], "topic_ids": {"b": "b-id"}, "ahead": [["b", 0]]}},
-)  # fmt: skip
+)
 BYTES = (
     b'{"checksum":"708352e661bbab81e3cae56956a89bcaa89e05ed5ecd3f087f9b1b749707c3da","epoch":4,"inputs":{"0":{"ahead":[["b",0]],"from_epochs":[7],"leader_epochs":[7],"ranges":[["b",0,6,6]],'
     b'"topic_ids":{"b":"b-id"}}},"kind":"kept-offsets","streams":{"0":"orders","1":null},"version":1}'
