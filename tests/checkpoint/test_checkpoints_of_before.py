@@ -1,0 +1,48 @@
+"""A checkpoint that an earlier version has left goes on: its offsets, its state, its pending batch."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kstream_kafka.embedded_broker import EmbeddedBroker
+from pyspark import SparkContext
+
+from kstream import StreamingContext
+from kstream.checkpoint import read_log
+from kstream.storage import LocalFileStore
+from kstream.testing import ManualClock
+from tests.checkpoint.fixtures import two_streams as job
+from tests.harness import INTERVAL, START
+from tests.streams import Stream
+
+PENDING = START + (job.DONE + 1) * INTERVAL
+
+
+@pytest.mark.timeout(300)
+def test_a_checkpoint_with_two_streams_state_and_a_pending_batch_goes_on(sc: SparkContext, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(job.CHECKPOINT, checkpoint)
+    assert [time.milliseconds for time in read_log(LocalFileStore(checkpoint)).pending] == [PENDING]
+    clock, handed = ManualClock(PENDING), list[tuple[str, int, list[Any], list[Any]]]()
+    with EmbeddedBroker() as broker:
+        for batch in job.BATCHES:
+            job.send(broker.bootstrap, batch)
+        ssc = StreamingContext.getOrCreate(
+            str(checkpoint), lambda: job.make(sc, broker.bootstrap, clock, lambda *what: handed.append(what))
+        )
+        stream = Stream(sc, clock, ssc).start()
+        stream.counter.wait(1)
+        job.send(broker.bootstrap, {"orders": [("b", "8")], "returns": []})
+        stream.tick()
+        stream.stop()
+    assert handed == [
+        ("totals", PENDING, [], [("a", 10), ("b", 6), ("c", 12)]),
+        ("orders", PENDING, [("orders", 3, 3, 5)], [("a", "6"), ("c", "7")]),
+        ("returns", PENDING, [("returns", 2, 0, 1)], [("r4", "x")]),
+        ("totals", PENDING + INTERVAL, [], [("a", 10), ("b", 14), ("c", 12)]),
+        ("orders", PENDING + INTERVAL, [("orders", 1, 2, 3)], [("b", "8")]),
+        ("returns", PENDING + INTERVAL, [], []),
+    ]
