@@ -105,8 +105,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("spark.streaming.backpressure.enabled", "bool", False, "Fit the rate to the processing speed (not active yet)."),
     Entry("spark.streaming.backpressure.initialRate", "int", 0, "Rate before anything is measured; 0 is not used."),
     Entry(
-        "spark.streaming.kstream.recovery", "str", "auto",
-        "At a restart: auto (stored graph when nothing changed, else setup), graph or setup.",
+        "spark.streaming.kstream.recovery", "str", "setup",
+        "setup: every start calls `setup`. graph: the graph is stored, functions included, and a restart does not call `setup`.",
     ),
     Entry(
         "spark.streaming.kstream.recovery.allow", "str", "",

@@ -13,11 +13,11 @@ from pyspark import SparkConf, SparkContext
 from kstream import connectors, crash_point, restore
 from kstream.batch_time import Duration, Seconds
 from kstream.checkpoint.reader import has_checkpoint
-from kstream.checkpoint.sidecar import modules_digest, setup_digest
 from kstream.clock import Clock, FollowedClock, SystemClock, clock_named, given_clock
 from kstream.conf import Settings
 from kstream.context_state import StreamingContextState
-from kstream.dstream import DStream, DStreamGraph, TransformedDStream, UnionDStream
+from kstream.dstream import DStream, DStreamGraph, QueueInputDStream, TransformedDStream, UnionDStream
+from kstream.dstream.queue_input_dstream import QUEUE_KIND
 from kstream.dstream.recipe import Recipe, Recorder, recorded
 from kstream.dstream.record_operators import takes_one_argument
 from kstream.engine import Engine
@@ -74,7 +74,6 @@ class StreamingContext(StreamFactories):
         self._state = StreamingContextState.INITIALIZED
         self._engine: Engine | None = None
         self._hook: ShutdownHook | None = None
-        self._setup: tuple[Callable[[], Any], str] | None = None
         self._checkpoint: str | None = self._settings.get("spark.streaming.checkpoint.directory")
 
     # -- what streams hold of it (dstream.ports.StreamHost)
@@ -120,31 +119,26 @@ class StreamingContext(StreamFactories):
 
     @classmethod
     def getOrCreate(cls, checkpointPath: str, setupFunc: Callable[[], StreamingContext]) -> StreamingContext:
-        """A context that goes on from `checkpointPath` if a stream has run there, else one made by `setupFunc`.
+        """The context that `setupFunc` makes; if a stream has run in `checkpointPath`, it goes on from there exactly.
 
-        Unchanged code restores the graph without calling `setupFunc`. Changed code, or a graph in need of a secret, calls it, and
-        the stored offsets are bound to its input streams by name (`DStream.setName`), else by position; start() reports what was
-        kept. Either way it continues exactly. The checkpoint directory of the context is set here. CheckpointError when what is
-        stored cannot be trusted: no new stream is begun in its place.
+        `setupFunc` is called at every start. Stored offsets are bound to its input streams by name (`DStream.setName`), else by
+        position, and state by position; start() reports what was kept. Only where the job has asked for it, by
+        `spark.streaming.kstream.recovery=graph` in the SparkConf of an earlier start, is the stored graph restored in place of that.
+        The checkpoint directory of the context is set here. CheckpointError when what is stored cannot be trusted: no new stream is
+        begun in its place. GraphNotRestoredError when there is a stored graph and it cannot be restored.
         """
         store = open_checkpoint(checkpointPath)
-        digest = setup_digest(setupFunc)  # before it runs: what it changes of what it closes over is no change of the code
-        context: Any = None
-        if has_checkpoint(store):
-            mode = restore.recovery_mode()
-            stored = restore.load_graph(store, setupFunc, mode)
-            if isinstance(stored, restore.StoredGraph):
-                logger.info("restoring the graph stored in %s without calling setup", checkpointPath)
-                context = restore.make_again(stored, cls, mode, lambda ssc, recipe: ssc._make_input(recipe))
-            else:
-                logger.warning("calling setup and binding the offsets in %s by name or position: %s", checkpointPath, stored)
-        if context is None:
+        stored = restore.load_graph(store) if has_checkpoint(store) and not restore.setup_is_demanded() else None
+        if stored is not None:
+            logger.info("restoring the graph stored in %s without calling setup", checkpointPath)
+            context: Any = restore.make_again(stored, cls, lambda ssc, recipe: ssc._make_input(recipe))
+        else:
+            logger.info("calling setup; what is stored in %s goes to its streams by name or position", checkpointPath)
             context = setupFunc()
         if not isinstance(context, StreamingContext):
             raise ConfigurationError(
                 f"setup must return the StreamingContext it has made, it returned {type(context).__name__}", key="setup", value=context
             )
-        context._setup = (setupFunc, digest)
         context.checkpoint(checkpointPath)
         return context
 
@@ -160,6 +154,8 @@ class StreamingContext(StreamFactories):
             return setupFunc() if checkpointPath is None else cls.getOrCreate(checkpointPath, setupFunc)
 
     def _make_input(self, recipe: Recipe) -> DStream:
+        if recipe.kind == QUEUE_KIND:
+            raise QueueInputDStream.not_recoverable()
         return connectors.load(recipe.kind.partition("-")[0]).restore_input(self, recipe)
 
     # -- life
@@ -167,8 +163,9 @@ class StreamingContext(StreamFactories):
     def start(self) -> None:
         """Starts the processing and returns. From a checkpoint that has run before: goes on where that stopped.
 
-        A second call does nothing. IllegalStateError after stop, or while another context is active. If starting fails the
-        context is STOPPED and the error raised; nothing has run.
+        Every function for the workers is pickled here, once, to see that it can be. A second call does nothing. IllegalStateError after
+        stop, or while another context is active. NotSerializableError for a function that cannot be pickled. If starting fails the
+        context is STOPPED and the error raised.
         """
         with self._lock, StreamingContext._activation_lock:
             if self._state is StreamingContextState.ACTIVE:
@@ -198,8 +195,9 @@ class StreamingContext(StreamFactories):
         crash_point.install_from_environment()
         if not self._graph.output_streams:
             raise ConfigurationError("No output operations registered, so nothing to execute (try pprint or foreachRDD)")
+        stores_graph = restore.recovery_mode(self._settings) == restore.GRAPH and self._checkpoint is not None
+        record = restore.dump_graph(self.recorder) if stores_graph else restore.check_functions(self.recorder)
         store = None if self._checkpoint is None else open_checkpoint_to_write(self._checkpoint, self._settings)
-        functions = None if store is None else restore.dump_graph_functions(self.recorder)
         environment = SparkJobEnvironment(self._sc, self._graph.batch_duration)
         self._graph.placement = environment.placement
         self._engine = Engine(
@@ -214,12 +212,12 @@ class StreamingContext(StreamFactories):
         self._engine.start()
         if isinstance(self._clock, FollowedClock):
             self._clock.follow(self._engine)
-        if store is not None and functions is not None:
-            remember = self._graph.remember_duration
-            intervals = (self._graph.batch_duration.milliseconds, None if remember is None else remember.milliseconds)
-            code = None if self._setup is None else {"": self._setup[1], **modules_digest()}
-            conf = restore.savable_conf(self._sc.getConf().getAll())
-            restore.store_graph(store, self.recorder, functions, conf, intervals, code)
+        if store is not None:
+            if record is None:
+                restore.drop_graph(store)
+            else:
+                restore.store_graph(store, record, self._graph, self._sc)
+            restore.store_connections(store, self._graph)
 
     def _on_error(self, message: str, error: BaseException) -> None:
         where = where_of(error)

@@ -23,11 +23,12 @@
     │   ├── RpcRefusedError           it knows no such token
     │   └── RpcUnreachableError       it did not answer
     ├── NotEnoughCoresError           the cluster has not given the cores that receivers need
+    ├── NotSerializableError          a function of the user's cannot be pickled, or the graph cannot be stored
     ├── CheckpointError               what is stored cannot be used as it is
     │   ├── CorruptRecordError        a record's bytes are not what was written
     │   ├── FormatVersionError        written by a newer kstream
     │   ├── IntervalChangedError      the batch interval differs from the stored one
-    │   ├── NotSerializableError      the graph's functions cannot be stored
+    │   ├── GraphNotRestoredError     the graph that recovery=graph has stored cannot be made again
     │   ├── StreamVanishedError       offsets are stored of a stream that the job no longer has
     │   ├── TopicsChangedError        a stream reads none of the topics whose offsets are stored for it
     │   └── NotRecoverableError       an input cannot be restored at all (queueStream)
@@ -173,6 +174,10 @@ class WriteAheadLogError(KStreamError):
     """A record was not acknowledged by a batched write-ahead log; it may be in it all the same. Facts: time (ms), reason."""
 
 
+class NotSerializableError(KStreamError):
+    """A function for the workers cannot be pickled, or recovery=graph cannot store the graph. Facts: sites (operators and lines)."""
+
+
 class CheckpointError(KStreamError):
     """What is stored under a checkpoint cannot be used as it is. Facts: path."""
 
@@ -189,8 +194,8 @@ class IntervalChangedError(CheckpointError):
     """The batch interval differs from the one the checkpoint was written with. Facts: stored_ms, given_ms."""
 
 
-class NotSerializableError(CheckpointError):
-    """The graph's functions cannot be stored beside the checkpoint. Facts: sites."""
+class GraphNotRestoredError(CheckpointError):
+    """The graph that recovery=graph has stored cannot be made again. Facts: path, reason."""
 
 
 class StreamVanishedError(CheckpointError):

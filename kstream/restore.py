@@ -1,10 +1,16 @@
-"""From a stored graph back to calls, and from a graph to what is stored. The context's side of `checkpoint.sidecar`."""
+"""What a context does for `recovery=graph`, and what it tries at every start: pickling the user's functions.
+
+`setup` is called at every start, unless the checkpoint holds a graph that `recovery=graph` has stored. Then that graph is restored, as in
+Spark. The graph of a stream with a secret parameter is not stored but refused at the start: who asks for `graph` expects that no restart
+calls `setup`, and no secret is ever stored.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,32 +18,37 @@ from pyspark import SparkContext
 
 from kstream.batch_time import Duration
 from kstream.checkpoint import sidecar
+from kstream.checkpoint.connections import write_connections
 from kstream.conf import Settings
-from kstream.dstream import DStream
-from kstream.dstream.recipe import Recipe, Recorder, Replay
+from kstream.dstream import DStream, DStreamGraph
+from kstream.dstream.recipe import Recipe, Recorder, Replay, UserFunction
 from kstream.dstream.reference import StreamReference, dumping, loading
-from kstream.errors import ConfigurationError, NotSerializableError
-from kstream.spark.spark_context import default_conf, dump_functions, load_functions, restored_conf
+from kstream.errors import ConfigurationError, GraphNotRestoredError, NotRecoverableError, NotSerializableError, StorageError
+from kstream.secret import looks_secret
+from kstream.spark.spark_context import default_conf, dump_functions, load_functions, restored_conf, settings_of, try_to_pickle
 from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
 
-_SAVED_CONF = re.compile(
-    r"spark\.(app\.name|master|default\.parallelism|streaming\..*|(driver|executor)\.(memory|cores|maxResultSize|instances)"
-    r"|cores\.max|task\.cpus|ui\.(enabled|showConsoleProgress)|locality\..*|shuffle\..*|memory\..*|speculation|network\.timeout"
-    r"|dynamicAllocation\..*|python\..*|pyspark\..*)"
+RECOVERY = "spark.streaming.kstream.recovery"
+SETUP, GRAPH = "setup", sidecar.GRAPH_MODE
+_OF_ONE_PROCESS = re.compile(
+    r"spark\.(app\.(id|startTime|submitTime|attempt\.id|initial\..*)|executor\.id|driver\.(host|bindAddress|port|appUIAddress)"
+    r"|(driver\.)?blockManager\.port|ui\.(port|filters|proxyBase)|submit\.deployMode|repl\..*|yarn\.(app|credentials)\..*"
+    r"|kubernetes\.(driver\.pod\.name|executor\.podNamePrefix)|org\.apache\.hadoop\.yarn\..*|streaming\.kstream\.recovery\.allow)"
 )
-_SECRET = re.compile(r"secret|password|passwd|token|credential|sasl|ssl|jaas|\.key$", re.IGNORECASE)
-_USER_IN_URL = re.compile(r"://[^/\s]*@")
-_OF_ONE_START = "spark.streaming.kstream.recovery.allow"
-MODES = ("auto", "graph", "setup")
+"""Addresses and ids of one process, as in Spark's Checkpoint; and what was allowed for one start."""
+_REDACTION = "spark.redaction.regex"
+_REDACTED = r"(?i)secret|password|token|access[.]?key"
+"""Spark's default for the names of settings that it does not show."""
 C = TypeVar("C")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredGraph:
-    """What a context is made of again: its interval, saved settings, operator calls and their functions."""
+    """What a context is made of again: its interval, its settings, operator calls and their functions."""
 
+    path: str
     interval_ms: int
     remember_ms: int | None
     conf: dict[str, str]
@@ -47,117 +58,187 @@ class StoredGraph:
     """Streams inside the functions, to be bound once the calls have made them."""
 
 
-def savable_conf(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The settings that may be stored: an allow-list, and of that nothing whose name smells of a secret, no URL with a user in it, and
-    nothing that was said about one restart only."""
-    saved = {k: v for k, v in settings if _SAVED_CONF.fullmatch(k) and not _SECRET.search(k) and not _USER_IN_URL.search(v)}
-    return {k: v for k, v in saved.items() if k != _OF_ONE_START}
+# -- which of the two modes
 
 
-def recovery_mode() -> str:
-    """The setting, from the running SparkContext or from what a new one would be given."""
-    return Settings(default_conf()).get("spark.streaming.kstream.recovery")
+def recovery_mode(settings: Settings) -> str:
+    """SETUP or GRAPH, as the setting says. ConfigurationError for any other value."""
+    mode = settings.get(RECOVERY)
+    if mode in (SETUP, GRAPH):
+        return mode
+    gone = (
+        "this mode is gone: setup is called at every start, and stored offsets go to the streams that setup makes. Remove the setting, or "
+        if mode == "auto"
+        else "it must be setup (the default) or graph. Correct it, or "
+    )
+    raise ConfigurationError(
+        f"{RECOVERY} is {mode!r}; {gone}set it to graph: the graph is then stored, and a restart does not call setup",
+        key=RECOVERY, value=mode,
+    )  # fmt: skip
 
 
-def make_again(stored: StoredGraph, make: Callable[[Any, Duration], C], mode: str, make_input: Callable[[C, Recipe], DStream]) -> C | None:
+def setup_is_demanded() -> bool:
+    """Whether this process was given recovery=setup, in so many words, before `setup` has run. ConfigurationError for an unknown mode."""
+    conf = default_conf()
+    return conf.get(RECOVERY) is not None and recovery_mode(Settings(conf)) == SETUP
+
+
+# -- from the stored graph to a context
+
+
+def load_graph(store: FileStore) -> StoredGraph | None:
+    """The graph that a driver with recovery=graph has stored; None if there is none. GraphNotRestoredError, StorageError."""
+    record = sidecar.read_graph(store)
+    if record is None:
+        return None
+    path = store.path(sidecar.names.GRAPH)
+    try:
+        with loading() as references:
+            on_workers, on_driver = load_functions(record.worker_functions), load_functions(record.driver_functions)
+    except Exception as e:
+        raise sidecar.not_restored(path, f"its functions cannot be loaded ({type(e).__name__}: {e})") from e
+    functions = on_driver
+    for index, function in zip(record.on_workers, on_workers, strict=True):
+        functions.insert(index, function)
+    graph = record.graph
+    return StoredGraph(path, graph["interval"], graph["remember"], graph["conf"], graph["calls"], functions, references)
+
+
+def make_again(stored: StoredGraph, make: Callable[[Any, Duration], C], make_input: Callable[[C, Recipe], DStream]) -> C:
     """The context of a stored graph, made by `make(SparkContext or SparkConf, interval)`.
 
-    A SparkContext that is there is taken as it is, with its own settings. None, with a warning, if the stored calls do not work any
-    more – another kstream wrote them; under the mode "graph" that is raised.
+    A SparkContext that is there is taken as it is, with its own settings. GraphNotRestoredError if the stored calls do not work any more:
+    another version of kstream wrote them. NotRecoverableError for an input that no restart can go on with.
     """
     existing = SparkContext._active_spark_context  # pyright: ignore
-    context: Any = make(restored_conf(stored.conf) if existing is None else existing, Duration(stored.interval_ms))
-    if stored.remember_ms is not None:
-        context.remember(Duration(stored.remember_ms))
-    replay = Replay(context, stored.functions, lambda recipe: make_input(context, recipe))
+    conf: AbstractContextManager[Any] = restored_conf(stored.conf) if existing is None else nullcontext(existing)
+    with conf as given:
+        context: Any = make(given, Duration(stored.interval_ms))
     try:
+        context.settings.override(RECOVERY, GRAPH)  # a SparkContext that was there need not say so
+        if stored.remember_ms is not None:
+            context.remember(Duration(stored.remember_ms))
+        replay = Replay(context, stored.functions, lambda recipe: make_input(context, recipe))
         replay.run(stored.calls)
+        for reference in stored.references:
+            reference.bind(replay.streams)
     except Exception as e:
         if existing is None:
-            context.sparkContext.stop()  # setup makes its own
-        if mode == "graph":
+            context.sparkContext.stop()
+        if isinstance(e, (NotRecoverableError, GraphNotRestoredError)):
             raise
-        logger.warning("the stored graph cannot be made again, calling setup: %s: %s", type(e).__name__, e)
-        return None
-    for reference in stored.references:
-        reference.bind(replay.streams)
+        raise sidecar.not_restored(stored.path, f"its operators cannot be called again ({type(e).__name__}: {e})") from e
     return context
 
 
-def dump_graph_functions(recorder: Recorder) -> bytes:
-    """The functions of a graph, pickled; NotSerializableError says which of them cannot be, by operator and line."""
-    try:
-        with dumping(recorder):
-            return dump_functions(recorder.functions)
-    except Exception as e:
-        sites = _not_serializable(recorder)
-        raise NotSerializableError(
-            "Checkpointing is on, but the DStreams with their functions are not serializable: "
-            f"{type(e).__name__}: {str(e).rstrip('.')}. "
-            f"It is the function given to {', '.join(sites)}. Do not use the context, a lock, a connection or "
-            "another object of this process inside it: make such things inside the function (rdd.context is the SparkContext there).",
-            sites=sites,
-        ) from e
+# -- from a graph to what is stored, and to what workers can run
 
 
-def _not_serializable(recorder: Recorder) -> list[str]:
-    """The operators whose functions cannot be pickled, each with the user's line."""
-    found: list[str] = []
-    for function, site in zip(recorder.functions, recorder.sites, strict=True):
-        try:
-            with dumping(recorder):
-                dump_functions([function])
-        except Exception:
-            found.append(site)
-    return found or ["an operator"]
+def check_functions(recorder: Recorder) -> None:
+    """Pickle every function of the workers and throw the bytes away. NotSerializableError names operators and lines."""
+    functions = recorder.worker_functions
+    _pickled(functions, lambda: try_to_pickle([function.value for function in functions]), _for_workers)
 
 
-def store_graph(
-    store: FileStore, recorder: Recorder, functions: bytes, conf: dict[str, str], intervals: tuple[int, int | None],
-    code: dict[str, str] | None,
-) -> None:  # fmt: skip
-    """Writes the sidecar. Failing to is no more than a warning: a restart then calls `setup`.
+def dump_graph(recorder: Recorder) -> sidecar.GraphRecord:
+    """The calls and functions of a graph, each function pickled once. NotSerializableError if the graph cannot be stored.
 
-    A graph that can only be made by `setup` is stored without its functions: they would serve nobody, and may hold the very secret that
-    is the reason (a dict of Kafka parameters at the top of the user's module is pickled with what uses it).
+    The functions of the workers are pickled as tasks pickle them; only in those of the driver may streams stand.
     """
-    if recorder.why_not:
-        functions = b""
-    graph = {
-        "interval": intervals[0],
-        "remember": intervals[1],
-        "conf": conf,
-        "calls": recorder.calls,
-        "why_not": recorder.why_not,
-    }
-    try:
-        sidecar.write_sidecar(store, graph, functions, code)
-    except Exception as e:
-        logger.warning("the graph could not be stored beside the checkpoint, a restart will call setup: %s", e)
-
-
-def load_graph(store: FileStore, setup: Callable[[], Any], mode: str) -> StoredGraph | str:
-    """The stored graph if it may be used, else why `setup` has to be called. `mode` as in spark.streaming.kstream.recovery."""
-    if mode not in MODES:
-        raise ConfigurationError(
-            f"spark.streaming.kstream.recovery is {mode!r}; it must be one of {', '.join(MODES)}",
-            key="spark.streaming.kstream.recovery", value=mode,
+    if recorder.why_not is not None:
+        raise NotSerializableError(
+            f"{RECOVERY} is graph, but the graph cannot be stored: {recorder.why_not}. Leave the setting away: setup is then called at "
+            "every start, and offsets and state go on all the same",
+            sites=[],
         )  # fmt: skip
-    if mode == "setup":
-        return "spark.streaming.kstream.recovery is setup"
-    stored = sidecar.read_sidecar(store)
-    if isinstance(stored, str):
-        return stored
-    graph, functions, code = stored
-    if graph["why_not"]:
-        return graph["why_not"]
-    if mode == "auto":
-        difference = "it is not known what code made the graph" if code is None else sidecar.changed(code, setup)
-        if difference:
-            return difference
+    indexes = [index for index, function in enumerate(recorder.functions) if recorder.runs_on_workers(function.value)]
+    on_workers = [recorder.functions[index].value for index in indexes]
+    on_driver = [function for index, function in enumerate(recorder.functions) if index not in indexes]
+    others = [noted.value for noted in recorder.worker_functions if not any(noted.value is stored for stored in on_workers)]
+    _pickled(recorder.worker_functions, lambda: try_to_pickle(others), _for_workers)
+    workers = _pickled(recorder.worker_functions, lambda: dump_functions(on_workers), _for_workers)
+    with dumping(recorder):
+        driver = _pickled(on_driver, lambda: dump_functions([function.value for function in on_driver]), _for_the_graph)
+    return sidecar.GraphRecord({"calls": recorder.calls}, indexes, workers, driver)
+
+
+B = TypeVar("B")
+
+
+def _pickled(functions: Sequence[UserFunction], pickle_all: Callable[[], B], words: Callable[[str, str], str]) -> B:
+    """What `pickle_all` returns. On its error looks for those of the functions that fail, one by one."""
     try:
-        with loading() as references:
-            loaded = load_functions(functions)
+        return pickle_all()
     except Exception as e:
-        return f"the stored functions cannot be loaded: {type(e).__name__}: {e}"
-    return StoredGraph(graph["interval"], graph["remember"], graph["conf"], graph["calls"], loaded, references)
+        sites = [function.site for function in functions if _fails(function)] or ["an operator"]
+        raise NotSerializableError(words(", ".join(sites), f"{type(e).__name__}: {str(e).rstrip('.')}"), sites=sites) from e
+
+
+def _fails(function: UserFunction) -> bool:
+    try:
+        try_to_pickle([function.value])
+    except Exception:
+        return True
+    return False
+
+
+def _for_workers(sites: str, said: str) -> str:
+    return (
+        f"The function given to {sites} runs on the workers and cannot be pickled: {said}. Do not use the context, a stream, a lock, a "
+        "connection or another object of this process inside it: make such things inside the function, or once a partition (mapPartitions)"
+    )
+
+
+def _for_the_graph(sites: str, said: str) -> str:
+    return (
+        f"{RECOVERY} is graph, but the DStreams with their functions are not serializable: {said}. It is the function given to {sites}. Do "
+        "not use the context, a lock, a connection or another object of this process inside it: make such things inside the function "
+        "(rdd.context is the SparkContext there). Or leave the setting away: functions of the driver are then not stored"
+    )
+
+
+def storable_conf(settings: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The settings to store, and the names of those that may hold a secret and are not. Addresses and ids of a process are in neither."""
+    lasting = {key: value for key, value in settings.items() if not _OF_ONE_PROCESS.fullmatch(key)}
+    redacted = _redacted(lasting.get(_REDACTION, _REDACTED))
+    secret = {key for key, value in lasting.items() if key != _REDACTION and (looks_secret(key, value) or redacted.search(key))}
+    return {key: value for key, value in lasting.items() if key not in secret}, sorted(secret)
+
+
+def _redacted(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as e:
+        raise ConfigurationError(
+            f"{_REDACTION} is {pattern!r}, which Python's re cannot read: {e}. Settings that it names must not be stored. Write it "
+            f"otherwise, or leave {RECOVERY}=graph away",
+            key=_REDACTION, value=pattern,
+        ) from e  # fmt: skip
+
+
+def store_graph(store: FileStore, record: sidecar.GraphRecord, graph: DStreamGraph, sc: SparkContext) -> None:
+    """Write the graph with its interval and its settings. Called once the driver is the checkpoint's writer. StorageError."""
+    remember = graph.remember_duration
+    conf, secret = storable_conf(settings_of(sc))
+    if secret:
+        logger.warning("settings that may hold a secret are not stored, a restart must be given them again: %s", ", ".join(secret))
+    record.graph.update(interval=graph.batch_duration.milliseconds, remember=None if remember is None else remember.milliseconds, conf=conf)
+    sidecar.write_graph(store, record)
+
+
+def drop_graph(store: FileStore) -> None:
+    """Remove a stored graph that this start has not been made of: it must not decide about the next one. StorageError."""
+    version = sidecar.remove_graph(store)
+    if version is not None:
+        why = "an earlier version of kstream stored it, and it is not used any more" if version == 1 else f"{RECOVERY} is setup"
+        logger.info("removed %s: %s", store.path(sidecar.names.GRAPH), why)
+
+
+def store_connections(store: FileStore, graph: DStreamGraph) -> None:
+    """Write how the inputs reach their brokers, for commands. A failure is a warning: the commands can be told the brokers."""
+    recipes = {stream.id: stream.recipe() for stream in graph.input_streams}
+    known = {number: (recipe.kind, recipe.args["params"]) for number, recipe in recipes.items() if recipe and "params" in recipe.args}
+    try:
+        write_connections(store, known)
+    except StorageError as e:
+        logger.warning("the parameters of the inputs are not stored, commands will need --bootstrap: %s", e)

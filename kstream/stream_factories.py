@@ -11,7 +11,7 @@ from pyspark.storagelevel import StorageLevel
 from kstream.clock import Clock
 from kstream.conf import Settings
 from kstream.dstream import DStream, FileInputDStream, QueueInputDStream, ReceiverInputDStream
-from kstream.dstream.recipe import recorded
+from kstream.dstream.recipe import on_workers, recorded
 from kstream.errors import ConfigurationError
 from kstream.files import FileFormat, FileSource, FixedRecords, TextLines, WatchedDirectory, WholeFile
 from kstream.receiver import Receiver, SocketReceiver, lines_of
@@ -69,6 +69,7 @@ class StreamFactories:
         return self._file_stream(directory, FixedRecords(recordLength))
 
     @recorded
+    @on_workers("reader")
     def fileStream(
         self,
         directory: str,
@@ -103,6 +104,7 @@ class StreamFactories:
         return self._receiver_stream(SocketReceiver(hostname, port, lines_of, storageLevel))
 
     @recorded
+    @on_workers("converter")
     def socketStream(
         self,
         hostname: str,
@@ -114,6 +116,7 @@ class StreamFactories:
         return self._receiver_stream(SocketReceiver(hostname, port, converter, storageLevel))
 
     @recorded
+    @on_workers("receiver")
     def receiverStream(self, receiver: Receiver) -> DStream:
         """What a receiver of the user's own stores; see `kstream.Receiver`. It runs on an executor and takes one of its cores.
 

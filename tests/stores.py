@@ -27,8 +27,8 @@ class WrappedStore:
     def create(self, name: str, data: bytes) -> None:
         self._call("create", name, lambda: self.inner.create(name, data), len(data))
 
-    def replace(self, name: str, data: bytes) -> None:
-        self._call("replace", name, lambda: self.inner.replace(name, data), len(data))
+    def replace(self, name: str, data: bytes, *, private: bool = False) -> None:
+        self._call("replace", name, lambda: self.inner.replace(name, data, private=private), len(data))
 
     def read(self, name: str) -> bytes:
         return self._call("read", name, lambda: self.inner.read(name))

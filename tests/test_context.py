@@ -112,11 +112,12 @@ def test_a_stream_with_state_is_not_started_without_a_checkpoint_directory(sc: S
     assert StreamingContext.getActive() is None
 
 
-def test_functions_that_cannot_be_stored_fail_the_start_early(sc: SparkContext, tmp_path: Path) -> None:
+def test_functions_that_cannot_be_stored_fail_the_start_early(sc: SparkContext, setting: Setting, tmp_path: Path) -> None:
     """SC3"""
+    setting("spark.streaming.kstream.recovery", "graph")
     stream = Stream(sc)
     lock = threading.Lock()
-    stream.ssc.queueStream([[1]]).map(lambda x: (x, lock)).pprint()
+    stream.ssc.queueStream([[1]]).foreachRDD(lambda rdd: lock)
     stream.ssc.checkpoint(str(tmp_path / "c"))
     with pytest.raises(NotSerializableError, match="DStreams with their functions are not serializable"):
         stream.start()
@@ -125,8 +126,9 @@ def test_functions_that_cannot_be_stored_fail_the_start_early(sc: SparkContext, 
     assert not (tmp_path / "c").exists()
 
 
-def test_the_context_itself_cannot_be_stored_in_a_function(sc: SparkContext, tmp_path: Path) -> None:
+def test_the_context_itself_cannot_be_stored_in_a_function(sc: SparkContext, setting: Setting, tmp_path: Path) -> None:
     """SC3"""
+    setting("spark.streaming.kstream.recovery", "graph")
     stream = Stream(sc)
     stream.ssc.queueStream([[1]]).foreachRDD(lambda rdd: stream.ssc.sparkContext.parallelize([1]))
     stream.ssc.checkpoint(str(tmp_path / "c"))
@@ -134,9 +136,12 @@ def test_the_context_itself_cannot_be_stored_in_a_function(sc: SparkContext, tmp
         stream.start()
 
 
-def test_without_a_checkpoint_such_functions_are_welcome(sc: SparkContext) -> None:
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_where_no_graph_is_stored_functions_of_the_driver_may_hold_anything(sc: SparkContext, tmp_path: Path, checkpoint: bool) -> None:
     stream = Stream(sc)
     lock = threading.Lock()
+    if checkpoint:
+        stream.ssc.checkpoint(str(tmp_path / "c"))
     stream.ssc.queueStream([[1]]).foreachRDD(lambda rdd: lock.acquire())
     stream.start()
     stream.tick()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark import SparkContext
 
-from kstream import StreamingContext, StreamingContextState
+from kstream import StateSpec, StreamingContext, StreamingContextState
 from kstream.errors import NotSerializableError
+from kstream.testing import TestInputStream
 from tests.streams import Stream
 
 
@@ -115,8 +117,11 @@ def test_a_failing_generation_is_raised_as_it_is_with_the_operator_and_the_strea
     assert batches == ["failed", ["2"]]
 
 
-def test_a_function_that_holds_the_spark_context_is_refused_at_the_start_with_its_line(sc: SparkContext, tmp_path: Path) -> None:
+def test_a_driver_function_that_holds_the_spark_context_is_refused_where_the_graph_is_to_be_stored(
+    sc: SparkContext, tmp_path: Path, setting: Callable[[str, str], None]
+) -> None:
     """SC3"""
+    setting("spark.streaming.kstream.recovery", "graph")
     stream = Stream(sc)
 
     def process(_time: Any, _rdd: Any) -> None:
@@ -133,24 +138,55 @@ def test_a_function_that_holds_the_spark_context_is_refused_at_the_start_with_it
     assert stream.ssc.getState() is StreamingContextState.STOPPED and StreamingContext.getActive() is None
 
 
-def test_every_function_that_cannot_be_stored_is_named(sc: SparkContext, tmp_path: Path) -> None:
-    """SC3"""
+@pytest.mark.parametrize("mode", ["setup", "graph", "without a checkpoint"])
+def test_every_function_of_the_workers_that_cannot_be_pickled_is_named_at_the_start(
+    sc: SparkContext, tmp_path: Path, setting: Callable[[str, str], None], mode: str
+) -> None:
     stream = Stream(sc)
     lock = threading.Lock()
+    if mode != "without a checkpoint":
+        setting("spark.streaming.kstream.recovery", mode)
+        stream = Stream(sc)
+        stream.ssc.checkpoint(str(tmp_path / "c"))
     source = stream.ssc.queueStream([[1]])
     source.map(lambda x: (x, lock)).foreachRDD(lambda rdd: rdd.count())  # mapped
     source.filter(lambda x: lock).pprint()  # filtered
-    stream.ssc.checkpoint(str(tmp_path / "c"))
-    with pytest.raises(NotSerializableError) as caught:
+    source.map(lambda x: (x, x)).mapWithState(StateSpec.function(lambda k, v, s: lock)).pprint()  # with state
+    source.map(lambda x: (source, x)).pprint()  # a stream
+    with pytest.raises(NotSerializableError, match=r"runs on the workers and cannot be pickled: .*_thread\.lock") as caught:
         stream.start()
-    assert caught.value.sites == [f"map at {line_of('mapped')}", f"filter at {line_of('filtered')}"]
+    at = [("map", "mapped"), ("filter", "filtered"), ("mapWithState", "with state"), ("map", "a stream")]
+    assert sorted(caught.value.sites) == sorted(f"{operator} at {line_of(mark)}" for operator, mark in at)
+    assert all(site in str(caught.value) for site in caught.value.sites)
+    assert not (tmp_path / "c").exists() and StreamingContext.getActive() is None
 
 
-def test_a_task_function_that_holds_the_spark_context_fails_its_batch_with_sparks_own_words(sc: SparkContext) -> None:
-    """Without a checkpoint nothing is pickled before the first batch: as in pyspark, it is the batch that fails."""
+def test_a_task_function_that_holds_the_spark_context_is_refused_at_the_start_with_sparks_own_words(sc: SparkContext) -> None:
     stream = Stream(sc)
     stream.ssc.queueStream([[1]]).map(lambda x: sc.parallelize([x]).count()).foreachRDD(lambda rdd: rdd.count())
-    stream.start()
-    stream.tick(wait=False)
-    with pytest.raises(Exception, match="attempting to reference SparkContext"):
-        stream.ssc.awaitTermination(60)
+    with pytest.raises(NotSerializableError, match="attempting to reference SparkContext"):
+        stream.start()
+
+
+def test_a_function_of_the_workers_is_pickled_once_at_the_start_and_its_data_are_not_kept(
+    sc: SparkContext, tmp_path: Path, setting: Callable[[str, str], None]
+) -> None:
+    for mode in ("setup", "graph"):
+        setting("spark.streaming.kstream.recovery", mode)
+        stream, data = Stream(sc), Counted()
+        TestInputStream(stream.ssc, []).map(lambda x, data=data: data).foreachRDD(lambda rdd: None)
+        stream.ssc.checkpoint(str(tmp_path / mode))
+        stream.start()
+        assert data.pickled == 1
+        stream.stop()
+
+
+class Counted:
+    """Counts how often it is pickled."""
+
+    def __init__(self) -> None:
+        self.pickled = 0
+
+    def __reduce__(self) -> Any:
+        self.pickled += 1
+        return Counted, ()

@@ -1,68 +1,81 @@
-"""What is stored beside a checkpoint holds no secret: settings, functions, and the digest of the code."""
+"""What is stored beside a checkpoint holds no secret: settings, functions, and the parameters of inputs."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable
-from functools import partial
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from kstream_kafka import KafkaUtils
+from pyspark import SparkContext
 
-from kstream import restore
-from kstream.checkpoint import names
-from kstream.checkpoint.sidecar import changed, code_digest, read_sidecar
-from kstream.dstream.recipe import Recorder
-from kstream.storage import open_store
+from kstream import StreamingContext, restore
+from kstream.errors import NotSerializableError
+from kstream.secret import looks_secret
+from kstream.storage import LocalFileStore
+from tests.kstream_kafka.fakes import FakeHost
 
 PLANTED = "pl4nt3d-s3cr3t"
 
 
 def test_a_setting_with_a_user_in_its_url_is_not_stored() -> None:
-    stored = restore.savable_conf(
-        [("spark.streaming.checkpoint.directory", f"s3://key:{PLANTED}@bucket/x"), ("spark.streaming.kstream.recovery", "auto")]
+    url = {"spark.streaming.checkpoint.directory": f"s3://key:{PLANTED}@bucket/x"}
+    assert restore.storable_conf({**url, "spark.streaming.kstream.recovery": "graph"}) == (
+        {"spark.streaming.kstream.recovery": "graph"},
+        list(url),
     )
-    assert stored == {"spark.streaming.kstream.recovery": "auto"}
-
-
-@pytest.mark.parametrize("why_not", [None, "a Kafka parameter may hold a secret"])
-def test_functions_of_a_graph_that_only_setup_can_make_are_not_stored(why_not: str | None) -> None:
-    store, recorder = open_store(f"memory://{uuid.uuid4().hex}"), Recorder()
-    recorder.why_not = why_not
-    restore.store_graph(store, recorder, PLANTED.encode(), {}, (1000, None), {})
-    stored = read_sidecar(store)
-    assert not isinstance(stored, str)
-    assert stored[1] == (PLANTED.encode() if why_not is None else b"")
-    assert restore.load_graph(store, lambda: None, "graph") == why_not or why_not is None
-    assert PLANTED.encode() not in store.read(names.GRAPH)
-
-
-def make(password: str, topic: str, params: dict[str, Any]) -> Callable[[], str]:
-    return lambda: f"{topic} {password} {params}"
-
-
-def job(topic: str, password: str) -> str:
-    return topic + password
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
+    ("name", "value"),
     [
-        (make("old", "orders", {}), make("new", "orders", {})),
-        (
-            make("", "orders", {"sasl.password": "old", "ssl.key.pem": "a"}),
-            make("", "orders", {"sasl.password": "new", "ssl.key.pem": "b"}),
-        ),
-        (partial(job, "orders", password="old"), partial(job, "orders", password="new")),
+        ("spark.ssl.keyPassword", "x"),
+        ("fs.s3a.session.token", "x"),
+        ("fs.azure.account.key.x.dfs.core.windows.net", "x"),
+        ("spark.executorEnv.API_KEY", "x"),
+        ("spark.x.jaas.config", "x"),
+        ("spark.x", "jdbc:postgresql://db/orders?user=me&password=x"),
+        ("spark.x", "-Dapi.key=x"),
+        ("spark.x", "https://me:x@proxy"),
     ],
-    ids=["closed over", "in a dict", "argument of a partial"],
 )
-def test_a_password_is_no_part_of_the_digest_that_is_stored(first: Callable[[], Any], second: Callable[[], Any]) -> None:
-    """A digest of it would be a way to try passwords; and with a new one the graph is the same."""
-    assert code_digest(first)[""] == code_digest(second)[""]
+def test_what_looks_like_a_secret(name: str, value: str) -> None:
+    assert looks_secret(name, value)
 
 
-def test_what_is_beside_a_password_still_is_a_part_of_it() -> None:
-    stored = code_digest(make("p", "orders", {"sasl.password": "p", "group.id": "g"}))
-    assert changed(stored, make("p", "returns", {"sasl.password": "p", "group.id": "g"})) == "setup has changed"
-    assert changed(stored, make("p", "orders", {"sasl.password": "p", "group.id": "h"})) == "setup has changed"
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.app.name", "tokens of the day"),
+        ("dfs.block.access.token.enable", "true"),
+        ("fs.s3a.aws.credentials.provider", "com.example.Provider"),
+        ("spark.eventLog.dir", "abfss://container@account.dfs.core.windows.net/events"),
+        ("spark.redaction.string.regex", "x"),
+    ],
+)
+def test_what_does_not(name: str, value: str) -> None:
+    assert not looks_secret(name, value)
+
+
+def test_only_parameters_that_are_no_secrets_are_in_the_connections(tmp_path: Path) -> None:
+    host: Any = FakeHost()
+    KafkaUtils.createDirectStream(host, ["a"], {"bootstrap.servers": "h:1", "sasl.password": PLANTED})
+    KafkaUtils.createDirectStream(host, ["b"], {"bootstrap.servers": "h:2"})
+    restore.store_connections(LocalFileStore(tmp_path), host.graph)
+    stored = (tmp_path / "connections").read_text()
+    assert PLANTED not in stored
+    assert {number: given["params"]["bootstrap.servers"] for number, given in json.loads(stored)["streams"].items()} == {"1": "h:2"}
+
+
+def test_a_stream_with_a_secret_is_refused_where_the_graph_is_to_be_stored_and_nothing_is_written(
+    sc: SparkContext, tmp_path: Path, setting: Any
+) -> None:
+    """Its functions may hold the very secret: a dict of Kafka parameters at the top of a module is pickled with what uses it."""
+    setting("spark.streaming.kstream.recovery", "graph")
+    ssc, params = StreamingContext(sc, 1), {"bootstrap.servers": "h:1", "sasl.password": PLANTED}
+    ssc.checkpoint(str(tmp_path / "checkpoint"))
+    KafkaUtils.createDirectStream(ssc, ["a"], params).foreachRDD(lambda rdd: print(params))
+    with pytest.raises(NotSerializableError, match=r"sasl\.password") as caught:
+        ssc.start()
+    assert PLANTED not in str(caught.value) and list(tmp_path.rglob("*")) == []

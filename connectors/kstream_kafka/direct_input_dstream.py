@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from kstream.batch import InputOutcome, InputPlan
 from kstream.batch_time import Time
@@ -46,10 +46,6 @@ class DirectKafkaInputDStream(InputDStream):
     """The direct stream, what `KafkaUtils.createDirectStream` returns. `make_client` and `clock` are for tests."""
 
     operator = "Kafka direct stream"
-    no_recipe_reason: ClassVar[str] = (
-        "a Kafka parameter may hold a secret or is no plain value, or untilOffsets names a moment or offsets, which setup says anew for "
-        "each run: it is not stored"
-    )
 
     def __init__(self, ssc: StreamHost, spec: StreamSpec, make_client: MakeClient | None = None, clock: Clock | None = None) -> None:
         super().__init__(ssc)
@@ -310,6 +306,16 @@ class DirectKafkaInputDStream(InputDStream):
 
     def recipe(self) -> Recipe | None:
         return self.spec.recipe()
+
+    @property
+    def no_recipe_reason(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.spec.why_no_recipe()
+
+    def worker_functions(self) -> Sequence[Any]:
+        """The decoders, messageHandler, and callbacks such as `oauth_cb`."""
+        decoding = self.spec.decoding
+        given = (decoding.key_decoder, decoding.value_decoder, decoding.message_handler, *self.spec.params.settings.values())
+        return [function for function in given if callable(function)]
 
     @staticmethod
     def from_recipe(ssc: StreamHost, recipe: Recipe) -> DirectKafkaInputDStream:

@@ -153,10 +153,11 @@ class KafkaParams:
 
     def storable(self) -> dict[str, Any] | None:
         """All parameters as JSON, to be given to `parse` again; None if any of them could hold a secret."""
-        everything = {**self.settings, **self.own}
-        if not all(is_open(k, v) for k, v in everything.items()):
-            return None
-        return everything
+        return None if self.not_storable() else {**self.settings, **self.own}
+
+    def not_storable(self) -> list[str]:
+        """The names of the parameters that could hold a secret, or are no plain values."""
+        return sorted(key for key, value in {**self.settings, **self.own}.items() if not is_open(key, value))
 
     def __repr__(self) -> str:
         return f"KafkaParams({shown({**self.settings, **self.own})})"

@@ -58,8 +58,7 @@ class StreamSpec:
         That is with what might be a secret, and with ends that are a moment or offsets: tonight's setup means another moment.
         """
         params = self.params.storable()
-        ends = [self.ends.default, *self.ends.each.values()]
-        if params is None or any(end is not None and end.kind in ("time", "offset") for end in ends):
+        if params is None or self._ends_are_of_one_run():
             return None
         args = {
             **self.topics.to_json(),
@@ -75,6 +74,17 @@ class StreamSpec:
         given = (self.decoding.key_decoder, self.decoding.value_decoder, self.decoding.message_handler, self.rates)
         functions: dict[str, Any] = {name: f for name, f in zip(_FUNCTIONS, given, strict=True) if f is not None and f is not utf8_decoder}
         return Recipe(KIND, args, functions)
+
+    def why_no_recipe(self) -> str:
+        """The reason for a recipe of None, for an error message."""
+        closed = self.params.not_storable()
+        if closed:
+            return f"the Kafka parameters {', '.join(closed)} may hold a secret, or are no plain values, and are never stored"
+        return "untilOffsets names a moment or offsets, which setup says anew for each run"
+
+    def _ends_are_of_one_run(self) -> bool:
+        ends = [self.ends.default, *self.ends.each.values()]
+        return any(end is not None and end.kind in ("time", "offset") for end in ends)
 
     @staticmethod
     def from_recipe(recipe: Recipe) -> StreamSpec:

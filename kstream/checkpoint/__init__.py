@@ -16,7 +16,8 @@ re-runs a pending batch with the very same ranges. Under a checkpoint's path:
                                       a partition of a stream's state (see state_format.py); it counts only if a completion names it
     gone-states/<epoch>               states whose streams that driver's program did not have
     kept-offsets/<epoch>              where streams stood in partitions that the job no longer reads (see kept_offsets.py)
-    graph                             disposable: the operators and the user's functions (see sidecar.py)
+    connections                       parameters of the inputs that are no secrets, for commands (see connections.py)
+    graph                             only under recovery=graph: the operators and the user's functions (see sidecar.py)
 """
 
 from kstream.checkpoint.epoch import take_epoch

@@ -13,6 +13,8 @@ from typing import Any
 from kstream.errors import CorruptRecordError, FormatVersionError
 
 VERSION = 1
+VERSIONS = {"graph": 2}
+"""The versions of the kinds whose form has changed; VERSION is that of all others."""
 
 
 def _canonical(record: dict[str, Any]) -> bytes:
@@ -21,7 +23,7 @@ def _canonical(record: dict[str, Any]) -> bytes:
 
 def encode(kind: str, fields: dict[str, Any]) -> bytes:
     """Bytes of a record of `kind`. `fields` must be JSON values; TypeError or ValueError otherwise."""
-    record = {**fields, "kind": kind, "version": VERSION}
+    record = {**fields, "kind": kind, "version": VERSIONS.get(kind, VERSION)}
     digest = hashlib.sha256(_canonical(record)).hexdigest()
     return _canonical({**record, "checksum": digest})
 
@@ -34,11 +36,11 @@ def decode(kind: str, data: bytes, path: str) -> dict[str, Any]:
         raise _corrupt(path, f"not JSON: {e}") from e
     if not isinstance(record, dict) or record.get("kind") != kind:
         raise _corrupt(path, f"not a record of kind {kind!r}")
-    version = record.get("version")
-    if isinstance(version, int) and version > VERSION:
+    version, supported = record.get("version"), VERSIONS.get(kind, VERSION)
+    if isinstance(version, int) and version > supported:
         raise FormatVersionError(
-            f"{path} has format version {version}, this kstream reads up to {VERSION}: upgrade kstream to read it",
-            path=path, version=version, supported=VERSION,
+            f"{path} has format version {version}, this kstream reads up to {supported}: upgrade kstream to read it",
+            path=path, version=version, supported=supported,
         )  # fmt: skip
     fields = {k: v for k, v in record.items() if k not in ("kind", "version", "checksum")}
     try:

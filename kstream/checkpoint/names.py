@@ -9,6 +9,7 @@ from kstream.batch_time import Time
 
 META = "meta"
 GRAPH = "graph"
+CONNECTIONS = "connections"
 PLANS = "plans"
 DONE = "done"
 FAILED = "failed"

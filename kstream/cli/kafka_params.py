@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kstream.checkpoint import format, names
-from kstream.errors import CheckpointError, ConfigurationError, StorageError
+from kstream.checkpoint.connections import read_connections
+from kstream.errors import ConfigurationError
 from kstream.storage import FileStore
 
 BOOTSTRAP = "bootstrap.servers"
@@ -21,17 +21,8 @@ _BOOTSTRAP_NAMES = (BOOTSTRAP, "metadata.broker.list")
 
 
 def stored_params(store: FileStore) -> dict[int, dict[str, Any]]:
-    """Stream id → the parameters it was made with, of the streams that store them; those with a secret do not.
-
-    Read from the stored graph whatever code or Python wrote it: its functions are not looked at. A graph that is missing or damaged
-    stores nothing. Inputs are recorded in the order of their ids.
-    """
-    try:
-        graph = format.decode("graph", store.read(names.GRAPH), store.path(names.GRAPH))["graph"]
-    except (CheckpointError, StorageError):
-        return {}
-    inputs = [call for call in graph["calls"] if "input" in call]
-    return {number: dict(call["args"]["params"]) for number, call in enumerate(inputs) if call["input"] == KIND}
+    """Stream id → the parameters it was made with, of the streams that store them; streams with a secret do not."""
+    return read_connections(store, KIND)
 
 
 def given_params(bootstrap: str | None, params: Iterable[str], file: str | None) -> dict[str, Any]:

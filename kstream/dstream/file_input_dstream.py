@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from kstream.batch import InputOutcome, InputPlan
 from kstream.batch_time import Duration, Time
@@ -44,7 +44,7 @@ class FileInputDStream(InputDStream):
     """
 
     operator = "file stream"
-    no_recipe_reason: ClassVar[str] = "a file stream made by its class instead of by the context"
+    no_recipe_reason: str = "a file stream made by its class instead of by the context"
 
     def __init__(
         self, ssc: StreamHost, source: FileSource, format: FileFormat, clock: Clock, filter: Filter | None = None, newFilesOnly: bool = True

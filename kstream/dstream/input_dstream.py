@@ -26,7 +26,7 @@ class InputDStream(DStream):
     the newest stored data before `start`, and `rdd` is asked for batches planned by an earlier driver.
     """
 
-    no_recipe_reason: ClassVar[str] = "an input has no stored form"
+    no_recipe_reason: str = "an input has no recipe"
     reports_input_info: ClassVar[bool] = True
     """Whether listeners learn what it gave to a batch; as in Spark a queue's records are not counted."""
 
@@ -48,8 +48,10 @@ class InputDStream(DStream):
         return True
 
     def register_recipe(self) -> None:
-        """Writes this input into the graph's recorder. Called once by whoever made it, when it is whole."""
+        """Write this input into the graph's recorder. Called once by whoever made it, when it is whole."""
         self.recorder.add_input(self, self.recipe(), self.no_recipe_reason)
+        for function in self.worker_functions():
+            self.recorder.for_workers(function)
 
     def start(self) -> None:
         """Gets ready to plan; may block on the outside. What it raises fails `ssc.start()`."""
@@ -131,8 +133,12 @@ class InputDStream(DStream):
         return False
 
     def recipe(self) -> Recipe | None:
-        """How to make this input again without `setup`; None if that would need a secret or cannot be said."""
+        """How to make this input again under `recovery=graph`; None if that would need a secret or cannot be said."""
         return None
+
+    def worker_functions(self) -> Sequence[Any]:
+        """The user's functions that this input's tasks run, its decoders for example. start() tries to pickle each of them."""
+        return ()
 
     # -- for the JobGenerator
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import rdd as pyspark_rdd
 
 from kstream.dstream.base import DStreamBase
-from kstream.dstream.recipe import recorded
+from kstream.dstream.recipe import on_workers, recorded
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -22,16 +22,19 @@ class PairDStreamFunctions(DStreamBase):
     """The part of DStream for (key, value) records within a batch; windows and state have parts of their own."""
 
     @recorded
+    @on_workers("f")
     def mapValues(self, f: Callable[[Any], Any]) -> DStream:
         """(key, f(value)); keeps the partitioning."""
         return self._each("mapValues", lambda rdd: rdd.mapValues(f), fused=True)
 
     @recorded
+    @on_workers("f")
     def flatMapValues(self, f: Callable[[Any], Iterable[Any]]) -> DStream:
         """(key, each result of f(value)); keeps the partitioning."""
         return self._each("flatMapValues", lambda rdd: rdd.flatMapValues(f), fused=True)
 
     @recorded
+    @on_workers("func")
     def reduceByKey(self, func: Callable[[Any, Any], Any], numPartitions: int | None = None) -> DStream:
         """The values of each key of a batch combined by `func`, which must be associative and commutative."""
         return self._each("reduceByKey", lambda rdd: rdd.reduceByKey(func, self._partitions(numPartitions)))
@@ -42,6 +45,7 @@ class PairDStreamFunctions(DStreamBase):
         return self._each("groupByKey", lambda rdd: rdd.groupByKey(self._partitions(numPartitions)))
 
     @recorded
+    @on_workers("createCombiner", "mergeValue", "mergeCombiners")
     def combineByKey(
         self,
         createCombiner: Callable[[Any], Any],
@@ -56,6 +60,7 @@ class PairDStreamFunctions(DStreamBase):
         )
 
     @recorded
+    @on_workers("partitionFunc")
     def partitionBy(self, numPartitions: int, partitionFunc: Callable[[Any], int] = pyspark_rdd.portable_hash) -> DStream:
         """The same records, each in the partition `partitionFunc(key) % numPartitions`."""
         return self._each("partitionBy", lambda rdd: rdd.partitionBy(numPartitions, partitionFunc))
@@ -102,6 +107,7 @@ class PairDStreamFunctions(DStreamBase):
         """
         from kstream.dstream.map_with_state_dstream import MapWithStateDStream
 
+        self.recorder.for_workers(spec.mapping_function)
         if spec.needs_setup:
             self.recorder.why_not = self.recorder.why_not or "mapWithState begins with an RDD that setup has made"
         return MapWithStateDStream(self._stream, spec)

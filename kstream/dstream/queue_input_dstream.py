@@ -9,10 +9,13 @@ from kstream.batch import InputPlan, Json
 from kstream.batch_time import Time
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import StreamHost
+from kstream.dstream.recipe import Recipe
 from kstream.errors import NotRecoverableError
 
 if TYPE_CHECKING:
     from pyspark import RDD
+
+QUEUE_KIND = "queue"
 
 
 class QueueInputDStream(InputDStream):
@@ -24,7 +27,6 @@ class QueueInputDStream(InputDStream):
     """
 
     reports_input_info = False
-    no_recipe_reason = "queueStream doesn't support checkpointing"
 
     def __init__(
         self, ssc: StreamHost, queue: Sequence[Any], one_at_a_time: bool, default: RDD[Any] | None, as_rdd: Callable[[Any], RDD[Any]]
@@ -52,10 +54,18 @@ class QueueInputDStream(InputDStream):
         self._batches[time] = [self._made.pop(index, self._queue[index]) for index in taken]
 
     def restored(self, time: Time, data: Mapping[str, Json]) -> None:
-        raise NotRecoverableError(
-            "queueStream doesn't support checkpointing. Please don't use queueStream when checkpointing is enabled.",
-            time=time.milliseconds,
+        raise self.not_recoverable(time=time.milliseconds)
+
+    @staticmethod
+    def not_recoverable(**facts: Any) -> NotRecoverableError:
+        """Spark's error at a restart."""
+        return NotRecoverableError(
+            "queueStream doesn't support checkpointing. Please don't use queueStream when checkpointing is enabled.", **facts
         )
+
+    def recipe(self) -> Recipe:
+        """As in Spark the stream can be stored with a graph, and the restart fails."""
+        return Recipe(QUEUE_KIND, {})
 
     def rdd(self, time: Time, data: Mapping[str, Json]) -> RDD[Any] | None:
         taken = self._batches.get(time)

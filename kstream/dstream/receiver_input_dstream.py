@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from kstream.batch import InputOutcome, InputPlan
 from kstream.batch_time import Time
@@ -41,7 +41,7 @@ class ReceiverInputDStream(InputDStream):
     """
 
     operator = "receiver stream"
-    no_recipe_reason: ClassVar[str] = "a receiver stream made by its class instead of by the context"
+    no_recipe_reason: str = "a receiver stream made by its class instead of by the context"
 
     def __init__(self, ssc: StreamHost, receiver: Receiver) -> None:
         super().__init__(ssc)

@@ -1,4 +1,4 @@
-"""Recorder: writes down each operator call, so that a graph can be stored as data and made again by the same calls.
+"""Recorder: writes down each operator call, so that a graph can be stored on request and made again by the same calls.
 
 One line a public call: the stream it was called on, the operator's name, its arguments (numbers as JSON, functions by index,
 streams by index), and where in the user's code it stands, for Spark's pages. Calls made inside another operator are not written
@@ -8,6 +8,7 @@ down, the outer one repeats them. What is stored is the public API, so it stays 
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import threading
 from collections.abc import Callable, Generator, Mapping
@@ -26,13 +27,15 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+_ON_WORKERS = "__kstream_on_workers__"
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How an input is made again: `kind` names its connector (`kafka-direct`), `args` are JSON, `functions` the user's.
 
-    No secrets in `args`: an input that needs one offers no recipe, and the user's setup makes it.
+    `args` must hold no secret. An input that needs one offers no recipe, and its graph cannot be stored.
     """
 
     kind: str
@@ -40,15 +43,24 @@ class Recipe:
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
 
 
+@dataclass(frozen=True, slots=True)
+class UserFunction:
+    """A function, or another value that is no JSON, which the user gave to an operator."""
+
+    value: Any
+    site: str
+    """The operator, and the user's line; not stored."""
+
+
 class Recorder:
     """The calls that built one graph. Driver thread only, before start."""
 
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
-        self.functions: list[Any] = []
-        self.sites: list[str] = []
-        """For each function the operator it was given to, and the user's line; not stored."""
-        self._site = CallSite("", "", 0)
+        self.functions: list[UserFunction] = []
+        """What the calls name by index."""
+        self.worker_functions: list[UserFunction] = []
+        """What tasks will run. Most of them are in `functions`, too."""
         self._streams: list[DStream] = []
         self._local = threading.local()
         self._scope_ids = itertools.count()
@@ -97,13 +109,11 @@ class Recorder:
             self.why_not = self.why_not or reason
             self._add(stream, {"input": None})
             return
-        self._site = user_call_site()
         functions = {name: self._encode(f) for name, f in recipe.functions.items()}
         self._add(stream, {"input": recipe.kind, "args": dict(recipe.args), "functions": functions})
 
     def add_call(self, target: DStream | None, operator: str, args: Any, kwargs: Any, result: DStream | None) -> None:
         """Notes one operator call; `target` None stands for the context."""
-        self._site = replace(user_call_site(), function=operator)
         call = {
             "on": None if target is None else self.index_of(target),
             "call": operator,
@@ -111,6 +121,17 @@ class Recorder:
             "kwargs": {k: self._encode(v) for k, v in kwargs.items()},
         }
         self._add(result, call)
+
+    def for_workers(self, function: Any) -> None:
+        """Notes a function that tasks will run, whether or not it is an argument of a call. start() tries to pickle it."""
+        self.worker_functions.append(UserFunction(function, self._here()))
+
+    def runs_on_workers(self, function: Any) -> bool:
+        """Whether this very object was noted as one that tasks run."""
+        return any(noted.value is function for noted in self.worker_functions)
+
+    def _here(self) -> str:
+        return (self.site or user_call_site()).short_form
 
     def _add(self, stream: DStream | None, call: dict[str, Any]) -> None:
         if stream is not None and not any(s is stream for s in self._streams):
@@ -146,8 +167,7 @@ class Recorder:
         if hasattr(value, "ctx"):  # an RDD; those of a driver die with it
             self.why_not = self.why_not or f"{value} was made by the driver, outside the graph"
             return None
-        self.functions.append(value)
-        self.sites.append(self._site.short_form)
+        self.functions.append(UserFunction(value, self._here()))
         return {"function": len(self.functions) - 1}
 
 
@@ -198,8 +218,24 @@ class Replay:
         return self._functions[inner]
 
 
+def on_workers(*parameters: str) -> Callable[[F], F]:
+    """Says which parameters of an operator are functions that tasks run; all its other functions run on the driver. Below `recorded`."""
+
+    def mark(method: F) -> F:
+        setattr(method, _ON_WORKERS, parameters)
+        return method
+
+    return mark
+
+
+def parameters_on_workers(method: Callable[..., Any]) -> tuple[str, ...]:
+    """What `on_workers` said of a method."""
+    return getattr(method, _ON_WORKERS, ())
+
+
 def recorded(method: Callable[P, R]) -> Callable[P, R]:
     """Marks a public operator: its outermost calls are written down by the recorder of the stream (or context) it is on."""
+    signature, of_tasks = inspect.signature(method), parameters_on_workers(method)
 
     @functools.wraps(method)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -211,6 +247,10 @@ def recorded(method: Callable[P, R]) -> Callable[P, R]:
             return method(*args, **kwargs)
         with recorder.calling(method.__name__):
             result = method(*args, **kwargs)
+            given = signature.bind(*args, **kwargs).arguments if of_tasks else {}
+            for function in (given.get(name) for name in of_tasks):
+                if function is not None:
+                    recorder.for_workers(function)
             on = target if isinstance(target, DStream) else None
             made = result if isinstance(result, DStream) else None
             recorder.add_call(on, method.__name__, args[1:], kwargs, made)

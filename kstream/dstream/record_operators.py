@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstream.dstream import rdd_functions as fn
 from kstream.dstream.base import DStreamBase
-from kstream.dstream.recipe import recorded
+from kstream.dstream.recipe import on_workers, recorded
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -21,26 +21,31 @@ class RecordOperators(DStreamBase):
     """The part of DStream that looks at single records and whole RDDs."""
 
     @recorded
+    @on_workers("f")
     def map(self, f: Callable[[Any], Any], preservesPartitioning: bool = False) -> DStream:
         """f(record) for each record."""
         return self._each("map", lambda rdd: rdd.map(f, preservesPartitioning), fused=True)
 
     @recorded
+    @on_workers("f")
     def flatMap(self, f: Callable[[Any], Iterable[Any]], preservesPartitioning: bool = False) -> DStream:
         """All results of f(record) for each record."""
         return self._each("flatMap", lambda rdd: rdd.flatMap(f, preservesPartitioning), fused=True)
 
     @recorded
+    @on_workers("f")
     def filter(self, f: Callable[[Any], Any]) -> DStream:
         """The records for which f(record) is true."""
         return self._each("filter", lambda rdd: rdd.filter(f), fused=True)
 
     @recorded
+    @on_workers("f")
     def mapPartitions(self, f: Callable[[Iterable[Any]], Iterable[Any]], preservesPartitioning: bool = False) -> DStream:
         """f(iterator) for each partition."""
         return self._each("mapPartitions", lambda rdd: rdd.mapPartitions(f, preservesPartitioning), fused=True)
 
     @recorded
+    @on_workers("f")
     def mapPartitionsWithIndex(self, f: Callable[[int, Iterable[Any]], Iterable[Any]], preservesPartitioning: bool = False) -> DStream:
         """f(index, iterator) for each partition."""
         return self._each("mapPartitionsWithIndex", lambda rdd: rdd.mapPartitionsWithIndex(f, preservesPartitioning), fused=True)
@@ -56,6 +61,7 @@ class RecordOperators(DStreamBase):
         return self._each("repartition", lambda rdd: rdd.repartition(numPartitions))
 
     @recorded
+    @on_workers("func")
     def reduce(self, func: Callable[[Any, Any], Any]) -> DStream:
         """One record a batch: all records combined by `func`; nothing for an empty batch."""
         return self._each("reduce", lambda rdd: fn.reduce_to_one(rdd, func))

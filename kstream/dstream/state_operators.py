@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from kstream.dstream.base import DStreamBase
-from kstream.dstream.recipe import recorded
+from kstream.dstream.recipe import on_workers, recorded
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -18,6 +18,7 @@ class StateOperators(DStreamBase):
     """The part of DStream for (key, value) records whose keys have a state."""
 
     @recorded
+    @on_workers("updateFunc")
     def updateStateByKey(
         self,
         updateFunc: Callable[..., Any],

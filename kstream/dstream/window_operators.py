@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kstream.batch_time import Duration, Seconds, Time
 from kstream.dstream import rdd_functions as fn
 from kstream.dstream.base import DStreamBase
-from kstream.dstream.recipe import recorded
+from kstream.dstream.recipe import on_workers, recorded
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -33,6 +33,7 @@ class WindowOperators(DStreamBase):
         return WindowedDStream(self._stream, as_duration(windowDuration), slide)
 
     @recorded
+    @on_workers("func", "invFunc", "filterFunc")
     def reduceByKeyAndWindow(
         self,
         func: Callable[[Any, Any], Any],
@@ -60,6 +61,7 @@ class WindowOperators(DStreamBase):
         return reduced if filterFunc is None else reduced.filter(filterFunc)
 
     @recorded
+    @on_workers("reduceFunc", "invReduceFunc")
     def reduceByWindow(
         self,
         reduceFunc: Callable[[Any, Any], Any],

@@ -106,7 +106,7 @@ class HadoopFileStore:
         with self._mapped("write", name):
             self._put(name, data, self._keep)
 
-    def replace(self, name: str, data: bytes) -> None:
+    def replace(self, name: str, data: bytes, *, private: bool = False) -> None:
         with self._mapped("write", name):
             self._put(name, data, self._overwrite)
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from typing import Any
 
+from kstream.secret import looks_secret
 from kstream.storage import FileStore
 from kstream.worker_process import once
 
-_SECRET = re.compile(r"secret|passw|passphrase|credential$|access\.?key|account\.key", re.IGNORECASE)
-_USER_IN_URL = re.compile(r"://[^/@\s]*:[^/@\s]*@")
 _REDACTED = "<redacted>"
 _DEFAULTS = "-default.xml"
 
@@ -50,7 +48,6 @@ def chosen(dumped: dict[str, Any]) -> tuple[tuple[str, str], ...]:
             for setting in dumped["properties"]
             if not setting["resource"].endswith(_DEFAULTS)
             and setting["value"] not in (None, _REDACTED)
-            and not _SECRET.search(setting["key"])
-            and not _USER_IN_URL.search(setting["value"])
+            and not looks_secret(setting["key"], setting["value"])
         )
     )

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pyspark
 from pyspark import SparkConf, SparkContext
+from pyspark.cloudpickle import CloudPickler
 from pyspark.cloudpickle import dumps as cloudpickle_dumps
 from pyspark.cloudpickle import loads as cloudpickle_loads
 
@@ -43,30 +48,91 @@ def default_conf() -> SparkConf:
     return SparkConf() if existing is None else existing.getConf()
 
 
-def restored_conf(stored: Mapping[str, str]) -> SparkConf:
-    """The settings of a SparkContext that is to go on from `stored`; for a process that has none yet. Starts the JVM.
+MADE_UP = {"spark.master": "local[*]", "spark.ui.showConsoleProgress": "true", "spark.submit.pyFiles": ""}
+"""What Spark's launcher sets by itself in a JVM that was not told. Nobody gave these settings."""
 
-    What this process was given (spark-submit's --master and --conf, spark-defaults.conf) wins over what is stored, with the exception
-    of the application's name, which spark-submit makes up where it is not told.
+
+@contextmanager
+def restored_conf(stored: Mapping[str, str]) -> Generator[SparkConf]:
+    """The settings of a SparkContext that goes on from `stored`, in a process that has none yet. Make the SparkContext in the block.
+
+    What this process was given (`--master` and `--conf` of spark-submit, spark-defaults.conf) wins over what is stored, except for the
+    application's name, which spark-submit makes up where it is not told. A JVM that does not run yet is launched with the stored
+    settings, as by the first start: memory, packages and the class path count only there.
     """
     from kstream.spark.java import ensure_java
 
     ensure_java()
-    at_launch = SparkConf(loadDefaults=False)  # what a JVM is given at its launch is a default of every later context in this process
-    if "spark.driver.memory" in stored:
-        at_launch.set("spark.driver.memory", stored["spark.driver.memory"])
-    SparkContext._ensure_initialized(conf=at_launch)  # pyright: ignore – a JVM of spark-submit is there already and keeps its own
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    earlier = not submitted and SparkContext._gateway is not None  # pyright: ignore – its properties are those of another context
+    given = given_names(os.environ.get("PYSPARK_SUBMIT_ARGS", ""), os.environ)
+    at_launch = {} if submitted or earlier else {key: value for key, value in stored.items() if key not in given}
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(at_launch.items())))  # pyright: ignore
+    system: Any = SparkContext._jvm.java.lang.System  # pyright: ignore
+    if submitted:
+        given = given_names(str(system.getProperty("sun.java.command")), os.environ)
     conf = SparkConf()
     for key, value in stored.items():
-        conf.setIfMissing(key, value)
+        made_up = key not in given and (earlier or conf.get(key) == MADE_UP.get(key))
+        if made_up or not conf.contains(key):
+            conf.set(key, value)
     if "spark.app.name" in stored:
         conf.setAppName(stored["spark.app.name"])
-    return conf
+    try:
+        yield conf
+    finally:  # the properties of a JVM are defaults of every later SparkContext of the process
+        for key in at_launch:
+            system.clearProperty(key)
+        for key in MADE_UP.keys() & at_launch.keys():
+            system.setProperty(key, MADE_UP[key])
 
 
-def dump_functions(functions: list[object]) -> bytes:
+def given_names(command: str, environ: Mapping[str, str]) -> set[str]:
+    """The settings that the words of spark-submit, or its files of defaults, name."""
+    names = set(_CONF_OPTION.findall(command))
+    if _MASTER_OPTION.search(command):
+        names.add("spark.master")
+    home = Path(environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    for file in (Path(environ.get("SPARK_CONF_DIR") or home / "conf", "spark-defaults.conf"), *map(Path, _FILE_OPTION.findall(command))):
+        if file.is_file():
+            names |= set(_DEFAULT.findall(file.read_text(errors="replace")))
+    return names
+
+
+_CONF_OPTION = re.compile(r"(?:^|\s)(?:--conf|-c)[\s=]+[\"']?(spark\.[\w.-]+)=")
+_MASTER_OPTION = re.compile(r"(?:^|\s)--master[\s=]")
+_FILE_OPTION = re.compile(r"(?:^|\s)--properties-file[\s=]+(\S+)")
+_DEFAULT = re.compile(r"^\s*(spark\.[^\s=:]+)", re.MULTILINE)
+
+
+def settings_of(sc: SparkContext) -> dict[str, str]:
+    """The settings of a SparkContext, less the options that Spark puts before those of every JVM it launches."""
+    settings = dict(sc.getConf().getAll())
+    own = str(sc._jvm.org.apache.spark.launcher.JavaModuleOptions.defaultModuleOptions())  # pyright: ignore
+    for key in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
+        _, found, rest = settings.get(key, "").partition(own)
+        if found and not (rest := rest.strip()):
+            del settings[key]
+        elif found:
+            settings[key] = rest
+    return settings
+
+
+def dump_functions(functions: Sequence[object]) -> bytes:
     """The user's functions, pickled together so that what they share stays shared."""
-    return cloudpickle_dumps(functions)
+    return cloudpickle_dumps(list(functions))
+
+
+def try_to_pickle(functions: Sequence[object]) -> None:
+    """Pickle the functions as `dump_functions` does and keep nothing. Raises what cloudpickle raises."""
+    CloudPickler(_Nowhere()).dump(list(functions))
+
+
+class _Nowhere:
+    """A file that forgets what is written to it."""
+
+    def write(self, data: Any) -> int:
+        return len(data)
 
 
 def load_functions(data: bytes) -> list[object]:

@@ -20,8 +20,11 @@ class FileStore(Protocol):
         """
         ...
 
-    def replace(self, name: str, data: bytes) -> None:
-        """Makes or overwrites the file; a reader sees the old bytes or the new. Only for what is disposable."""
+    def replace(self, name: str, data: bytes, *, private: bool = False) -> None:
+        """Make or overwrite the file; a reader sees the old bytes or the new. Only for files that can be made again.
+
+        With `private` only the owner may read the file, from its creation on. Stores that do not know owners ignore that.
+        """
         ...
 
     def read(self, name: str) -> bytes:

@@ -52,7 +52,7 @@ class FsspecFileStore:
                 raise AlreadyExistsError(f"{self.path(name)} exists already", path=self.path(name))
             self._write(name, data)
 
-    def replace(self, name: str, data: bytes) -> None:
+    def replace(self, name: str, data: bytes, *, private: bool = False) -> None:
         with self._lock, self._mapped("write", name):
             self._write(name, data)
 

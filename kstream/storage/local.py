@@ -12,6 +12,8 @@ from kstream.errors import AlreadyExistsError, MissingFileError, StorageError
 from kstream.storage.local_file import LocalAppendableFile
 
 _TEMPORARY = ".tmp-"
+_BY_UMASK, _OWNER_ONLY = 0o666, 0o600
+"""Modes that files are created with."""
 
 
 class LocalFileStore:
@@ -42,10 +44,10 @@ class LocalFileStore:
                 temporary.unlink(missing_ok=True)
             _sync_directory(target.parent)
 
-    def replace(self, name: str, data: bytes) -> None:
+    def replace(self, name: str, data: bytes, *, private: bool = False) -> None:
         target = self._root / name
         with _mapped("write", target):
-            os.replace(self._write_temporary(target, data), target)
+            os.replace(self._write_temporary(target, data, _OWNER_ONLY if private else _BY_UMASK), target)
             _sync_directory(target.parent)
 
     def read(self, name: str) -> bytes:
@@ -103,11 +105,11 @@ class LocalFileStore:
             except FileNotFoundError:
                 raise MissingFileError(f"{target} is not there", path=str(target)) from None
 
-    def _write_temporary(self, target: Path, data: bytes) -> Path:
+    def _write_temporary(self, target: Path, data: bytes, mode: int = _BY_UMASK) -> Path:
         _make_directories(target.parent)
         temporary = target.parent / f"{_TEMPORARY}{uuid.uuid4().hex}"
         try:
-            with open(temporary, "xb") as file:
+            with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())

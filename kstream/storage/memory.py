@@ -38,7 +38,7 @@ class MemoryFileStore:
                 raise AlreadyExistsError(f"{self.path(name)} exists already", path=self.path(name))
             self._files[name] = data
 
-    def replace(self, name: str, data: bytes) -> None:
+    def replace(self, name: str, data: bytes, *, private: bool = False) -> None:
         with self._lock:
             self._files[name] = data
 

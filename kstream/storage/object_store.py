@@ -111,7 +111,7 @@ class ObjectFileStore:
                     raise
                 unsure = True
 
-    def replace(self, name: str, data: bytes) -> None:
+    def replace(self, name: str, data: bytes, *, private: bool = False) -> None:
         import obstore
 
         with self._mapped("write", name):

@@ -10,10 +10,11 @@ import pytest
 from kstream.batch import BatchPlan, InputOutcome
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, format, read_log, sidecar, take_epoch
+from kstream.checkpoint.connections import read_connections, write_connections
 from kstream.checkpoint.ledger import LedgerEntry, read_ledger
 from kstream.checkpoint.plan_record import decode_plan, encode_plan
 from kstream.checkpoint.reader import read_meta, write_meta
-from kstream.errors import CorruptRecordError, FormatVersionError
+from kstream.errors import CorruptRecordError, FormatVersionError, GraphNotRestoredError
 from kstream.storage import MemoryFileStore
 
 PLAN = BatchPlan(
@@ -67,9 +68,18 @@ EPOCH_BYTES = (
     b'{"at":5000,"checksum":"687c922dd9caac95dc12287a2b0237c94cac321f6e0288d565bf0b9382873443","epoch":4,"kind":"epoch",'
     b'"nonce":"ab","version":1}'
 )
-GRAPH_BYTES = (
+GRAPH_1_BYTES = (
     b'{"checksum":"7e464b32dcd73880965c5eaa8071dcea52c4b76c0dbb72652c14f2aa0390cf8d","code":{"":"d1","jobs":"d2"},'
     b'"functions":"gHBpY2tsZQ==","graph":{"calls":[],"interval":1000},"kind":"graph","python":"3.11","version":1}'
+)
+GRAPH_BYTES = (
+    b'{"checksum":"f9061cb6b54ab65b604a1d75e9a7814e60ef9fe0bc73456d6e1dab8466bc72c4",'
+    b'"driver_functions":"gGRyaXZlcg==","graph":{"calls":[],"interval":1000},"kind":"graph","mode":"graph",'
+    b'"on_workers":[1],"python":"3.11","version":2,"worker_functions":"gHdvcmtlcnM="}'
+)
+CONNECTIONS_BYTES = (
+    b'{"checksum":"83fc2da1186695eba3777a794b199bf0520d03fb4284e90c148a35e053657e0f",'
+    b'"kind":"connections","streams":{"1":{"input":"kafka-direct","params":{"bootstrap.servers":"h:1"}}},"version":1}'
 )
 
 
@@ -133,10 +143,17 @@ def test_the_bytes_and_the_name_of_an_epoch(store: MemoryFileStore, monkeypatch:
 
 def test_the_bytes_and_the_name_of_the_graph(store: MemoryFileStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sidecar, "python_version", lambda: "3.11")
-    graph, code = {"interval": 1000, "calls": []}, {"": "d1", "jobs": "d2"}
-    sidecar.write_sidecar(store, graph, b"\x80pickle", code)
+    record = sidecar.GraphRecord({"interval": 1000, "calls": []}, [1], b"\x80workers", b"\x80driver")
+    sidecar.write_graph(store, record)
     assert store.read("graph") == GRAPH_BYTES
-    assert sidecar.read_sidecar(store) == (graph, b"\x80pickle", code)
+    assert sidecar.read_graph(store) == record
+
+
+def test_the_bytes_and_the_name_of_the_connections(store: MemoryFileStore) -> None:
+    write_connections(store, {1: ("kafka-direct", {"bootstrap.servers": "h:1"})})
+    assert store.read("connections") == CONNECTIONS_BYTES
+    assert read_connections(store, "kafka-direct") == {1: {"bootstrap.servers": "h:1"}}
+    assert read_connections(store, "another") == {}
 
 
 def test_the_name_of_a_plan_tells_its_time_and_epoch(store: MemoryFileStore) -> None:
@@ -201,10 +218,26 @@ def test_a_damaged_plan_makes_the_log_unreadable_by_name(store: MemoryFileStore)
         read_log(store)
 
 
-def test_a_damaged_or_foreign_graph_is_told_and_not_used(store: MemoryFileStore) -> None:
-    assert sidecar.read_sidecar(store) == "no graph is stored"
-    store.replace("graph", GRAPH_BYTES.replace(b"pickle", b"nickle") + b"x")
-    assert "unreadable" in str(sidecar.read_sidecar(store))
-    fields = {"graph": {}, "functions": "", "code": None, "python": "2.7"}
-    store.replace("graph", format.encode("graph", fields))
-    assert "Python 2.7" in str(sidecar.read_sidecar(store))
+@pytest.mark.parametrize("damaged", [GRAPH_BYTES[:-1], GRAPH_BYTES.replace(b"gGRy", b"gGRz"), b"", b"null"])
+def test_a_damaged_graph_is_an_error_that_says_the_ways_past(store: MemoryFileStore, damaged: bytes) -> None:
+    store.replace("graph", damaged)
+    with pytest.raises(GraphNotRestoredError, match=r"damaged.*remove this file: setup is then called, and offsets and state go on"):
+        sidecar.read_graph(store)
+
+
+def test_a_graph_of_another_python_or_of_a_newer_kstream_is_an_error_too(store: MemoryFileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.replace("graph", GRAPH_BYTES)
+    monkeypatch.setattr(sidecar, "python_version", lambda: "3.10")
+    with pytest.raises(GraphNotRestoredError, match=r"Python 3\.11 pickled its functions, and this is Python 3\.10") as caught:
+        sidecar.read_graph(store)
+    assert caught.value.facts["path"] == store.path("graph")
+    store.replace("graph", json.dumps(json.loads(GRAPH_BYTES) | {"version": 3}).encode())
+    with pytest.raises(GraphNotRestoredError, match="version 3, this kstream reads up to 2"):
+        sidecar.read_graph(store)
+
+
+def test_a_graph_of_version_1_is_none(store: MemoryFileStore) -> None:
+    assert sidecar.read_graph(store) is None and sidecar.remove_graph(store) is None
+    store.replace("graph", GRAPH_1_BYTES)
+    assert sidecar.read_graph(store) is None
+    assert sidecar.remove_graph(store) == 1 and not store.exists("graph")

@@ -23,8 +23,8 @@ from kstream import connectors
 from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, read_log, take_epoch
+from kstream.checkpoint.connections import write_connections
 from kstream.checkpoint.reader import write_meta
-from kstream.checkpoint.sidecar import write_sidecar
 from kstream.cli import main
 from kstream.cli.kafka_params import parse_properties
 from kstream.errors import KStreamError
@@ -54,12 +54,12 @@ def make(folder: Path, *streams: tuple[str, dict[str, Any] | None]) -> PlanLog:
     """A checkpoint of streams, each a topic and the parameters it was made with; None is a stream that could not store them."""
     store = LocalFileStore(folder)
     write_meta(store, Meta(Time(ZERO), Duration(1000)))
-    calls: list[dict[str, Any]] = []
+    connections: dict[int, tuple[str, dict[str, Any]]] = {}
     for number, (topic, params) in enumerate(streams):
         recipe = None if params is None else StreamSpec(subscription([topic]), KafkaParams.parse(params)).recipe()
-        stored = {"input": None} if recipe is None else {"input": recipe.kind, "args": dict(recipe.args), "functions": {}}
-        calls += [{**stored, "stream": number}, {"on": number, "call": "foreachRDD", "args": [], "kwargs": {}}]
-    write_sidecar(store, {"calls": calls}, b"", None)
+        if recipe is not None:
+            connections[number] = (recipe.kind, recipe.args["params"])
+    write_connections(store, connections)
     return PlanLog(store, take_epoch(store, ZERO))
 
 
@@ -165,7 +165,7 @@ def test_brokers_that_are_not_stored_are_asked_for_and_may_be_given(bootstrap: s
     said = line(lag(tmp_path))
     assert said.startswith(f"kstream: {tmp_path} stores no Kafka parameters of stream 0 (") and "give --bootstrap HOST:PORT" in said
     assert rows_of(tmp_path, "--bootstrap", bootstrap)[0]["unplanned"] == 40
-    (tmp_path / "graph").write_bytes(b"damaged")
+    (tmp_path / "connections").write_bytes(b"damaged")
     assert line(lag(tmp_path)) == said
     assert rows_of(tmp_path, "--param", f"metadata.broker.list={bootstrap}")[0]["unplanned"] == 40
     (tmp_path / "kafka.json").write_text(json.dumps({"bootstrap.servers": bootstrap, "sasl.password": "hidden"}))

@@ -19,10 +19,10 @@ from kstream_kafka.subscription import subscription
 from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, history, read_log, take_epoch
+from kstream.checkpoint.connections import write_connections
 from kstream.checkpoint.kept_offsets import KeptOffsets, write_kept
 from kstream.checkpoint.ledger import read_ledger
 from kstream.checkpoint.reader import write_meta
-from kstream.checkpoint.sidecar import write_sidecar
 from kstream.cli import main
 from kstream.errors import FencedError
 from kstream.storage import LocalFileStore
@@ -54,7 +54,7 @@ def log(tmp_path: Path, bootstrap: str) -> PlanLog:
     write_meta(store, Meta(at(0), Duration(1000)))
     recipe = StreamSpec(subscription(["orders"]), KafkaParams.parse({"bootstrap.servers": bootstrap})).recipe()
     assert recipe is not None
-    write_sidecar(store, {"calls": [{"input": recipe.kind, "args": dict(recipe.args), "functions": {}, "stream": 0}]}, b"", None)
+    write_connections(store, {0: (recipe.kind, recipe.args["params"])})
     log = PlanLog(store, take_epoch(store, ZERO))
     for number in (1, 2, 3):
         ranges = [["orders", p, 5 * number, 5 * number + 5] for p in (0, 1)]
@@ -160,7 +160,7 @@ def test_what_cannot_be_done_is_one_line_and_changes_nothing(log: PlanLog, tmp_p
     command, *options = words
     result = offsets(command, tmp_path, *options)
     assert result.exit_code == 1 and said in result.output and result.output.count("\n") == 1
-    assert LocalFileStore(tmp_path).list("") == ["epoch-1", "graph", "meta"]
+    assert LocalFileStore(tmp_path).list("") == ["connections", "epoch-1", "meta"]
 
 
 def test_where_nothing_would_change_no_driver_is_disturbed(log: PlanLog, tmp_path: Path) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
+import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kstream_kafka import DirectKafkaInputDStream
 from pyspark import SparkContext, StorageLevel
 
 from kstream import DStream, Duration, StreamingContext, restore
-from kstream.dstream.recipe import Recorder, Replay
+from kstream.checkpoint.sidecar import GraphRecord, write_graph
+from kstream.dstream.map_with_state_dstream import MapWithStateDStream
+from kstream.dstream.recipe import Recorder, Replay, parameters_on_workers
+from kstream.storage import MemoryFileStore
 from tests.fakes import FakeHost
 from tests.harness import LogInput
 from tests.streams import numbers, numbers_connector
@@ -43,6 +49,16 @@ CALLS: dict[str, Callable[[DStream, DStream, Any], DStream | None]] = {
 }
 
 
+def loaded(record: GraphRecord) -> list[Any]:
+    """The functions of a stored graph, in the order of their indexes."""
+    store = MemoryFileStore(f"memory://{uuid.uuid4().hex}")
+    record.graph.update(interval=1000, remember=None, conf={})
+    write_graph(store, record)
+    stored = restore.load_graph(store)
+    assert stored is not None
+    return stored.functions
+
+
 def shape(stream: DStream) -> tuple[Any, ...]:
     """What a stream is made of, all the way up."""
     return (
@@ -64,7 +80,7 @@ def test_an_operator_comes_back_from_its_record(sc: SparkContext, name: str) -> 
     if stream is not None:
         stream.pprint()
     recorder = built.recorder
-    functions = restore.load_functions(restore.dump_graph_functions(recorder))
+    functions = loaded(restore.dump_graph(recorder))
     made = StreamingContext(sc, 1)
     restore_input = numbers_connector("numbers").restore_input
     Replay(made, functions, lambda recipe: restore_input(made, recipe)).run(recorder.calls)
@@ -104,7 +120,7 @@ def test_every_operator_comes_back_from_its_record(sc: SparkContext) -> None:
     built = StreamingContext(sc, 1)
     every_operator(numbers(built), built)
     recorder = built.recorder
-    functions = restore.load_functions(restore.dump_graph_functions(recorder))
+    functions = loaded(restore.dump_graph(recorder))
     made = StreamingContext(sc, 1)
     restore_input = numbers_connector("numbers").restore_input
     Replay(made, functions, lambda recipe: restore_input(made, recipe)).run(recorder.calls)
@@ -133,3 +149,27 @@ def test_an_operator_that_raises_leaves_the_recorder_as_it_was() -> None:
     source.map(lambda x: x)
     assert [call.get("call") for call in host.graph.recorder.calls] == [None, "map"]
     assert not Recorder().nested
+
+
+# -- which functions tasks run
+
+ON_DRIVER = {
+    "transform": {"func", "transformFunc"},
+    "transformWith": {"func"},
+    "foreachRDD": {"func"},
+    "foreachBatch": {"func"},
+    "fileStream": {"filter"},
+}
+"""Parameters that are functions of the driver; all others that are functions run in tasks."""
+
+
+def operators() -> list[tuple[type, str]]:
+    classes = (DStream, MapWithStateDStream, StreamingContext, DirectKafkaInputDStream)
+    return [(owner, name) for owner in classes for name, value in inspect.getmembers(owner) if hasattr(value, "__wrapped__")]
+
+
+@pytest.mark.parametrize(("owner", "name"), operators(), ids=lambda value: getattr(value, "__name__", value))
+def test_each_function_that_an_operator_takes_is_said_to_run_in_tasks_or_on_the_driver(owner: type, name: str) -> None:
+    method = getattr(owner, name)
+    functions = {p for p, given in inspect.signature(method).parameters.items() if "Callable" in str(given.annotation)}
+    assert functions - ON_DRIVER.get(name, set()) == set(parameters_on_workers(method)) - {"receiver"}

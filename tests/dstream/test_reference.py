@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 from pyspark import SparkContext
@@ -11,6 +12,7 @@ from kstream import StreamingContext, restore
 from kstream.dstream.recipe import Replay
 from kstream.dstream.reference import loading
 from kstream.errors import IllegalStateError
+from kstream.spark.spark_context import load_functions
 from tests.fakes import FakeHost
 from tests.harness import LogInput
 from tests.streams import numbers, numbers_connector
@@ -21,19 +23,21 @@ def test_a_function_may_use_its_stream_and_gets_the_new_one_after_a_restart(sc: 
     source = numbers(built)
     mapped = source.map(abs)
     mapped.foreachRDD(lambda rdd: (source, mapped.creation_site))
-    pickled = restore.dump_graph_functions(built.recorder)
+    record = restore.dump_graph(built.recorder)
     with loading() as references:
-        functions = restore.load_functions(pickled)
+        on_workers, functions = map(load_functions, (record.worker_functions, record.driver_functions))
+    assert on_workers == [abs]
+    output: Any = functions[-1]
     with pytest.raises(IllegalStateError, match="not made yet"):
-        functions[-1](None)
+        output(None)
     made = StreamingContext(sc, 1)
-    replay = Replay(made, functions, lambda recipe: numbers_connector("numbers").restore_input(made, recipe))
+    replay = Replay(made, [functions[0], abs, output], lambda recipe: numbers_connector("numbers").restore_input(made, recipe))
     replay.run(built.recorder.calls)
     for reference in references:
         reference.bind(replay.streams)
-    stand_in, site = functions[-1](None)
+    stand_in, site = output(None)
     assert stand_in.ssc is made and site == replay.streams[1].creation_site
-    assert restore.dump_graph_functions(made.recorder), "and the restored graph can be stored again"
+    assert restore.dump_graph(made.recorder), "and the restored graph can be stored again"
 
 
 def test_a_stream_inside_a_function_for_the_workers_is_an_error_that_says_so() -> None:

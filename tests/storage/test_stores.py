@@ -27,6 +27,26 @@ class TestLocalFileStore(FileStoreContract):
     def make_store(self) -> FileStore:
         return LocalFileStore(self.directory)
 
+    def test_a_private_file_is_its_owners_only_from_its_creation_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        store, opened = self.make_store(), list[int]()
+        monkeypatch.setattr(os, "fsync", lambda fd, real=os.fsync: (opened.append(os.fstat(fd).st_mode & 0o777), real(fd)))
+        store.replace("open", b"x")
+        store.replace("graph", b"x", private=True)
+        store.replace("graph", b"y", private=True)
+        assert stat_mode(store.path("graph")) == 0o600 and store.read("graph") == b"y"
+        assert stat_mode(store.path("open")) == 0o666 & ~umask()
+        assert opened.count(0o600) == 2
+
+
+def stat_mode(path: str) -> int:
+    return os.stat(path).st_mode & 0o777
+
+
+def umask() -> int:
+    now = os.umask(0)
+    os.umask(now)
+    return now
+
 
 class TestMemoryFileStore(FileStoreContract):
     def make_store(self) -> FileStore:

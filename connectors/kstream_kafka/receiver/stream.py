@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kstream.dstream.dstream import DStream
 
 Decoder = Callable[[Any], Any] | None
-SECRETS = "Kafka parameters that may hold a secret are not stored: the stream of a receiver that has them is made by setup"
+SECRETS = "Kafka parameters that may hold a secret are never stored, and a receiver stream has them"
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ class StoreView:
     def create(self, name: str, data: bytes) -> None:
         self._write("create", name, data)
 
-    def replace(self, name: str, data: bytes) -> None:
+    def replace(self, name: str, data: bytes, *, private: bool = False) -> None:
         self._write("replace", name, data)
 
     def delete(self, name: str) -> None:
