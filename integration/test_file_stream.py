@@ -88,4 +88,4 @@ def test_every_file_is_in_one_batch_however_often_the_driver_is_killed(tmp_path:
     for when, numbers in windows.items():
         parts = [batches.get(when - ago, []) for ago in (2000, 1000, 0)]
         assert numbers == sorted(number for part in parts for number in part), f"window at {when}"
-    assert len(read_lines(notes / "setups.jsonl")) == 1, "a restart needs no setup"
+    assert len(read_lines(notes / "setups.jsonl")) == KILLS + 1, "setup is called at every start"

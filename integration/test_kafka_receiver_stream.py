@@ -1,4 +1,4 @@
-"""createStream in a whole job: its graph is made again from the checkpoint, and no password gets there."""
+"""createStream in a whole job: it goes on from the checkpoint, and no password gets there."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ PLANTED = "pl4nt3d-s3cr3t"
 class Job:
     """Reads a topic by a receiver into a list, one life after the other."""
 
-    def __init__(self, sc: SparkContext, checkpoint: Path, arguments: tuple[Any, ...]) -> None:
+    def __init__(self, sc: SparkContext, checkpoint: Path, arguments: tuple[Any, ...], recovery: str) -> None:
+        self.recovery = recovery
         self.sc, self.checkpoint, self.arguments = sc, checkpoint, arguments
         self.setups = 0
 
     def setup(self) -> StreamingContext:
         self.setups += 1
         ssc = StreamingContext(self.sc, 0.5)
+        ssc.settings.override("spark.streaming.kstream.recovery", self.recovery)
         SEEN.append(set[Any]())
         KafkaUtils.createStream(ssc, *self.arguments).foreachRDD(note)
         return ssc
@@ -53,18 +55,20 @@ def note(rdd: Any) -> None:
     SEEN[0].update(rdd.collect())
 
 
-@pytest.mark.parametrize("secret", [{}, {"sasl.password": PLANTED}], ids=["without a secret", "with a secret"])
-def test_a_job_reads_on_after_a_restart_and_is_made_by_setup_only_where_it_has_a_secret(
-    secret: dict[str, str], sc: SparkContext, zookeeper: ZooKeeper, kafka: Broker, topic: Callable[..., str], tmp_path: Path
+@pytest.mark.parametrize(
+    ("secret", "recovery"), [({}, "setup"), ({"sasl.password": PLANTED}, "setup"), ({}, "graph")], ids=["setup", "a secret", "graph"]
+)
+def test_a_job_reads_on_after_a_restart_and_its_graph_is_restored_only_on_request(
+    secret: dict[str, str], recovery: str, sc: SparkContext, zookeeper: ZooKeeper, kafka: Broker, topic: Callable[..., str], tmp_path: Path
 ) -> None:
     name = topic(2)
     params = {"bootstrap.servers": kafka.bootstrap, "auto.offset.reset": "smallest", **secret}
-    job = Job(sc, tmp_path, (zookeeper.hosts, f"g-{uuid.uuid4().hex[:8]}", {name: 1}, params))
+    job = Job(sc, tmp_path, (zookeeper.hosts, f"g-{uuid.uuid4().hex[:8]}", {name: 1}, params), recovery)
     kafka.produce(name, [(str(n), f"value {n}", n % 2) for n in range(40)])
     assert job.live(lambda seen: len(seen) == 40) == {(str(n), f"value {n}") for n in range(40)}
     kafka.produce(name, [(str(n), f"value {n}", n % 2) for n in range(40, 60)])
     assert job.live(lambda seen: len(seen) == 20) == {(str(n), f"value {n}") for n in range(40, 60)}
-    assert job.setups == (2 if secret else 1)
+    assert job.setups == (1 if recovery == "graph" else 2)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert "graph" in {path.name for path in files}
+    assert ("graph" in {path.name for path in files}) is (recovery == "graph")
     assert [path for path in files if PLANTED.encode() in path.read_bytes()] == []

@@ -95,7 +95,7 @@ def test_a_password_is_found_nowhere_in_what_a_job_stores_and_says(secure: Secur
     assert run(secure, tmp_path, "lag unknown", "", *lag, "--param", f"sasl.pasword={PLANTED}").returncode == 1
     assert "SCRAM-SHA-512" in (tmp_path / "first.output").read_text(), "librdkafka said nothing"
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert {"graph"} < {path.name for path in files} and any("events" in path.parts for path in files)
+    assert {"connections"} < {path.name for path in files} and any("events" in path.parts for path in files)
     leaks = [str(path.relative_to(tmp_path)) for path in files if holds(path, PLANTED)]
     assert not leaks
 

@@ -128,12 +128,14 @@ class StreamingContext(StreamFactories):
         begun in its place. GraphNotRestoredError when there is a stored graph and it cannot be restored.
         """
         store = open_checkpoint(checkpointPath)
-        stored = restore.load_graph(store) if has_checkpoint(store) and not restore.setup_is_demanded() else None
+        has_run = has_checkpoint(store)
+        stored = restore.load_graph(store) if has_run and not restore.setup_is_demanded() else None
         if stored is not None:
             logger.info("restoring the graph stored in %s without calling setup", checkpointPath)
             context: Any = restore.make_again(stored, cls, lambda ssc, recipe: ssc._make_input(recipe))
         else:
-            logger.info("calling setup; what is stored in %s goes to its streams by name or position", checkpointPath)
+            if has_run:
+                logger.info("calling setup; the offsets stored in %s go to its streams by name or position", checkpointPath)
             context = setupFunc()
         if not isinstance(context, StreamingContext):
             raise ConfigurationError(

@@ -172,7 +172,7 @@ def test_a_restart_with_the_stored_graph_keeps_the_master_and_every_setting_but_
     )
     (tmp_path / "spark-defaults.conf").write_text("# ours\nspark.my.other = 5\nspark.ui.showConsoleProgress true\n")
     given = {"SPARK_CONF_DIR": str(tmp_path), "PYSPARK_SUBMIT_ARGS": "--master local[*] pyspark-shell"}
-    assert started("graph", **given) == [f"CONF local[*] job true 1 5 None 3 {opens}"] * 2
+    assert started("graph", **given) == [f"CONF local[*] job true given 5 None 3 {opens}"] * 2, "what one life was given, the next has"
 
 
 @pytest.mark.timeout(200)

@@ -329,8 +329,11 @@ def recovered(sc: SparkContext, path: str, build: Callable[[StreamingContext], D
     return StreamingContext.getOrCreate(path, setup)
 
 
-def test_file_streams_go_on_from_the_stored_graph_without_setup(sc: SparkContext, clock: ManualClock, tmp_path: Path) -> None:
+def test_file_streams_go_on_from_the_stored_graph_without_setup(
+    sc: SparkContext, clock: ManualClock, tmp_path: Path, setting: Callable[[str, str], None]
+) -> None:
     """SC14, CP8: and the files that came while no driver ran belong to the missed batches."""
+    setting("spark.streaming.kstream.recovery", "graph")
     path, directory = f"memory://{uuid.uuid4().hex}", str(tmp_path)
 
     def build(ssc: StreamingContext) -> DStream:
@@ -365,7 +368,10 @@ def made_again(sc: SparkContext, build: Callable[[StreamingContext], DStream]) -
     return stream
 
 
-def test_sockets_and_receivers_are_made_again_from_the_stored_graph_without_setup(sc: SparkContext, clock: ManualClock) -> None:
+def test_sockets_and_receivers_are_made_again_from_the_stored_graph_without_setup(
+    sc: SparkContext, clock: ManualClock, setting: Callable[[str, str], None]
+) -> None:
+    setting("spark.streaming.kstream.recovery", "graph")
     sockets = made_again(sc, lambda ssc: ssc.socketTextStream("127.0.0.1", 1))
     counting = made_again(sc, lambda ssc: ssc.receiverStream(Counting(3)))
     assert CALLED == ["setup", "setup"]

@@ -45,7 +45,7 @@ class Options:
 
 
 def build(options: Options) -> StreamingContext:
-    """The whole job. Called at the first start only: a restart with unchanged code takes the stored graph."""
+    """The whole job. Called at every start; the offsets that are stored go to its stream."""
     conf = SparkConf().setMaster("local[2]").setAppName("kstream demo")
     conf.set("spark.streaming.stopGracefullyOnShutdown", "true")
     conf.set("spark.streaming.gracefulStopTimeout", "60s")

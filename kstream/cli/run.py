@@ -43,7 +43,7 @@ def run_command(job: str, path: str, forget_batch: int | None, allow: tuple[str,
     """Run a streaming job until SIGTERM or Ctrl-C; start it again and it goes on exactly.
 
     MODULE:SETUP names a function without arguments that returns a StreamingContext: `jobs.orders:setup`, or `job.py:setup` for a
-    file. It is called at the first start, and at a restart only if the code has changed.
+    file. It is called at every start, unless the checkpoint holds a graph stored by recovery=graph.
     """
     configure_logging(verbose)
     with clear_errors(verbose):
