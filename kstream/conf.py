@@ -152,7 +152,10 @@ ENTRIES: tuple[Entry, ...] = (
         "spark.streaming.kstream.checkpoint.singleWriter", "bool", False,
         "There is never a second driver: checkpoints may lie on stores that cannot create a file only if it is absent.",
     ),
-    Entry("spark.streaming.kstream.maxBatchFailures", "int", 3, "Re-runs of a failed batch at restarts before the ledger."),
+    Entry(
+        "spark.streaming.kstream.maxBatchFailures", "int", 0,
+        "How often restarts run a failed batch again before they give it up: it goes to the ledger, the stream goes on. 0: never given up.",
+    ),
 )  # fmt: skip
 
 BY_KEY = {entry.key: entry for entry in ENTRIES}

@@ -95,7 +95,10 @@ class PlanFailedError(BatchError):
 
 
 class BatchGivenUpError(BatchError):
-    """A batch failed on its first run and on every allowed re-run; it is in the ledger. Facts: time, failures."""
+    """A batch failed on its first run and on every allowed re-run. It is in the ledger, and the stream goes on without it.
+
+    Nothing raises it: its message is a warning in the log. Facts: time, failures, command (runs the batch again).
+    """
 
 
 class NoRDDError(BatchError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,12 @@ class LedgerEntry:
     epoch: int
     streams: Mapping[int, Any]
     failures: int = 0
+
+
+def replay_command(store: FileStore, time: Time) -> str:
+    """The command that runs a batch of this checkpoint again, with the ranges it had. The user puts the job's name into it."""
+    at, path = time.milliseconds, shlex.quote(store.url)
+    return f"kstream replay MODULE:SETUP --checkpoint {path} --from {at} --to {at} --sink same"
 
 
 def read_ledger(store: FileStore) -> list[LedgerEntry]:

@@ -19,6 +19,7 @@ from kstream.batch import BatchPlan, InputOutcome
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import epoch as epochs
 from kstream.checkpoint import format, history, names
+from kstream.checkpoint.ledger import replay_command
 from kstream.checkpoint.plan_record import decode_plan, encode_plan
 from kstream.checkpoint.reader import LogContents
 from kstream.checkpoint.state_log import States, states_fields, stored_states
@@ -135,11 +136,16 @@ class PlanLog:
         fields = {"time": time.milliseconds, "at": at_ms, "epoch": self.epoch, "reason": reason[:2000]}
         self._note(names.failed(time, plan_epoch, self.epoch), "failed", fields)
 
-    def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> None:
-        """Puts the batch into the ledger, with what it should have read: it is never run again."""
+    def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> str:
+        """Put the batch into the ledger, with the data it should have read. No restart runs it again.
+
+        Returns:
+            The command that runs the batch again.
+        """
         inputs = {str(stream): dict(data) for stream, data in plan.inputs.items()}
         fields = {"time": plan.time.milliseconds, "at": at_ms, "epoch": self.epoch, "failures": failures, "inputs": inputs}
         self._note(names.given_up(plan.time, plan.epoch), "given-up", fields)
+        return replay_command(self._store, plan.time)
 
     def clean(self, up_to: Time) -> None:
         """Removes plans at this time and older, which no batch needs any more; see `retention`. Called in the background, at any pace.

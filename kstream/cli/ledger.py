@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from kstream.checkpoint.ledger import LedgerEntry, read_ledger
+from kstream.checkpoint.ledger import LedgerEntry, read_ledger, replay_command
 from kstream.checkpoint.reader import has_checkpoint
 from kstream.cli.errors import clear_errors, fail
 from kstream.cli.ranges import kafka_ranges
@@ -30,15 +30,15 @@ def ledger_command(path: str, as_json: bool, check: bool) -> None:
     """Show the records that no batch has read, and never will.
 
     They were removed by retention, cut off by an unclean election or deleted with their topic before their batch could read them, in a
-    stream that goes on all the same (onDataLoss skip or report), or they belong to a batch that failed too often. Offsets are half-open:
-    [from, until); an open end is all that came after.
+    stream that goes on all the same (onDataLoss skip or report), or they belong to a batch that failed too often. For such a batch the
+    command that runs it again is printed. Offsets are half-open: [from, until); an open end is all that came after.
     """
     with clear_errors():
         store = open_store(path)
         if not has_checkpoint(store):
             fail(f"there is no checkpoint in {store.url}: no stream has started there")
         entries = read_ledger(store)
-    rows = [row for entry in entries for row in rows_of(entry)]
+    rows = [row for entry in entries for row in rows_of(entry, replay_command(store, entry.time))]
     if as_json:
         click.echo(json.dumps({"path": store.url, "lost": rows}, indent=2))
     elif not rows:
@@ -49,8 +49,11 @@ def ledger_command(path: str, as_json: bool, check: bool) -> None:
         fail(f"{store.url} has {count(len(rows), 'entry')} in its ledger")
 
 
-def rows_of(entry: LedgerEntry) -> Iterator[dict[str, Any]]:
-    """One row a range, as JSON values. Pure. An input that is not Kafka's, in a batch that was given up, is a row without a topic."""
+def rows_of(entry: LedgerEntry, replay: str) -> Iterator[dict[str, Any]]:
+    """One row a range, as JSON values. Pure. An input that is not Kafka's, in a batch that was given up, is a row without a topic.
+
+    `replay` is the command that runs the batch again; rows of a batch that was given up hold it.
+    """
     common = {"batch": entry.time.milliseconds, "at": entry.at_ms, "epoch": entry.epoch}
     for stream, found in sorted(entry.streams.items()):
         if entry.kind == "lost":
@@ -58,13 +61,12 @@ def rows_of(entry: LedgerEntry) -> Iterator[dict[str, Any]]:
                 yield {**common, "stream": stream, **lost}
             continue
         ranges = kafka_ranges(found)
-        detail = f"the batch failed {entry.failures} times"
+        why = {"cause": GIVEN_UP, "detail": f"the batch failed {entry.failures} times", "replay": replay}
         if ranges is None:
-            yield {**common, "stream": stream, "cause": GIVEN_UP, "detail": detail, "plan": found}
+            yield {**common, "stream": stream, **why, "plan": found}
         for topic, number, begin, until in ranges or ():
             if begin < until:
-                row = {"topic": topic, "partition": number, "from": begin, "until": until, "cause": GIVEN_UP, "detail": detail}
-                yield {**common, "stream": stream, **row}
+                yield {**common, "stream": stream, "topic": topic, "partition": number, "from": begin, "until": until, **why}
 
 
 def _print(url: str, rows: list[dict[str, Any]]) -> None:
@@ -83,3 +85,5 @@ def _print(url: str, rows: list[dict[str, Any]]) -> None:
         table.add_row(f"{moment:%Y-%m-%d %H:%M:%S}", str(row["batch"]), str(row["stream"]), *map(escape, cells))
     console.print(table)
     console.print(f"{count(len(rows), 'entry')}, {count(known, 'offset')} as far as their ends are known; compaction may have left gaps")
+    for command in dict.fromkeys(row["replay"] for row in rows if "replay" in row):
+        click.echo(f"given up; this runs it again, while its plan is kept: {command}")

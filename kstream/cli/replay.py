@@ -74,7 +74,7 @@ def _replayed(job: str, path: str, first: Time, last: Time, out: str | None) -> 
         replayer = Replayer(context.graph, environment, store, None if out is None else text_sink(out))
         yield from replayer.run(first, last)
     finally:
-        context.stop(stopSparkContext=True, stopGraceFully=False)
+        context.sparkContext.stop()  # the streaming context was never started, so there is nothing else to stop
         sys.stdout.flush()
 
 

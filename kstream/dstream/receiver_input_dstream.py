@@ -36,7 +36,7 @@ class ReceiverInputDStream(InputDStream):
 
     Without a write-ahead log blocks die with the executors that have them, and with the driver: a batch that was planned and had not
     ended (and a window that reaches back) asks for blocks that are gone. `spark.streaming.kstream.receiver.onDataLoss` says what comes of
-    it – "fail" (default): BlocksLostError, after `maxBatchFailures` restarts the batch is in the ledger with its block ids and counts;
+    it – "fail" (default): BlocksLostError, a batch that `maxBatchFailures` gives up is in the ledger with its block ids and counts;
     "skip": the batch runs with what there is and the loss goes to the ledger; "report": listeners are told, too.
     """
 

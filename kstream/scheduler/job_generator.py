@@ -45,7 +45,7 @@ class JobGenerator:
     def __init__(
         self, graph: DStreamGraph, clock: Clock, log: BatchLog, scheduler: JobScheduler, environment: JobEnvironment,
         input_info: InputInfoTracker, unfinished: UnfinishedBatches, on_fenced: Callable[[FencedError], None],
-        max_batch_failures: int = 3, on_exhausted: Callable[[], None] = lambda: None, runtime: Runtime = THREADS, *,
+        max_batch_failures: int = 0, on_exhausted: Callable[[], None] = lambda: None, runtime: Runtime = THREADS, *,
         states: StateCheckpointer, before_clean: Callable[[Time], None] = lambda _up_to: None,
     ) -> None:  # fmt: skip
         self._graph = graph
@@ -294,28 +294,33 @@ class JobGenerator:
             event.ended.set()
 
     def _rerun(self, plan: BatchPlan, failures: int) -> None:
-        """Submits a pending batch of an earlier driver with its own plan; past the limit of failures it is given up."""
+        """Submit a pending batch of an earlier driver with its own plan. A batch that failed too often is given up instead."""
         if self._fenced:
             return
-        if failures > self._max_failures:
+        if failures > self._max_failures > 0:
             self._give_up(plan, failures)
         else:
             self._report_records(plan)
             self._submit(plan)
 
     def _give_up(self, plan: BatchPlan, failures: int) -> None:
+        """Put the batch into the ledger and log a warning. The stream goes on: giving a batch up is no error of this run."""
         try:
-            self._log.give_up(plan, self._wall.time_ms(), failures)
+            command = self._log.give_up(plan, self._wall.time_ms(), failures)
         except StorageError as e:  # not in the ledger: the next restart tries again
             self._unfinished.ended(plan.time, succeeded=False)
             self._scheduler.report_error(f"batch {plan.time} could not be given up", e)
             return
         self._unfinished.ended(plan.time, succeeded=True)
         error = BatchGivenUpError(
-            f"batch {plan.time} failed {failures} times and is given up: it is in the ledger and never runs again",
-            time=plan.time.milliseconds, failures=failures,
-        )  # fmt: skip
-        self._scheduler.report_error(str(error), error)
+            f"batch {plan.time} failed {failures} times and is given up (spark.streaming.kstream.maxBatchFailures={self._max_failures}). "
+            "It is in the ledger, no restart runs it again, and the stream goes on. When its cause is mended, run it again while its "
+            f"plan is kept (spark.streaming.kstream.history): {command}",
+            time=plan.time.milliseconds,
+            failures=failures,
+            command=command,
+        )
+        logger.warning("%s", error)
 
     def _report_records(self, plan: BatchPlan) -> None:
         for stream in self._inputs:

@@ -32,8 +32,8 @@ class NoLog:
     def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str) -> None:
         pass
 
-    def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> None:
-        pass
+    def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> str:
+        return ""
 
     def clean(self, up_to: Time) -> None:
         pass

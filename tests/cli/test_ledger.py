@@ -61,7 +61,11 @@ def test_a_batch_that_was_given_up_counts_with_all_its_ranges(tmp_path: Path) ->
     log.give_up(BatchPlan(AT, 1, "n", data, {}, AT), ZERO, 4)
     rows = json.loads(ledger(tmp_path, "--json").output)["lost"]
     assert [(r["stream"], r.get("from"), r.get("until"), r["cause"]) for r in rows] == [(0, 5, 9, "given up"), (1, None, None, "given up")]
-    assert "failed 4 times" in ledger(tmp_path).output
+    replay = f"kstream replay MODULE:SETUP --checkpoint {tmp_path} --from {AT.milliseconds} --to {AT.milliseconds} --sink same"
+    assert [r["replay"].replace("file://", "") for r in rows] == [replay, replay]
+    output = ledger(tmp_path).output
+    assert "failed 4 times" in output
+    assert output.replace("file://", "").count(replay) == 1, "once a batch, in one line that can be copied"
 
 
 def test_with_check_a_loss_is_exit_code_1_and_one_line(tmp_path: Path) -> None:

@@ -56,11 +56,12 @@ def test_blocks_that_died_with_the_driver_fail_their_batch_with_names_and_counts
 
 def test_a_batch_that_fails_at_every_restart_ends_in_the_ledger_with_its_blocks(world: World) -> None:
     time = killed_with_a_pending_batch(world)
+    conf = {"spark.streaming.kstream.maxBatchFailures": "3"}
     for failures in (1, 2, 3, 4):
-        driver = ReceiverDriver(world).start()
+        driver = ReceiverDriver(world, conf).start()
         world.wait(lambda failures=failures: len(world.store.list("failed")) == failures)
         driver.kill()
-    ReceiverDriver(world).start()
+    ReceiverDriver(world, conf).start()
     (entry,) = read_ledger(world.store)
     ((plan,),) = [list(entry.streams.values())]
     assert (entry.kind, entry.time) == ("given-up", Time(time)) and [count for _, count in plan["blocks"]] == [2]

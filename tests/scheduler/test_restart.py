@@ -166,21 +166,44 @@ def test_a_damaged_newest_plan_is_refused_by_name_until_it_is_forgotten() -> Non
     assert [a.records for a in world.attempts] == [(0, 1), (2,), (2,), (3,)]
 
 
-def test_a_batch_that_fails_is_run_again_at_three_restarts_and_then_goes_to_the_ledger() -> None:
+def test_by_default_a_batch_that_fails_at_every_restart_is_never_given_up() -> None:
+    """A database that is away for a while, and four quick restarts, must not drop a batch."""
     world = World()
     driver = failing(world, at(1))
     driver.tick(2)
     driver.stop()
-    for n in range(3):
+    for _ in range(6):
         again = failing(world, at(1))
+        world.wait(lambda again=again: again.listener.completed() == [at(1)])
+        again.stop()
+    assert world.store.list("given-up") == []
+    mended = started(world)
+    mended.tick(1)
+    mended.stop()
+    world.assert_exact()
+    assert world.times().count(at(1)) == 8
+
+
+def test_a_batch_that_fails_is_run_again_at_three_restarts_and_then_goes_to_the_ledger(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    conf = {"spark.streaming.kstream.maxBatchFailures": "3"}
+    driver = failing(world, at(1), conf=conf)
+    driver.tick(2)
+    driver.stop()
+    for n in range(3):
+        again = failing(world, at(1), conf=conf)
         world.wait(lambda again=again: again.listener.completed() == [at(1)])
         again.stop()
         assert world.times().count(at(1)) == n + 2
         assert [t.milliseconds for t in read_log(world.store).pending] == [at(1)]
-    last = failing(world, at(1))
-    last.wait_error(BatchGivenUpError)
+    last = failing(world, at(1), conf=conf)
     last.tick(1)
     last.stop()
+    assert last.errors == [], "a batch that an earlier run has lost does not end this one"
+    (warned,) = [r for r in caplog.records if "is given up" in r.getMessage()]
+    assert warned.levelno == logging.WARNING
+    replay = f"kstream replay MODULE:SETUP --checkpoint {world.store.url} --from {at(1)} --to {at(1)} --sink same"
+    assert replay in warned.getMessage() and isinstance(warned.args[0], BatchGivenUpError) and warned.args[0].facts["command"] == replay
     assert world.times().count(at(1)) == 4
     assert world.store.list("given-up") == [names.key(Time(at(1)), 1)]
     quiet = started(world)
