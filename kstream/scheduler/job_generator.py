@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from kstream import crash_point
-from kstream.batch import BatchPlan, InputOutcome, InputPlan, JobSet, StreamInputInfo
+from kstream.batch import BatchPlan, InputPlan, JobSet, StreamInputInfo
 from kstream.batch_time import Time
 from kstream.checkpoint import LogContents
 from kstream.checkpoint.retention import removable_up_to
-from kstream.checkpoint.state_log import States
 from kstream.clock import Clock, RisingClock
 from kstream.dstream import DStreamGraph, InputDStream
 from kstream.errors import BatchGivenUpError, FencedError, StorageError
 from kstream.loop import THREADS, EventLoop, RecurringTimer, Runtime, Thread
 from kstream.loop.runtime import Event
+from kstream.scheduler.completions import Completion, not_noted
 from kstream.scheduler.downtime import batches_during_downtime, listed, unplanned
 from kstream.scheduler.input_info_tracker import InputInfoTracker
 from kstream.scheduler.job_generator_events import ClearMetadata, Drained, GenerateJobs, JobGeneratorEvent, Resume
@@ -162,10 +162,7 @@ class JobGenerator:
         """
         plan = self._record(time, {stream.id: stream.starting_point() for stream in self._inputs})
         self._log.write_plan(plan)
-        self._note_end(plan, {}, self._states.begin(time))
-
-    def _note_end(self, plan: BatchPlan, outcomes: Mapping[int, InputOutcome], states: States) -> None:
-        self._states.named(self._log.complete(plan.time, plan.epoch, self._wall.time_ms(), outcomes, states))
+        self._states.named(self._log.complete(time, plan.epoch, self._wall.time_ms(), {}, self._states.begin(time)))
 
     def stop(self, graceful: bool, timeout: float, waiting: Callable[[], bool] = lambda: False) -> bool:
         """Stops planning. Graceful: all that waits is planned first, and every batch ends, within `timeout` seconds; False if that passed,
@@ -177,6 +174,8 @@ class JobGenerator:
         in_time = not graceful or self._work_off(last, timeout, waiting)
         self._loop.stop()
         self._cleaner.stop(drain=True)
+        if graceful:
+            self._retry_completions()
         self._tell_unfinished()  # the end of the last batch may have been thrown away with the queue
         for stream in self._inputs:
             stream.stop()
@@ -247,8 +246,9 @@ class JobGenerator:
             settled = self._log.settle()
             if settled is not None:  # its write was reported as failed and had happened: it stands, and comes first
                 self._go_on(settled)
-                if self._fenced:
-                    return
+            self._retry_completions()
+            if self._fenced:
+                return
             crash_point.reach(crash_point.BEFORE_PLAN)
             plans = {stream.id: stream.plan(time) for stream in self._inputs}
             plan = self._record(time, plans)
@@ -260,6 +260,19 @@ class JobGenerator:
         else:
             crash_point.reach(crash_point.PLAN_DURABLE)
             self._go_on(plan)
+
+    def _retry_completions(self) -> None:
+        """Store the ends of batches that could not be stored when they ended."""
+        if self._fenced:  # the successor runs those batches again
+            return
+        try:
+            written = self._scheduler.completions.retry()
+        except FencedError as e:
+            self._fence(e)
+            return
+        for completion in written:
+            self._scheduler.tell_lost(completion)
+            self._loop.post(ClearMetadata(completion.time))
 
     def _record(self, time: Time, plans: dict[int, InputPlan]) -> BatchPlan:
         data = {stream_id: plan.data for stream_id, plan in plans.items()}
@@ -346,13 +359,11 @@ class JobGenerator:
                 self._end_without_jobs(plan)
 
     def _end_without_jobs(self, plan: BatchPlan) -> None:
-        succeeded = True
+        outcomes, states = self._graph.outcomes(plan.time), self._states.unnamed()
         try:
-            self._note_end(plan, self._graph.outcomes(plan.time), self._states.unnamed())
+            self._scheduler.completions.note(Completion(plan.time, plan.epoch, self._wall.time_ms(), outcomes, states))
         except StorageError as e:
-            succeeded = False
-            self._scheduler.report_error(f"could not note the end of batch {plan.time}; a restart will run it again", e)
-        self._unfinished.ended(plan.time, succeeded)
+            self._scheduler.report_error(not_noted(plan.time, e), e)
         self._loop.post(ClearMetadata(plan.time))
 
     def _end_unsubmitted(self, plan: BatchPlan, error: Exception) -> None:

@@ -15,6 +15,7 @@ from kstream.batch_time import Time
 from kstream.clock import Clock
 from kstream.errors import FencedError, add_note
 from kstream.loop import THREADS, EventLoop, Runtime, WorkerPool
+from kstream.scheduler.completions import Completion, Completions, not_noted
 from kstream.scheduler.listener_bus import StreamingListenerBus
 from kstream.scheduler.ports import BatchLog, JobEnvironment
 from kstream.scheduler.state_checkpointer import StateCheckpointer
@@ -76,6 +77,7 @@ class JobScheduler:
         self._environment = environment
         self._bus = listener_bus
         self._unfinished = unfinished
+        self.completions = Completions(log, states, unfinished)
         self._on_batch_end = on_batch_end
         self._on_error = on_error
         self._max_wait = max_wait_ms
@@ -198,25 +200,47 @@ class JobScheduler:
     def _end_batch(self, job_set: JobSet, plan_epoch: int, at_ms: int) -> None:
         with self._lock:
             del self._job_sets[job_set.time]
-        succeeded = not job_set.errors
-        outcomes: Mapping[int, InputOutcome] = {}
-        try:
-            if succeeded:
-                outcomes = self._outcomes(job_set.time)
-                self._states.named(self._log.complete(job_set.time, plan_epoch, at_ms, outcomes, job_set.states))
-            elif not self._closed.is_set():  # a job that a stop cut short has not failed
-                self._log.fail(job_set.time, plan_epoch, at_ms, "; ".join(map(str, job_set.errors)))
-        except Exception as e:  # the batch stays pending in the log: a restart runs it again
-            succeeded = False
-            self._on_error(f"could not note the end of batch {job_set.time}; a restart will run it again", e)
-        self._unfinished.ended(job_set.time, succeeded)
-        self._on_batch_end(job_set.time, succeeded)
+        noted = None if job_set.errors else self._note_end(job_set, plan_epoch, at_ms)
+        if job_set.errors:
+            self._note_failure(job_set, plan_epoch, at_ms)
+        self._on_batch_end(job_set.time, noted is not None)
         info = job_set.to_batch_info()
         logger.info("total delay: %s ms for time %s (execution: %s ms)", info.total_delay_ms, job_set.time, info.processing_delay_ms)
         self._bus.post(events.StreamingListenerBatchCompleted(info))
-        lost = {stream: outcome.lost for stream, outcome in outcomes.items() if outcome.report and outcome.lost}
-        if succeeded and lost:
-            self._bus.post(events.StreamingListenerDataLost(job_set.time, lost))
+        if noted is not None:
+            self.tell_lost(noted)
+
+    def _note_end(self, job_set: JobSet, plan_epoch: int, at_ms: int) -> Completion | None:
+        """Store the end of a batch whose jobs have all succeeded. None: it is not durable, which has been reported."""
+        time = job_set.time
+        try:
+            outcomes = self._outcomes(time)
+        except Exception as e:
+            self._unfinished.ended(time, succeeded=False)
+            self._on_error(not_noted(time, e), e)
+            return None
+        completion = Completion(time, plan_epoch, at_ms, outcomes, job_set.states)
+        try:
+            self.completions.note(completion)
+        except Exception as e:
+            self._on_error(not_noted(time, e), e)
+            return None
+        return completion
+
+    def _note_failure(self, job_set: JobSet, plan_epoch: int, at_ms: int) -> None:
+        """Store that the batch failed. It stays pending in the log, also where that could not be stored."""
+        try:
+            if not self._closed.is_set():  # a job that a stop cut short has not failed
+                self._log.fail(job_set.time, plan_epoch, at_ms, "; ".join(map(str, job_set.errors)))
+        except Exception as e:
+            self._on_error(f"could not note that batch {job_set.time} failed: a restart runs it again", e)
+        self._unfinished.ended(job_set.time, succeeded=False)
+
+    def tell_lost(self, completion: Completion) -> None:
+        """Tell listeners of the losses that a durable completion names. Any thread."""
+        lost = {stream: outcome.lost for stream, outcome in completion.outcomes.items() if outcome.report and outcome.lost}
+        if lost:
+            self._bus.post(events.StreamingListenerDataLost(completion.time, lost))
 
     def __repr__(self) -> str:
         return f"<JobScheduler {len(self._job_sets)} batches in hand>"

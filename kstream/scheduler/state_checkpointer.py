@@ -182,8 +182,10 @@ class StateCheckpointer:
                     fresh = False
                 else:
                     fresh = True
-                self._kept.setdefault(stream_id, []).append(state)
-                self._kept[stream_id].sort(key=lambda kept: kept.time)
+                kept = self._kept.setdefault(stream_id, [])
+                if state not in kept:  # several records may say how the stream has begun
+                    kept.append(state)
+                    kept.sort(key=lambda kept: kept.time)
             stream = by_id.get(stream_id)
             if stream is not None and fresh and state.files:
                 stream.written(state.time, partial(self._port().read, state, stream.key_hash))

@@ -9,7 +9,7 @@ from kstream.loop import THREADS, Runtime
 
 
 class UnfinishedBatches:
-    """Planned batches that have not succeeded. Failed ones stay until a restart runs them again. Thread-safe."""
+    """Planned batches that have not succeeded. Failed ones stay until they have succeeded after all, or a restart. Thread-safe."""
 
     def __init__(self, runtime: Runtime = THREADS) -> None:
         self._running: set[Time] = set()
@@ -27,7 +27,9 @@ class UnfinishedBatches:
     def ended(self, time: Time, succeeded: bool) -> None:
         with self._lock:
             self._running.discard(time)
-            if not succeeded:
+            if succeeded:
+                self._failed.discard(time)
+            else:
                 self._failed.add(time)
             if self._newest_ended is None or time > self._newest_ended:
                 self._newest_ended = time

@@ -41,6 +41,14 @@ def test_a_failed_batch_holds_the_log_but_not_the_memory() -> None:
     assert unfinished.all() == {Time(1)}
 
 
+def test_a_batch_that_has_succeeded_after_all_is_unfinished_no_more() -> None:
+    unfinished = UnfinishedBatches()
+    unfinished.planned(Time(1))
+    unfinished.ended(Time(1), succeeded=False)
+    unfinished.ended(Time(1), succeeded=True)
+    assert unfinished.all() == set()
+
+
 def test_waiting_ends_when_nothing_runs_and_says_whether_it_did() -> None:
     unfinished = UnfinishedBatches()
     unfinished.planned(Time(1))

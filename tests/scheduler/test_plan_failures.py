@@ -177,14 +177,14 @@ def test_a_full_disk_loses_nothing_and_the_stream_goes_on_by_itself() -> None:
     assert len(driver.errors) == 3
 
 
-def test_a_completion_that_could_not_be_stored_is_told_and_the_batch_runs_again_at_a_restart() -> None:
+def test_a_completion_that_could_not_be_stored_is_told_and_the_batch_of_a_driver_killed_then_runs_again() -> None:
+    """A driver that lives writes it with the next batch: test_completions.py."""
     world, faulty = faulty_world()
     driver = started(world)
     faulty.fault = once("create", "done/", "before")
     driver.tick(2)
     driver.wait_error(StorageError)
-    driver.tick(1)
-    driver.stop()
+    driver.kill()
     again = started(world)
     again.tick(1)
     finish(world, again)
