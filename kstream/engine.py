@@ -27,7 +27,7 @@ from kstream.checkpoint.binding import (
     renumbered,
 )
 from kstream.checkpoint.kept_offsets import KeptOffsets, write_kept
-from kstream.checkpoint.reader import adopt, newest_plan, read_meta, tidy, write_meta
+from kstream.checkpoint.reader import adopt, check_meta, newest_plan, read_meta, tidy, write_meta
 from kstream.clock import Clock, SettableClock
 from kstream.conf import Settings
 from kstream.dstream import DStreamGraph, ReceiverInputDStream
@@ -278,12 +278,15 @@ class Engine:
         """Becomes the writer, then reads: nobody older can submit anything that is not seen now."""
         if self._store is None:
             return _Opened(NoLog(), None)
-        self._check_interval(read_meta(self._store))  # before a running driver is fenced for nothing
-        newest = newest_plan(self._store)
+        newest = newest_plan(self._store)  # all of this before a running driver is fenced for nothing
+        meta = read_meta(self._store)
+        check_meta(self._store, meta, None if newest is None else newest.time)
+        self._check_interval(meta)
         if newest is not None and not self._goes_on_from(newest):
             self._check_streams(read_log(self._store))  # it may be a stray: only the whole log says
         epoch = take_epoch(self._store, self._clock.time_ms())
         contents = read_log(self._store)
+        check_meta(self._store, contents.meta, contents.last_planned)
         self._check_interval(contents.meta)
         binding = self._check_streams(contents)
         adopt(self._store, contents, epoch)

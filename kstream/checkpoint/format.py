@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from kstream.errors import CorruptRecordError, FormatVersionError
@@ -50,6 +51,29 @@ def decode(kind: str, data: bytes, path: str) -> dict[str, Any]:
     if not whole:
         raise _corrupt(path, "its checksum does not fit its bytes")
     return fields
+
+
+def check_name(path: str, fields: Mapping[str, Any], named: Mapping[str, int]) -> None:
+    """Compare what the name of a record says with what the record itself says.
+
+    Args:
+        path: where the record lies, for the message.
+        fields: what `decode` returned.
+        named: the fields that the name gives too, with their values there.
+
+    Raises:
+        CorruptRecordError: a value differs. Names both.
+    """
+    if all(fields.get(key) == value for key, value in named.items()):
+        return
+    inside = ", ".join(f"{key} {fields.get(key)}" for key in named)
+    outside = ", ".join(f"{key} {value}" for key, value in named.items())
+    raise CorruptRecordError(
+        f"{path} holds the record of {inside}, but its name says {outside}: the file was copied or renamed. Give the file its own name "
+        "back, or, if it is a copy, move it out of the checkpoint.",
+        path=path,
+        reason=f"holds the record of {inside}",
+    )
 
 
 def _corrupt(path: str, reason: str) -> CorruptRecordError:

@@ -38,6 +38,7 @@ def read_past(store: FileStore, plan: BatchPlan) -> PastBatch:
         fields = format.decode("done", store.read(name), store.path(name))
     except MissingFileError:
         return PastBatch(plan, None)
+    format.check_name(store.path(name), fields, {"time": plan.time.milliseconds})
     return PastBatch(plan, _counts(fields.get("counts", {})))
 
 

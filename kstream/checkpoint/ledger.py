@@ -36,10 +36,12 @@ def read_ledger(store: FileStore) -> list[LedgerEntry]:
     entries: list[LedgerEntry] = []
     for folder, kind, part in ((names.LOST, "lost", "lost"), (names.GIVEN_UP, "given-up", "inputs")):
         for name in store.list(folder):
-            if names.parse_key(name) is None:
+            key = names.parse_key(name)
+            if key is None:
                 continue
             place = f"{folder}/{name}"
             fields = format.decode(kind, store.read(place), store.path(place))
+            format.check_name(store.path(place), fields, {"time": key[0].milliseconds})
             streams = {int(stream): found for stream, found in fields.get(part, {}).items()}
             entry = LedgerEntry(kind, Time(fields["time"]), fields["at"], fields["epoch"], streams, fields.get("failures", 0))
             entries.append(entry)

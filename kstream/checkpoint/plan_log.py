@@ -20,7 +20,7 @@ from kstream.batch_time import Duration, Time
 from kstream.checkpoint import epoch as epochs
 from kstream.checkpoint import format, history, names
 from kstream.checkpoint.ledger import replay_command
-from kstream.checkpoint.plan_record import decode_plan, encode_plan
+from kstream.checkpoint.plan_record import encode_plan, read_plan
 from kstream.checkpoint.reader import LogContents
 from kstream.checkpoint.state_log import States, states_fields, stored_states
 from kstream.errors import AlreadyExistsError, MissingFileError, PlanFailedError, StorageError
@@ -102,7 +102,7 @@ class PlanLog:
             self._store.create(name, encode_plan(void))
             return False
         except AlreadyExistsError:
-            found = decode_plan(self._store.read(name), self._store.path(name))
+            found = read_plan(self._store, plan.time, self.epoch)
             return found.nonce == plan.nonce and not found.void
 
     def probe(self) -> None:
@@ -176,9 +176,9 @@ class PlanLog:
     def _pack(self, plans: Collection[tuple[Time, int]]) -> None:
         """Puts plans into the history. One that is gone was removed by a fenced driver that still cleans up."""
         batches: list[history.PastBatch] = []
-        for name in (names.plan(time, epoch) for time, epoch in plans):
+        for time, epoch in plans:
             try:
-                plan = decode_plan(self._store.read(name), self._store.path(name))
+                plan = read_plan(self._store, time, epoch)
             except MissingFileError:
                 continue
             if not plan.void:

@@ -7,7 +7,8 @@ from typing import Any
 
 from kstream.batch import BatchPlan
 from kstream.batch_time import Time
-from kstream.checkpoint import format
+from kstream.checkpoint import format, names
+from kstream.storage import FileStore
 
 
 def plan_fields(plan: BatchPlan) -> dict[str, Any]:
@@ -43,6 +44,20 @@ def plan_of(fields: Mapping[str, Any]) -> BatchPlan:
 
 def encode_plan(plan: BatchPlan) -> bytes:
     return format.encode("plan", plan_fields(plan))
+
+
+def read_plan(store: FileStore, time: Time, epoch: int) -> BatchPlan:
+    """The plan under the name of this batch time and epoch. One read.
+
+    Raises:
+        MissingFileError: there is none.
+        CorruptRecordError: the record is damaged, or it is the plan of another batch or epoch.
+    """
+    name = names.plan(time, epoch)
+    plan = decode_plan(store.read(name), store.path(name))
+    found = {"time": plan.time.milliseconds, "epoch": plan.epoch}
+    format.check_name(store.path(name), found, {"time": time.milliseconds, "epoch": epoch})
+    return plan
 
 
 def decode_plan(data: bytes, path: str) -> BatchPlan:

@@ -10,8 +10,8 @@ from kstream.batch import BatchPlan, Json
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import format, names
 from kstream.checkpoint.kept_offsets import KeptOffsets, read_kept
-from kstream.checkpoint.plan_record import decode_plan
-from kstream.errors import AlreadyExistsError, MissingFileError
+from kstream.checkpoint.plan_record import read_plan
+from kstream.errors import AlreadyExistsError, CorruptRecordError, MissingFileError
 from kstream.storage import FileStore
 
 
@@ -136,12 +136,12 @@ def _read_plans(
     plans: dict[Time, BatchPlan] = {}
     after: dict[int, Time] = {}
     for time in sorted(best, reverse=True):
-        epoch, name = best[time], names.plan(time, best[time])
+        epoch = best[time]
         if any(epoch < later and time > after[later] for later in after):
             superseded.append((time, epoch))
             continue
         try:
-            plans[time] = decode_plan(store.read(name), store.path(name))
+            plans[time] = read_plan(store, time, epoch)
         except MissingFileError:
             continue
         after[epoch] = plans[time].after
@@ -153,9 +153,8 @@ def newest_plan(store: FileStore) -> BatchPlan | None:
     best, _ = standing((time, epoch[0]) for time, epoch in _keys(store, names.PLANS))
     if not best:
         return None
-    name = names.plan(max(best), best[max(best)])
     try:
-        return decode_plan(store.read(name), store.path(name))
+        return read_plan(store, max(best), best[max(best)])
     except MissingFileError:
         return None
 
@@ -190,6 +189,7 @@ def _newest_adopted(store: FileStore) -> tuple[int, set[tuple[Time, int]]]:
         name = names.adopted(number)
         try:
             fields = format.decode("adopted", store.read(name), store.path(name))
+            format.check_name(store.path(name), fields, {"epoch": number})
         except MissingFileError:  # removed since the listing: a newer one is there
             return _newest_adopted(store)
         return number, {(Time(time), epoch) for time, epoch in fields["plans"]}
@@ -208,6 +208,27 @@ def tidy(store: FileStore, contents: LogContents, epoch: int) -> None:
         for time, epochs in _keys(store, folder):
             if epochs[0] < epoch and (time, epochs[0]) not in known:
                 store.delete(f"{folder}/{names.key(time, *epochs)}")
+
+
+def check_meta(store: FileStore, meta: Meta | None, planned: Time | None) -> None:
+    """Refuse plans without a meta record. A meta record without plans is fine: a driver died before its first plan.
+
+    Args:
+        meta: the meta record, read after `planned` was found: the first driver stores it before its first plan.
+        planned: the newest batch time that has a plan; None if there is no plan.
+
+    Raises:
+        CorruptRecordError: names the missing file.
+    """
+    if meta is not None or planned is None:
+        return
+    place = store.path(names.META)
+    raise CorruptRecordError(
+        f"{place} is missing, but there are plans up to batch {planned}. A start without it would be a first start: its streams would read "
+        "records again, or skip those that came since that batch. Restore the file from a copy (it holds the zero time and the batch "
+        "interval, and never changes), or start with a new checkpoint directory.",
+        path=place, reason="missing",
+    )  # fmt: skip
 
 
 def has_checkpoint(store: FileStore) -> bool:

@@ -39,9 +39,11 @@ def stored_states(store: FileStore, time: Time, plan_epoch: int) -> dict[str, St
     """The states that a batch's completion record names. One read."""
     name = names.done(time, plan_epoch)
     try:
-        return states_of(format.decode("done", store.read(name), store.path(name)).get("states", {}))
+        fields = format.decode("done", store.read(name), store.path(name))
     except MissingFileError:
         return {}
+    format.check_name(store.path(name), fields, {"time": time.milliseconds})
+    return states_of(fields.get("states", {}))
 
 
 @dataclass(frozen=True, slots=True)

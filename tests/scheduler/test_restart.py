@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -15,7 +16,7 @@ from kstream.errors import BatchGivenUpError, CorruptRecordError, NotRecoverable
 from kstream.testing import ManualClock
 from tests.fakes import FakeHost
 from tests.harness import INTERVAL, START, Driver, LogInput, World, started
-from tests.stores import FaultyStore
+from tests.stores import FaultyStore, WrappedStore
 
 HOUR = 3_600_000
 
@@ -226,6 +227,49 @@ def test_a_driver_killed_between_its_zero_time_and_its_first_plan_is_no_trouble(
     again.stop()
     world.assert_exact()
     assert world.times() == [at(11), at(12)]
+
+
+@pytest.mark.parametrize("ticks", [0, 2])
+def test_plans_without_a_meta_record_are_an_error_and_no_new_start(ticks: int) -> None:
+    """A new start would read everything again from `earliest`, or skip what came since with `latest`."""
+    world = World()
+    driver = started(world)
+    for _ in range(ticks):
+        driver.tick(1)
+    driver.stop()
+    meta = world.store.read(names.META)
+    world.store.delete(names.META)
+    with pytest.raises(CorruptRecordError) as caught:
+        Driver(world).start()
+    assert world.store.path(names.META) in str(caught.value) and f"up to batch {at(ticks)} ms" in str(caught.value)
+    assert world.store.list() == ["epoch-1"], "a driver that is still running is not fenced by it"
+    world.store.create(names.META, meta)
+    again = started(world)
+    again.tick(1)
+    again.stop()
+    world.assert_exact()
+
+
+@pytest.mark.parametrize("moment", [("list", "plans"), ("exists", names.META)])
+def test_a_first_driver_that_stores_meta_and_plan_while_a_second_one_starts_is_no_error(moment: tuple[str, str]) -> None:
+    """The second looks for plans before it looks for meta: else it could miss meta and then find the plan."""
+    world = World()
+    first, begun = Driver(world), list[str]()
+
+    class Between(WrappedStore):
+        def _call(self, verb: str, name: str, action: Callable[[], object], size: int = 0) -> object:
+            found = action()
+            if (verb, name) == moment and not begun:
+                begun.append(verb)
+                first.start()
+            return found
+
+    second = started(world, store=Between(world.store))
+    assert begun
+    second.tick(1)
+    first.kill()
+    second.stop()
+    world.assert_exact()
 
 
 def test_windows_keep_their_step_when_an_earlier_driver_stored_the_zero_time() -> None:
