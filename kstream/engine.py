@@ -27,6 +27,7 @@ from kstream.checkpoint.binding import (
     renumbered,
 )
 from kstream.checkpoint.kept_offsets import KeptOffsets, write_kept
+from kstream.checkpoint.missing_plans import check_no_plan_is_missing
 from kstream.checkpoint.reader import adopt, check_meta, newest_plan, read_meta, tidy, write_meta
 from kstream.clock import Clock, SettableClock
 from kstream.conf import Settings
@@ -289,15 +290,22 @@ class Engine:
         check_meta(self._store, contents.meta, contents.last_planned)
         self._check_interval(contents.meta)
         binding = self._check_streams(contents)
+        stored = rebound(contents, binding.now)
+        self._check_holes(stored)
         adopt(self._store, contents, epoch)
-        found = self._keep_left_behind(epoch, rebound(contents, binding.now))
+        found = self._keep_left_behind(epoch, stored)
         tidy(self._store, contents, epoch)
         log = PlanLog(self._store, epoch, contents, self._runtime.lock(), self._history())
         if contents.has_begun:
             level = logging.INFO if binding.unchanged else logging.WARNING
             logger.log(level, "going on from %s after batch %s:\n%s", self._store.url, contents.last_planned, binding.report())
-        self._warn_of_unneeded(binding, rebound(contents, binding.now))
+        self._warn_of_unneeded(binding, stored)
         return _Opened(log, found, mappings(contents.plans.values(), binding.now))
+
+    def _check_holes(self, contents: LogContents) -> None:
+        assert self._store is not None
+        skipped = {stream.id: stream.skipped_between for stream in self._graph.active_inputs()}
+        check_no_plan_is_missing(self._store, contents, self._graph.batch_duration, skipped)
 
     def _streams(self) -> Names:
         names = self._graph.input_names()

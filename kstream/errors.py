@@ -29,6 +29,7 @@
     │   ├── FormatVersionError        written by a newer kstream
     │   ├── IntervalChangedError      the batch interval differs from the stored one
     │   ├── GraphNotRestoredError     the graph that recovery=graph has stored cannot be made again
+    │   ├── MissingPlanError          a plan was removed, and the records of its batch are in no other
     │   ├── StreamVanishedError       offsets are stored of a stream that the job no longer has
     │   ├── TopicsChangedError        a stream reads none of the topics whose offsets are stored for it
     │   └── NotRecoverableError       an input cannot be restored at all (queueStream)
@@ -199,6 +200,10 @@ class IntervalChangedError(CheckpointError):
 
 class GraphNotRestoredError(CheckpointError):
     """The graph that recovery=graph has stored cannot be made again. Facts: path, reason."""
+
+
+class MissingPlanError(CheckpointError):
+    """A plan was removed, and the records of its batch are in no other. Facts: path, times (ms, up to 5), skipped (in words)."""
 
 
 class StreamVanishedError(CheckpointError):

@@ -84,6 +84,9 @@ class LogInput(InputDStream):
         self.calls.append("restored")
         self.cursor = data["until"]
 
+    def skipped_between(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Sequence[str]:
+        return [f"[{before['until']}, {after['from']})"] if before["until"] < after["from"] else ()
+
     def rdd(self, time: Time, data: Mapping[str, Any]) -> Any:
         return FakeRDD(self.log[data["from"] : data["until"]], (data["from"], data["until"]))
 

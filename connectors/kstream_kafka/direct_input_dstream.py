@@ -25,7 +25,7 @@ from kstream_kafka.offset_range import OffsetRange, TopicAndPartition
 from kstream_kafka.offsets import RateLimits, estimated_rate, plan_ranges
 from kstream_kafka.packing import Packing
 from kstream_kafka.params import KafkaParams
-from kstream_kafka.plan_data import KafkaPlan
+from kstream_kafka.plan_data import KafkaPlan, skipped_between
 from kstream_kafka.ports import DriverClient, LogEnd, Partition
 from kstream_kafka.progress import metadata_of
 from kstream_kafka.starts import OffsetResolver
@@ -117,6 +117,9 @@ class DirectKafkaInputDStream(InputDStream):
             self._cursors.take_back(KafkaPlan.from_json(data))
         else:
             logger.info("a bounded run goes on: partitions that were added to the list are read from the next run on")
+
+    def skipped_between(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Sequence[str]:
+        return skipped_between(KafkaPlan.from_json(before), KafkaPlan.from_json(after))
 
     @property
     def exhausted(self) -> bool:

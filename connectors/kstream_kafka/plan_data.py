@@ -82,3 +82,16 @@ class KafkaPlan:
             data.get("until"),
             [Lost.from_json(entry) for entry in data.get("lost", ())],
         )
+
+
+def skipped_between(before: KafkaPlan, after: KafkaPlan) -> list[str]:
+    """The offsets between two consecutive plans of a stream that neither has, and no entry in `after` explains. Pure.
+
+    Silent about a partition that is in one of the plans only (it is new, was deleted, left the subscription or came back to it), about
+    a topic with another id (made anew), about a partition that `after` has a loss of, and about offsets that are read again.
+    """
+    ends = before.ends
+    lost = {(entry.topic, entry.partition) for entry in after.lost}
+    anew = {topic for topic, number in after.topic_ids.items() if before.topic_ids.get(topic, number) != number}
+    begins = ((r.topic, r.partition, r.fromOffset) for r in after.ranges if r.topic not in anew and (r.topic, r.partition) not in lost)
+    return [f"{t}-{n} [{ends[t, n]}, {at})" for t, n, at in begins if ends.get((t, n), at) < at]

@@ -197,16 +197,20 @@ def _newest_adopted(store: FileStore) -> tuple[int, set[tuple[Time, int]]]:
 
 
 def tidy(store: FileStore, contents: LogContents, epoch: int) -> None:
-    """Removes what a restart has no use for: superseded plans, and completions and failures without a plan. The ledger stays.
+    """Removes what a restart has no use for: superseded plans, and failures and old completions without a plan. The ledger stays.
+
+    A completion that is not older than every plan stays: it tells that nothing is lost with a plan that was removed by hand.
 
     `epoch` is the caller's: what a driver that has taken over since then writes is newer than `contents` and left alone.
     """
     for time, plan_epoch in contents.superseded:
         store.delete(names.plan(time, plan_epoch))
     known = {(time, plan.epoch) for time, plan in contents.plans.items()}
+    oldest = min(contents.plans, default=None)
     for folder in (names.DONE, names.FAILED):
         for time, epochs in _keys(store, folder):
-            if epochs[0] < epoch and (time, epochs[0]) not in known:
+            explains = folder == names.DONE and oldest is not None and time > oldest
+            if epochs[0] < epoch and (time, epochs[0]) not in known and not explains:
                 store.delete(f"{folder}/{names.key(time, *epochs)}")
 
 

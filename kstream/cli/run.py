@@ -16,6 +16,7 @@ import click
 
 from kstream.batch_time import Time
 from kstream.checkpoint.binding import DROPPED, TOPICS
+from kstream.checkpoint.missing_plans import forget_missing
 from kstream.checkpoint.reader import forget_batch
 from kstream.cli.errors import clear_errors, one_line, require_pyspark
 from kstream.errors import ConfigurationError
@@ -30,7 +31,9 @@ logger = logging.getLogger(__name__)
 @click.command("run")
 @click.argument("job", metavar="MODULE:SETUP")
 @click.option("--checkpoint", "path", required=True, metavar="PATH", help="Where the stream keeps its plans; made if it is not there.")
-@click.option("--forget-batch", type=int, metavar="MS", help="First set the plans of this batch time aside, damaged or not.")
+@click.option(
+    "--forget-batch", type=int, metavar="MS", help="First set the plans of this batch time aside, damaged or not; or go on without one."
+)
 @click.option(
     "--allow",
     multiple=True,
@@ -139,10 +142,16 @@ def _importable_from(folder: Path) -> None:
 
 
 def forget(path: str, time_ms: int) -> None:
-    """Sets the plans of a batch aside and says where from; ConfigurationError if there is none of that time."""
+    """Set the plans of a batch aside, or note that the missing plan of a batch is done without. Says so in the log.
+
+    Raises:
+        ConfigurationError: there is no plan of that time, and it does not lie between two plans.
+    """
     store = open_checkpoint(path)
     moved = forget_batch(store, Time(time_ms))
-    if not moved:
+    if not moved and forget_missing(store, Time(time_ms)):
+        logger.warning("noted that batch %d ms has no plan: the stream goes on without the records that it should have read", time_ms)
+    elif not moved:
         raise ConfigurationError(
             f"{store.url} holds no plan of batch {time_ms} ms: see `kstream checkpoint show {path}`", key="forget-batch", value=time_ms
         )

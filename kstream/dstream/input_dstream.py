@@ -104,6 +104,21 @@ class InputDStream(DStream):
     def restored_kept(self, data: Mapping[str, Json]) -> None:
         """Restart, after `restored`: what `left_behind` has returned. The stream may read some of it again."""
 
+    def skipped_between(self, before: Mapping[str, Json], after: Mapping[str, Json]) -> Sequence[str]:
+        """Restart, before `restored`: what lies between two plans of this stream and is in neither.
+
+        For an input whose next plan begins where the one before ends. Then a plan that is missing in between shows. A false alarm stops
+        the start, so where `after` says by itself why it begins elsewhere, that is nothing. Pure.
+
+        Args:
+            before: the data of a plan.
+            after: the data of the next plan that stands.
+
+        Returns:
+            What is skipped, in words for people; nothing, for an input that cannot say.
+        """
+        return ()
+
     @abstractmethod
     def rdd(self, time: Time, data: Mapping[str, Json]) -> RDD[Any] | None:
         """The RDD of a batch from its plan data. Must move no cursor and not look outside."""

@@ -94,6 +94,16 @@ def test_forgetting_a_batch_sets_its_plan_aside_before_anything_runs(tmp_path: P
     assert [p.name for p in (tmp_path / "checkpoint" / "forgotten").iterdir()] == [f"{at(5).milliseconds:015d}-000001"]
 
 
+def test_a_missing_plan_is_noted_as_done_without_before_anything_runs(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "checkpoint")
+    middle = at(3).milliseconds
+    for plan in (tmp_path / "checkpoint" / "plans").glob(f"{middle:015d}-*"):
+        plan.unlink()
+    result = run("job_none:setup", "--forget-batch", str(middle))
+    assert f"batch {middle} ms has no plan: the stream goes on without the records" in result.output
+    assert [p.name for p in (tmp_path / "checkpoint" / "forgotten").iterdir()] == [f"{middle:015d}-000000"]
+
+
 def test_forgetting_a_batch_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "checkpoint")
     result = run("job_none:setup", "--forget-batch", "17")

@@ -123,5 +123,8 @@ class NumberInput(InputDStream):
     def restored(self, time: Time, data: Mapping[str, Any]) -> None:
         self._cursor = data["until"]
 
+    def skipped_between(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Sequence[str]:
+        return [f"[{before['until']}, {after['from']})"] if before["until"] < after["from"] else ()
+
     def rdd(self, time: Time, data: Mapping[str, Any]) -> Any:
         return range(data["from"], data["until"])
