@@ -181,6 +181,16 @@ def test_a_function_of_the_workers_is_pickled_once_at_the_start_and_its_data_are
         stream.stop()
 
 
+def test_trying_to_pickle_leaves_no_broadcast_variable_to_the_next_job(sc: SparkContext) -> None:
+    variable = sc.broadcast([1])
+    stream = Stream(sc)
+    stream.ssc.queueStream([]).map(lambda x: variable.value).pprint()
+    stream.start()
+    stream.stop()
+    variable.destroy()
+    assert sc.parallelize([1], 1).map(lambda x: x).collect() == [1]
+
+
 class Counted:
     """Counts how often it is pickled."""
 

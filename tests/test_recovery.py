@@ -15,7 +15,15 @@ from pyspark import SparkContext
 
 from kstream import Duration, StreamingContext, connectors, restore
 from kstream.dstream.recipe import Replay
-from kstream.errors import ConfigurationError, CorruptRecordError, GraphNotRestoredError, NotRecoverableError, NotSerializableError
+from kstream.errors import (
+    ConfigurationError,
+    CorruptRecordError,
+    GraphNotRestoredError,
+    IntervalChangedError,
+    NotRecoverableError,
+    NotSerializableError,
+    StorageError,
+)
 from kstream.storage import open_store
 from kstream.testing import ManualClock
 from tests.checkpoint.fixtures.two_streams import CHECKPOINT
@@ -186,6 +194,32 @@ def test_who_says_setup_gets_it_called_and_the_graph_removed(sc: SparkContext, c
     life(clock, path, other_setup, 1)
     assert CALLED == ["setup", "other"] and SEEN[1:] == [("new", [200, 300, 400])]
     assert not open_store(path).exists("graph")
+
+
+@pytest.mark.usefixtures("sc", "graph_mode")
+def test_a_start_that_is_refused_leaves_the_stored_graph_alone(clock: ManualClock, path: str, setting: Setting) -> None:
+    life(clock, path, setup, 1)
+    stored = open_store(path).read("graph")
+    for mode in ("setup", "graph"):
+        setting("spark.streaming.kstream.recovery", mode)
+        other = StreamingContext(SparkContext.getOrCreate(), 5)
+        numbers(other).foreachRDD(note)
+        other.checkpoint(path)
+        with pytest.raises(IntervalChangedError):
+            other.start()
+        assert open_store(path).read("graph") == stored
+
+
+@pytest.mark.usefixtures("sc", "graph_mode")
+def test_a_graph_that_the_store_does_not_take_fails_the_start(clock: ManualClock, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise StorageError("the disk is full", path="graph")
+
+    monkeypatch.setattr("kstream.checkpoint.sidecar.write_graph", refuse)
+    ssc = StreamingContext.getOrCreate(path, setup)
+    with pytest.raises(StorageError, match="the disk is full"):
+        ssc.start()
+    assert StreamingContext.getActive() is None
 
 
 @pytest.mark.usefixtures("graph_mode")

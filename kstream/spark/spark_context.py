@@ -120,12 +120,25 @@ def settings_of(sc: SparkContext) -> dict[str, str]:
 
 def dump_functions(functions: Sequence[object]) -> bytes:
     """The user's functions, pickled together so that what they share stays shared."""
-    return cloudpickle_dumps(list(functions))
+    with _no_broadcasts_left():
+        return cloudpickle_dumps(list(functions))
 
 
 def try_to_pickle(functions: Sequence[object]) -> None:
     """Pickle the functions as `dump_functions` does and keep nothing. Raises what cloudpickle raises."""
-    CloudPickler(_Nowhere()).dump(list(functions))
+    with _no_broadcasts_left():
+        CloudPickler(_Nowhere()).dump(list(functions))
+
+
+@contextmanager
+def _no_broadcasts_left() -> Generator[None]:
+    """Broadcast variables that are pickled in here are not sent with this thread's next job, as PySpark would do."""
+    try:
+        yield
+    finally:
+        context: Any = SparkContext._active_spark_context  # pyright: ignore
+        if context is not None:
+            context._pickled_broadcast_vars.clear()
 
 
 class _Nowhere:
