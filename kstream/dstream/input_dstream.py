@@ -132,7 +132,8 @@ class InputDStream(DStream):
         return InputOutcome()
 
     def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
-        """Restart, before any of them is planned: these batch times passed while no driver ran. May block on the outside.
+        """Before any of them is planned: these batch times passed while no driver ran, or while this one could not plan. May block on the
+        outside. Called at a restart, and by the generator's thread when many ticks are overdue.
 
         An input that can say what there was at each of them gets ready to plan so, and returns those that hold something; None
         (catch-up): the first one planned takes all there is.

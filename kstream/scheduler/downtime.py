@@ -1,4 +1,4 @@
-"""Which batch times a restart makes up for. Pure."""
+"""Which batch times are made up for: after a restart, and after a clock jumped or planning stood still. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from kstream.errors import PlanFailedError, StorageError
 
 MOST = 1000
 """Downtimes of more batches than this are coalesced."""
+OVERDUE = 10
+"""More overdue ticks than this are treated as missed batches. So many come of one slow answer of a broker, or of a long pause of the
+process; a machine that was suspended, or a clock that jumped, leaves more. A graceful stop, too, is patient for ten intervals."""
 
 
 def batches_during_downtime(
@@ -33,6 +36,17 @@ def batches_during_downtime(
         for time in times or ():
             kept.update(time + interval * i for i in range(reach + 1))
     return [time for time in missed if time in kept]
+
+
+def overdue(tick: Time, now_ms: int, interval: Duration, most: int = OVERDUE) -> list[Time]:
+    """The batch times from `tick` up to now, if they are more than `most`; else none: each of few ticks makes its batch.
+
+    Args:
+        tick: the oldest tick that has not made its batch.
+        now_ms: milliseconds since the Unix epoch.
+    """
+    count = (now_ms - tick.milliseconds) // interval.milliseconds + 1
+    return [tick + interval * n for n in range(count)] if count > most else []
 
 
 def unplanned(time: Time, error: StorageError | PlanFailedError) -> PlanFailedError:

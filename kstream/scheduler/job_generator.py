@@ -14,13 +14,13 @@ from kstream.batch import BatchPlan, InputPlan, JobSet, StreamInputInfo
 from kstream.batch_time import Time
 from kstream.checkpoint import LogContents
 from kstream.checkpoint.retention import removable_up_to
-from kstream.clock import Clock, RisingClock
+from kstream.clock import Clock, RisingClock, SettableClock
 from kstream.dstream import DStreamGraph, InputDStream
 from kstream.errors import BatchGivenUpError, FencedError, StorageError
 from kstream.loop import THREADS, EventLoop, RecurringTimer, Runtime, Thread
 from kstream.loop.runtime import Event
 from kstream.scheduler.completions import Completion, not_noted
-from kstream.scheduler.downtime import batches_during_downtime, listed, unplanned
+from kstream.scheduler.downtime import batches_during_downtime, listed, overdue, unplanned
 from kstream.scheduler.input_info_tracker import InputInfoTracker
 from kstream.scheduler.job_generator_events import ClearMetadata, Drained, GenerateJobs, JobGeneratorEvent, Resume
 from kstream.scheduler.job_scheduler import JobScheduler
@@ -64,6 +64,8 @@ class JobGenerator:
         self._on_exhausted = on_exhausted
         self._told_exhausted = self._fenced = False
         self._after = self._clean_up_to = Time(0)
+        self._overdue: tuple[Time, frozenset[Time]] = (Time(0), frozenset())
+        """Up to when overdue ticks have been decided on, and which of them make a batch."""
         self._inputs: list[InputDStream] = []
         self._timer = self._make_timer()
         self._loop: EventLoop[JobGeneratorEvent] = EventLoop(
@@ -230,13 +232,38 @@ class JobGenerator:
     def _process(self, event: JobGeneratorEvent) -> None:
         match event:
             case GenerateJobs(time):
-                self._generate(time)
+                self._tick(time)
             case ClearMetadata():
                 self._batch_ended()
             case Drained(reached):
                 reached.set()
             case Resume():
                 self._resume(event)
+
+    def _tick(self, time: Time) -> None:
+        """Make the batch of a tick. Of many overdue ticks those that a restart would not make up for are left out."""
+        try:
+            left_out = not self._fenced and self._is_left_out(time)
+        except Exception as e:  # an input could not say what it has missed: the next tick asks again
+            self._scheduler.report_error(f"Error generating jobs for time {time}", e)
+        else:
+            if not left_out:
+                self._generate(time)
+
+    def _is_left_out(self, time: Time) -> bool:
+        """Whether the tick is overdue with many others and its batch is not made up for. A clock that a test moves leaves out none."""
+        last, kept = self._overdue
+        if time > last:
+            late = [] if isinstance(self._wall, SettableClock) else overdue(time, self._clock.time_ms(), self._graph.batch_duration)
+            if not late:
+                return False
+            kept = frozenset(self._missed(late))
+            self._overdue = late[-1], kept
+            logger.warning(
+                "%d batches are overdue, %s to %s: the clock jumped, or planning stood still. They are made up for as after a downtime: %d "
+                "of them are planned", len(late), late[0], late[-1], len(kept),
+            )  # fmt: skip
+        return time not in kept
 
     def _generate(self, time: Time) -> None:
         """One tick: plan, make durable, generate, submit. Whatever fails is reported; the stream goes on."""
