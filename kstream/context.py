@@ -25,7 +25,7 @@ from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopEr
 from kstream.listener import StreamingListener
 from kstream.progress import BatchProgress, ProgressListener
 from kstream.scheduler import StreamingListenerBus
-from kstream.spark.checkpoint_store import open_checkpoint, open_checkpoint_to_write
+from kstream.spark.checkpoint_store import make_checkpoint_directory, open_checkpoint, open_checkpoint_to_write, set_checkpoint_dir
 from kstream.spark.job_environment import SparkJobEnvironment
 from kstream.spark.receivers import SparkReceivedInput
 from kstream.spark.shutdown import ShutdownHook
@@ -74,7 +74,10 @@ class StreamingContext(StreamFactories):
         self._state = StreamingContextState.INITIALIZED
         self._engine: Engine | None = None
         self._hook: ShutdownHook | None = None
-        self._checkpoint: str | None = self._settings.get("spark.streaming.checkpoint.directory")
+        self._checkpoint: str | None = None
+        configured = self._settings.get("spark.streaming.checkpoint.directory")
+        if configured is not None:
+            self.checkpoint(configured)
 
     # -- what streams hold of it (dstream.ports.StreamHost)
 
@@ -200,6 +203,8 @@ class StreamingContext(StreamFactories):
         stores_graph = restore.recovery_mode(self._settings) == restore.GRAPH and self._checkpoint is not None
         record = restore.dump_graph(self.recorder) if stores_graph else restore.check_functions(self.recorder)
         store = None if self._checkpoint is None else open_checkpoint_to_write(self._checkpoint, self._settings)
+        if self._checkpoint is not None:
+            set_checkpoint_dir(self._sc, self._checkpoint)
         environment = SparkJobEnvironment(self._sc, self._graph.batch_duration)
         self._graph.placement = environment.placement
         self._engine = Engine(
@@ -293,9 +298,14 @@ class StreamingContext(StreamFactories):
         """Makes every stream remember its RDDs at least so long (seconds or a Duration). Once: ConfigurationError the second time."""
         self._graph.remember(duration if isinstance(duration, Duration) else Seconds(duration))
 
-    def checkpoint(self, directory: str) -> None:
-        """Stores plans under this path or URL. If a stream has run there, start() goes on where it stopped."""
+    def checkpoint(self, directory: str | None) -> None:
+        """Stores plans under this path or URL; None: nowhere. If a stream has run there, start() goes on where it stopped.
+
+        A local directory is made at once; StorageError where it cannot be made. Nothing else is read or written before start().
+        """
         self.check_can_add("checkpoint directories")
+        if directory is not None:
+            make_checkpoint_directory(directory)
         self._checkpoint = directory
 
     def addStreamingListener(self, streamingListener: StreamingListener) -> None:

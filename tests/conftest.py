@@ -78,3 +78,11 @@ def nothing_left_behind() -> Iterator[None]:
     active = StreamingContext.getActive()
     if active is not None:
         active.stop(stopSparkContext=False)
+    forget_checkpoint_dir()
+
+
+def forget_checkpoint_dir() -> None:
+    """Spark has no call for this: a test must not find the checkpoint directory that another one has set."""
+    sc: Any = SparkContext._active_spark_context  # pyright: ignore
+    if sc is not None and sc.getCheckpointDir() is not None:
+        getattr(sc._jsc.sc(), "checkpointDir_$eq")(sc._jvm.scala.Option.empty())

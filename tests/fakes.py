@@ -33,6 +33,15 @@ class FakeRDD:
         self.is_cached = False
         self.unpersisted = False
         self.cut = False
+        self.checkpoint_file: str | None = None
+        """Where a checkpoint of Spark's would have been written; `checkpoint` only marks."""
+        self.marked = False
+
+    def checkpoint(self) -> None:
+        self.marked = True
+
+    def getCheckpointFile(self) -> str | None:
+        return self.checkpoint_file
 
     def persist(self, _level: Any) -> FakeRDD:
         self.is_cached = True
@@ -121,6 +130,12 @@ class FakeStates(FakeRDD):
 class FakeStateRDDs:
     """`StateRDDs` without Spark."""
 
+    def __init__(self) -> None:
+        self.removed: list[str] = []
+
+    def remove_checkpoint(self, path: str) -> None:
+        self.removed.append(path)
+
     def initial(self, pairs: list[tuple[Any, Any]], partitions: int, time_ms: int) -> FakeStates:
         return FakeStates([initial_states(part, time_ms) for part in _parted(pairs, partitions)])
 
@@ -148,6 +163,10 @@ class FakeSparkContext:
     """Makes fake RDDs."""
 
     defaultParallelism = 2
+    checkpoint_dir: str | None = None
+
+    def getCheckpointDir(self) -> str | None:
+        return self.checkpoint_dir
 
     def union(self, rdds: Sequence[FakeRDD]) -> FakeRDD:
         return FakeRDD([record for rdd in rdds for record in rdd.records])

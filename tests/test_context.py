@@ -12,10 +12,10 @@ import pytest
 from pyspark import SparkContext, StorageLevel
 
 from kstream import Seconds, StreamingContext, StreamingContextState, StreamingListener
-from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, NotSerializableError
+from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, NotSerializableError, StorageError
 from kstream.testing import ManualClock
 from tests.harness import START
-from tests.streams import Stream
+from tests.streams import Stream, numbers
 
 Setting = Callable[[str, str], None]
 INITIALIZED, ACTIVE, STOPPED = StreamingContextState.INITIALIZED, StreamingContextState.ACTIVE, StreamingContextState.STOPPED
@@ -112,6 +112,53 @@ def test_a_stream_with_state_is_not_started_without_a_checkpoint_directory(sc: S
     assert StreamingContext.getActive() is None
 
 
+def test_a_local_checkpoint_directory_is_made_when_it_is_given(sc: SparkContext, tmp_path: Path) -> None:
+    ssc = Stream(sc).ssc
+    ssc.checkpoint(str(tmp_path / "a" / "b"))
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+    ssc.checkpoint((tmp_path / "c").as_uri())
+    assert (tmp_path / "c").is_dir()
+    ssc.checkpoint(None)  # as pyspark takes it
+    assert ssc._checkpoint is None  # pyright: ignore
+
+
+def test_a_checkpoint_directory_of_the_settings_is_made_with_the_context(sc: SparkContext, setting: Setting, tmp_path: Path) -> None:
+    """SC2"""
+    setting("spark.streaming.checkpoint.directory", str(tmp_path / "c"))
+    StreamingContext(sc, 1)
+    assert (tmp_path / "c").is_dir()
+
+
+def test_a_checkpoint_directory_that_cannot_be_made_is_an_error_where_it_is_given(sc: SparkContext, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+    for path in (tmp_path / "file", tmp_path / "file" / "c"):
+        with pytest.raises(StorageError, match=r"cannot make the directory .*Give a path that this user may write"):
+            Stream(sc).ssc.checkpoint(str(path))
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/c", "gs://bucket/c", "hdfs://namenode:8020/c", "memory://c", "webhdfs://host/c"])
+def test_a_checkpoint_directory_that_is_not_local_is_not_touched_before_the_start(sc: SparkContext, url: str) -> None:
+    Stream(sc).ssc.checkpoint(url)
+
+
+def test_functions_may_checkpoint_their_rdds_where_the_context_has_a_checkpoint_directory(sc: SparkContext, tmp_path: Path) -> None:
+    """As under Spark's StreamingContext, which sets that of the SparkContext, too."""
+    stream = Stream(sc)
+    checkpointed: list[Any] = []
+
+    def work(rdd: Any) -> None:
+        rdd.checkpoint()
+        rdd.count()
+        checkpointed.append(rdd.getCheckpointFile())
+
+    numbers(stream.ssc).map(lambda x: x).foreachRDD(work)
+    stream.ssc.checkpoint(str(tmp_path / "c d"))
+    stream.start()
+    stream.tick()
+    stream.stop()
+    assert checkpointed and checkpointed[0].startswith(f"file:{tmp_path}/c d/")
+
+
 def test_functions_that_cannot_be_stored_fail_the_start_early(sc: SparkContext, setting: Setting, tmp_path: Path) -> None:
     """SC3"""
     setting("spark.streaming.kstream.recovery", "graph")
@@ -123,7 +170,7 @@ def test_functions_that_cannot_be_stored_fail_the_start_early(sc: SparkContext, 
         stream.start()
     assert stream.ssc.getState() is not ACTIVE
     assert StreamingContext.getActive() is None
-    assert not (tmp_path / "c").exists()
+    assert list((tmp_path / "c").iterdir()) == []
 
 
 def test_the_context_itself_cannot_be_stored_in_a_function(sc: SparkContext, setting: Setting, tmp_path: Path) -> None:

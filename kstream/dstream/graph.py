@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from kstream.dstream.dstream import DStream
     from kstream.dstream.input_dstream import InputDStream
     from kstream.dstream.transformed import ForEachDStream
+
+
+logger = logging.getLogger(__name__)
 
 
 class DStreamGraph:
@@ -81,14 +85,26 @@ class DStreamGraph:
         return [stream for stream in self.in_order() if isinstance(stream, StatefulDStream)]
 
     def validate_at_start(self, checkpointing: bool) -> None:
-        """ConfigurationError for what cannot start. `checkpointing`: there is a checkpoint directory."""
-        states = self.active_states()
-        if states and not checkpointing:
-            raise ConfigurationError(
-                f"The checkpoint directory has not been set: {states[0]!r} carries state from batch to batch. Please set it by "
-                "StreamingContext.checkpoint()",
-                key="spark.streaming.checkpoint.directory", value=None,
-            )  # fmt: skip
+        """Decides how states are kept, and refuses what cannot start.
+
+        Args:
+            checkpointing: the StreamingContext has a checkpoint directory. Without one Spark's RDD checkpoints cut the lineage of states.
+
+        Raises:
+            ConfigurationError: a stream carries state, and neither context has a checkpoint directory.
+        """
+        for stream in [] if checkpointing else self.active_states():
+            directory = stream.ssc.sparkContext.getCheckpointDir()
+            if directory is None:
+                raise ConfigurationError(
+                    f"The checkpoint directory has not been set: {stream!r} carries state from batch to batch. Please set it by "
+                    "StreamingContext.checkpoint(directory); or by SparkContext.setCheckpointDir(directory), if no restart is to recover "
+                    "the state",
+                    key="spark.streaming.checkpoint.directory",
+                    value=None,
+                )
+            stream.uses_rdd_checkpoints = True
+            logger.warning("the state of %r is checkpointed in %s, and no restart recovers it (see ssc.checkpoint)", stream, directory)
 
     def input_names(self) -> dict[int, str]:
         """The names of the active inputs that have one, by their numbers. ConfigurationError if two have the same."""

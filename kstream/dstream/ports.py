@@ -135,3 +135,7 @@ class StateRDDs(Protocol):
         `states` may come from anywhere, with any number of partitions; what this made itself costs no shuffle.
         """
         ...
+
+    def remove_checkpoint(self, path: str) -> None:
+        """Removes the files of an RDD checkpoint of Spark's. Blocks; a path that is not there is no error."""
+        ...

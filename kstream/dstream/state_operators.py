@@ -1,4 +1,7 @@
-"""StateOperators: transformations that carry a state from batch to batch. They need a checkpoint directory."""
+"""StateOperators: transformations that carry a state from batch to batch.
+
+They need a checkpoint directory: of the StreamingContext, or of the SparkContext if no restart is to recover the state.
+"""
 
 from __future__ import annotations
 

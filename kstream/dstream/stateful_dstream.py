@@ -35,6 +35,9 @@ class StatefulDStream(DStream):
     batches (`longest_lineage`) is checkpointed by Spark in the executors' own stores, which cuts the lineage when it has run. An executor
     that is lost takes such blocks with it; `go_back` then makes the batches anew from what was written last.
 
+    Without a checkpoint directory of the StreamingContext (`uses_rdd_checkpoints`) the state is not written for a restart. Every
+    `checkpoint_duration` Spark checkpoints its RDD in the directory of the SparkContext, which cuts the lineage.
+
     `key_hash`: what places the keys of its RDDs; they are read back as such.
     `survives_absence`: state of a stream that was taken out of the program for a while means something when the stream is back.
     """
@@ -57,6 +60,10 @@ class StatefulDStream(DStream):
         self._unread: dict[Time, Time] = {}
         """States in files that RDDs descend from and that not every task has read yet, with the newest batch made of them."""
         self._marks: list[Time] = []
+        self.uses_rdd_checkpoints = False
+        """Whether Spark's RDD checkpoints cut the lineage. Set at the start; then nothing is ever `is_due` or `written`."""
+        self._rdd_checkpoints: dict[Time, RDD[Any]] = {}
+        """RDDs marked for a checkpoint of Spark's, whose files are not removed yet."""
         self._held: set[Time] = set()
         self._inputs: list[InputDStream] | None = None
         self._let_go: list[tuple[Time, RDD[Any]]] = []
@@ -96,10 +103,21 @@ class StatefulDStream(DStream):
             return self._generated.get(time)
 
     def _mark(self, time: Time, state: RDD[Any] | None) -> None:
-        """Cuts the lineage in the executors where nothing that was written has cut it for too long."""
+        """Marks the state of a batch for a checkpoint of Spark's, where the lineage is to be cut.
+
+        A reliable one is due once an interval. A local one is due only where nothing that was written has cut the lineage for too long.
+        """
         self._held.add(time)
-        base = max([t for t in (*self._marks, self._lineage_from) if t is not None])
-        if state is not None and time.since(base) >= self.slide_duration * self.longest_lineage:
+        if state is None:
+            return
+        base = max([t for t in (*self._marks, *self._rdd_checkpoints, self._lineage_from) if t is not None])
+        too_long = time.since(base) >= self.slide_duration * self.longest_lineage
+        if self.uses_rdd_checkpoints:
+            assert self.checkpoint_duration is not None
+            if too_long or time.floor(self.checkpoint_duration, self.zero_time) > base:
+                state.checkpoint()
+                self._rdd_checkpoints[time] = state
+        elif too_long:
             state.localCheckpoint()
             self._marks.append(time)
 
@@ -145,7 +163,7 @@ class StatefulDStream(DStream):
     def is_due(self, time: Time) -> bool:
         """Whether the state of a batch that has ended is to be written: at each multiple of the interval, or as soon as can be after it."""
         with self._lock:
-            if time not in self._generated or self.checkpoint_duration is None or self.zero_time is None:
+            if self.uses_rdd_checkpoints or time not in self._generated or self.checkpoint_duration is None or self.zero_time is None:
                 return False
             since = self.zero_time if self._written is None else self._written
             return time.floor(self.checkpoint_duration, self.zero_time) > since
@@ -244,6 +262,23 @@ class StatefulDStream(DStream):
             unread += [self._generated[t] for t in freed if t in self._generated]
         self._unpersist(unread)
         super().clear_metadata(time)
+
+    def remove_outdated_checkpoints(self) -> None:
+        """Removes the files of Spark's RDD checkpoints from which no remembered RDD descends. Blocks; called by the cleaner's thread.
+
+        A checkpoint has files once a job has run. Until a newer one has files, the older one stays.
+        """
+        with self._lock:
+            oldest = min(self._generated, default=None)
+            marked = {} if oldest is None else {t: rdd for t, rdd in self._rdd_checkpoints.items() if t <= oldest}
+        files = {t: file for t, rdd in marked.items() if (file := rdd.getCheckpointFile()) is not None}
+        needed = max(files, default=None)
+        for time in sorted(marked):
+            if needed is not None and time < needed:
+                if time in files:
+                    self.ssc.state_rdds.remove_checkpoint(files[time])
+                with self._lock:
+                    del self._rdd_checkpoints[time]
 
     def _forgettable(self, time: Time) -> list[Time]:
         newest = max(self._generated, default=None)

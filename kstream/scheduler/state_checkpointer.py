@@ -202,8 +202,11 @@ class StateCheckpointer:
 
         The files go before the plans: while an older state is whole, so are the plans of what came after it.
         """
+        if self._store is None:
+            self._remove_rdd_checkpoints()
+            return None
         order = self._graph.in_order()
-        if self._store is None or not any(isinstance(stream, StatefulDStream) for stream in order):
+        if not any(isinstance(stream, StatefulDStream) for stream in order):
             return None
         first = min([*unfinished, up_to + self._graph.batch_duration])
         chosen: dict[str, Time] = {}
@@ -224,6 +227,13 @@ class StateCheckpointer:
             self._probe()
             self._drop(old)
         return min([*chosen.values(), *(asked[stream] for stream in self._graph.active_inputs())])
+
+    def _remove_rdd_checkpoints(self) -> None:
+        for stream in self._graph.active_states():
+            try:
+                stream.remove_outdated_checkpoints()
+            except Exception as e:
+                logger.warning("an old RDD checkpoint of %r could not be removed, the next batch tries again: %s", stream, e)
 
     def _limits(self, chosen: Mapping[str, Time], first: Time) -> dict[str, Time]:
         """From when on states are needed: by a restart, or by this driver's own tasks, which may have to read an older one yet."""

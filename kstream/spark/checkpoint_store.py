@@ -2,9 +2,46 @@
 
 from __future__ import annotations
 
+import logging
+from typing import TYPE_CHECKING
+
 from kstream.conf import Settings
-from kstream.storage import FileStore, open_store, prepare_to_write
+from kstream.storage import FileStore, LocalFileStore, open_store, prepare_to_write
 from kstream.storage.open import SINGLE_WRITER, is_known, scheme_of
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+logger = logging.getLogger(__name__)
+_LOCAL = ("", "file")
+
+
+def make_checkpoint_directory(url: str) -> None:
+    """Makes a local directory, so that a wrong path is an error where it is given. Sends nothing to any other store.
+
+    Raises:
+        StorageError: the directory cannot be made.
+        ConfigurationError: the URL has a password in it.
+    """
+    if scheme_of(url) in _LOCAL:
+        store = open_store(url)
+        assert isinstance(store, LocalFileStore)
+        store.make_root()
+
+
+def set_checkpoint_dir(sc: SparkContext, url: str) -> None:
+    """Sets the checkpoint directory of the SparkContext, for `rdd.checkpoint()` in the user's functions; Spark's StreamingContext does so.
+
+    A local directory or a URL of Hadoop's is set; fsspec's URLs mean nothing to Spark. A failure is logged: no batch depends on it.
+    """
+    scheme = scheme_of(url)
+    if scheme not in _LOCAL and is_known(scheme):
+        return
+    directory = f"file://{open_store(url).url}" if scheme in _LOCAL else url
+    try:
+        sc.setCheckpointDir(directory)
+    except Exception as e:
+        logger.warning("the checkpoint directory of the SparkContext could not be set to %s, rdd.checkpoint() needs it: %s", directory, e)
 
 
 def open_checkpoint(url: str) -> FileStore:

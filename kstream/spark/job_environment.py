@@ -18,6 +18,8 @@ _GROUP_KEYS = (
     "spark.jobGroup.id", "spark.job.description", "callSite.short", "callSite.long", "spark.rdd.scope", "spark.rdd.scope.noOverride",
 )  # fmt: skip
 _TAGS = "spark.job.tags"
+_ALL_MARKED = "spark.checkpoint.checkpointAllMarkedAncestors"
+"""With it a job checkpoints every marked RDD it is made of. Without it the lineage of a state under a state would grow for ever."""
 
 
 class SparkJobEnvironment:
@@ -39,6 +41,7 @@ class SparkJobEnvironment:
         self._captured.setProperty("spark.job.interruptOnCancel", "false")
         tags = self._captured.getProperty(_TAGS)
         self._captured.setProperty(_TAGS, f"{tags},{self._tag}" if tags else self._tag)
+        self._captured.setProperty(_ALL_MARKED, "true")
         self.placement = SparkPlacement(sc, self._captured)
 
     @contextmanager

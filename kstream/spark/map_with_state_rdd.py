@@ -34,7 +34,7 @@ class MapWithStateRDD(RDD[bytes]):
     """An RDD of one record a partition, the `bytes` of its StateMap. `mapped` is what the function returned, partition by partition.
 
     Made on the driver, in the generator's thread; nothing runs. Persisting it keeps both, so that the function runs once; unpersisting
-    lets go of both, and `localCheckpoint` forgets what both were made of.
+    lets go of both, and a checkpoint, local or not, forgets what both were made of.
     """
 
     def __init__(self, data: RDD[Any], states: RDD[bytes], update: MapWithState) -> None:
@@ -62,6 +62,17 @@ class MapWithStateRDD(RDD[bytes]):
 
     def localCheckpoint(self) -> None:
         self._pairs.rdd().localCheckpoint()
+
+    def checkpoint(self) -> None:
+        self.is_checkpointed = True
+        self._pairs.rdd().checkpoint()
+
+    def isCheckpointed(self) -> bool:
+        return self._pairs.rdd().isCheckpointed()
+
+    def getCheckpointFile(self) -> str | None:
+        file = self._pairs.rdd().getCheckpointFile()
+        return file.get() if file.isDefined() else None
 
 
 def _records(sc: SparkContext, numbered: Any, number: int) -> Any:

@@ -30,6 +30,10 @@ class SparkStateRDDs:
     def updated(self, data: RDD[Any] | None, states: RDD[bytes], partitions: int, update: MapWithState) -> MapWithStateRDD:
         return MapWithStateRDD(self._sc.emptyRDD() if data is None else data, aligned(states, partitions), update)
 
+    def remove_checkpoint(self, path: str) -> None:
+        at = jvm(self._sc).org.apache.hadoop.fs.Path(path)
+        at.getFileSystem(self._sc._jsc.hadoopConfiguration()).delete(at, True)  # pyright: ignore
+
 
 def initial(pairs: RDD[Any], partitions: int, time_ms: int) -> RDD[bytes]:
     """The states to begin with, of (key, state) pairs, all updated at `time_ms`."""

@@ -32,6 +32,17 @@ class LocalFileStore:
     def path(self, name: str) -> str:
         return str(self._root / name)
 
+    def make_root(self) -> None:
+        """Makes the directory if it is missing. StorageError where that cannot be done."""
+        try:
+            _make_directories(self._root)
+        except OSError as e:
+            raise StorageError(
+                f"cannot make the directory {self._root}: {e.strerror or e}. Give a path that this user may write.",
+                path=str(self._root),
+                errno=e.errno,
+            ) from e
+
     def create(self, name: str, data: bytes) -> None:
         target = self._root / name
         with _mapped("write", target):

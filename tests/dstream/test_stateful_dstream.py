@@ -249,3 +249,92 @@ def test_files_of_a_state_that_a_batch_was_made_of_are_named_until_it_ends_thoug
     made.records(4)
     made.state._unread = {at(1): at(3), at(3): at(4)}
     assert (made.state.reads_from(at(3)), made.state.reads_from(at(4))) == (at(1), at(3))
+
+
+# -- with Spark's RDD checkpoints in place of a checkpoint directory of the StreamingContext
+
+
+def checkpointed_by_spark(planned: int, every: int | None = None, window: int | None = None) -> Made:
+    made = Made(planned, every, window)
+    made.state.uses_rdd_checkpoints = True
+    return made
+
+
+def write(made: Made, batch: int) -> None:
+    """As a job of Spark's does: what is marked gets files."""
+    rdd: Any = made.state.getOrCompute(at(batch))
+    if rdd.marked:
+        rdd.checkpoint_file = f"rdd-{batch}"
+
+
+def test_spark_checkpoints_the_state_of_every_interval() -> None:
+    made = checkpointed_by_spark(planned=20, every=4)
+    made.records(20)
+    rdds: list[Any] = [made.state.getOrCompute(at(batch)) for batch in range(1, 21)]
+    assert [number for number, rdd in enumerate(rdds, start=1) if rdd.marked] == [4, 8, 12, 16, 20]
+
+
+def test_spark_checkpoints_a_state_sooner_where_an_interval_has_too_many_batches() -> None:
+    """A lineage of hundreds of RDDs exhausts the stack. A local checkpoint is lost with its executor, and nothing could replace it."""
+    made = checkpointed_by_spark(planned=100, every=50)
+    made.records(100)
+    rdds: list[Any] = [made.state.getOrCompute(at(batch)) for batch in range(1, 101)]
+    assert [number for number, rdd in enumerate(rdds, start=1) if rdd.marked] == [30, 50, 80, 100]
+    assert not any(rdd.cut for rdd in rdds)
+
+
+def test_a_state_that_spark_checkpoints_is_never_due_for_a_restart() -> None:
+    made = checkpointed_by_spark(planned=20, every=2)
+    made.records(20)
+    assert not any(made.state.is_due(at(batch)) for batch in range(1, 21))
+
+
+def test_files_of_rdd_checkpoints_are_removed_when_no_remembered_rdd_descends_from_them() -> None:
+    made = checkpointed_by_spark(planned=40, every=2)
+    kept = 0
+    for batch in range(1, 41):
+        write(made, batch)
+        made.host.graph.clear_metadata(at(batch))
+        made.state.remove_outdated_checkpoints()
+        oldest = min(made.state.generated_times)
+        removed = [int(file.removeprefix("rdd-")) for file in made.host.state_rdds.removed]
+        assert all(any(at(newer) <= oldest for newer in range(old + 2, batch + 1, 2)) for old in removed)
+        kept = max(kept, len(made.state._rdd_checkpoints))
+    assert len(made.host.state_rdds.removed) == len(set(made.host.state_rdds.removed)) == 17
+    assert kept <= 4
+
+
+def test_windows_over_a_state_keep_the_rdd_checkpoints_that_they_may_read() -> None:
+    made = checkpointed_by_spark(planned=40, every=2, window=10)
+    for batch in range(1, 41):
+        write(made, batch)
+        made.host.graph.clear_metadata(at(batch))
+        made.state.remove_outdated_checkpoints()
+    assert at(30) in made.state._rdd_checkpoints
+
+
+def test_an_rdd_checkpoint_stays_while_no_newer_one_has_files() -> None:
+    """As when no output has run a job on the newer ones yet."""
+    made = checkpointed_by_spark(planned=40, every=2)
+    made.records(40)
+    write(made, 2)
+    made.host.graph.clear_metadata(at(40))
+    made.state.remove_outdated_checkpoints()
+    assert made.host.state_rdds.removed == []
+    newer: Any = made.state._rdd_checkpoints[at(36)]
+    newer.checkpoint_file = "rdd-36"
+    made.state.remove_outdated_checkpoints()
+    assert made.host.state_rdds.removed == ["rdd-2"]
+
+
+def test_an_rdd_checkpoint_that_cannot_be_removed_is_tried_again() -> None:
+    made = checkpointed_by_spark(planned=40, every=2)
+    for batch in range(1, 41):
+        write(made, batch)
+    made.host.graph.clear_metadata(at(40))
+    refused, made.host.state_rdds.remove_checkpoint = made.host.state_rdds.remove_checkpoint, lambda _path: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        made.state.remove_outdated_checkpoints()
+    made.host.state_rdds.remove_checkpoint = refused
+    made.state.remove_outdated_checkpoints()
+    assert made.host.state_rdds.removed == [f"rdd-{batch}" for batch in range(2, 36, 2)]

@@ -256,6 +256,24 @@ def test_without_a_checkpoint_directory_a_stream_with_state_does_not_start() -> 
     assert driver.engine._scheduler is None and driver.input.calls == []
 
 
+def test_with_a_checkpoint_directory_of_the_spark_context_alone_it_starts_and_says_that_no_restart_recovers_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    driver = Driver(world, HISTORY, build=with_state(2), checkpoint=False)
+    driver.host.sparkContext.checkpoint_dir = "file:/checkpoints/of/spark"
+    driver.start()
+    for _ in range(12):
+        driver.tick(1)
+        for state in driver.host.graph.active_states():
+            for rdd in state._rdd_checkpoints.values():
+                rdd.checkpoint_file = "a file"  # pyright: ignore
+    driver.stop()
+    assert "file:/checkpoints/of/spark, and no restart recovers it" in caplog.text
+    assert driver.errors == [] and world.attempts[-1].records == tuple(range(12))
+    assert driver.host.state_rdds.removed and world.store.list("state") == []
+
+
 def test_a_missing_file_of_state_stops_the_start_and_is_named() -> None:
     world = World()
     life(world, 4, 2)
