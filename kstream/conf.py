@@ -38,7 +38,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "spark.streaming.gracefulStopTimeout", "ms", None,
         "How long a graceful stop waits for receivers, and then for batches; default 10 batch intervals, or an hour where no restart could "
-        "run the rest (no checkpoint, receivers without a write-ahead log, a queueStream). From inside a batch: 10 intervals at most.",
+        "run the rest (no checkpoint, receivers without a write-ahead log, a queueStream).",
     ),
     Entry("spark.streaming.clock", "str", None, "For tests: the class of the clock, such as kstream.testing.ManualClock."),
     Entry(

@@ -244,16 +244,26 @@ class StreamingContext(StreamFactories):
 
         Graceful: what has been received and planned so far is finished first – within `spark.streaming.gracefulStopTimeout`, by default ten
         batch intervals where a restart from the checkpoint runs the rest, and an hour where none could. Otherwise running jobs get 2 s, and
-        what is unfinished runs at the next start from the checkpoint. May be called again. From inside a batch: it is not waited for longer
-        than ten intervals, and if another stop is under way this returns at once. From inside a listener: ListenerStopError.
+        what is unfinished runs at the next start from the checkpoint. May be called again.
+
+        From inside a batch (an output function, or a function of `transform`): a graceful stop returns at once, and another thread does the
+        stop. The batch ends first, its end is noted, and no restart runs it again. The state is ACTIVE until then; `awaitTermination` waits
+        for it. If another stop is under way, any stop returns at once.
+
+        Raises:
+            ListenerStopError: the caller is a StreamingListener.
         """
         if self._bus.is_own_thread():
             raise ListenerStopError("stop() was called from inside a StreamingListener: call it from another thread", state="active")
-        if self._stop_wanted.is_set() and self._engine is not None and self._engine.is_own_thread():
-            return  # another's stop, which holds the lock, waits for this batch
-        self._stop_wanted.set()  # first: a start that waits for executors holds the lock
         if stopSparkContext is None:
             stopSparkContext = self._settings.get("spark.streaming.stopSparkContextByDefault")
+        if self._engine is not None and self._engine.is_own_thread():
+            if self._stop_wanted.is_set():
+                return  # another's stop, which holds the lock, waits for this batch
+            if stopGraceFully:
+                self._stop_from_another_thread(stopSparkContext)
+                return
+        self._stop_wanted.set()  # first: a start that waits for executors holds the lock
         with self._lock:
             try:
                 if self._state is StreamingContextState.ACTIVE:
@@ -268,6 +278,18 @@ class StreamingContext(StreamFactories):
                 raise
             finally:
                 self._waiter.notify_stop()  # whatever failed, nobody is to wait for ever
+
+    def _stop_from_another_thread(self, stopSparkContext: bool | None) -> None:
+        """Stops gracefully without the caller, a batch that the stop has to wait for.
+
+        The thread is no daemon: a program whose main thread ends meanwhile must not cut the batch short.
+        """
+        self._stop_wanted.set()
+        try:
+            threading.Thread(target=self.stop, args=(stopSparkContext, True), name="graceful-stop", daemon=False).start()
+        except RuntimeError:  # the interpreter is ending
+            self._stop_wanted.clear()
+            raise
 
     def _stop_engine(self, graceful: bool) -> None:
         if isinstance(self._clock, FollowedClock) and self._engine is not None:

@@ -208,27 +208,39 @@ class Engine:
         return self._store is not None and all(stream.outlives_driver for stream in self._graph.active_inputs())
 
     def patience(self) -> float:
-        """Seconds for a graceful stop, which it waits for receivers, and then for batches. Spark waits ten batch intervals, and an hour for
-        jobs that it has submitted. Who stops it from a batch would wait for itself."""
+        """Timeout of a graceful stop in seconds, once for receivers and once for batches.
+
+        Spark waits ten batch intervals, and an hour for jobs that it has submitted.
+        """
         soon = PATIENCE_INTERVALS * self._graph.batch_duration.seconds
         said_ms = self._settings.get("spark.streaming.gracefulStopTimeout")
-        patience = said_ms / 1000 if said_ms is not None else soon if self._restart_runs_the_rest() else AN_HOUR_S
-        return min(soon, patience) if self.is_own_thread() else patience
+        if said_ms is not None:
+            return said_ms / 1000
+        return soon if self._restart_runs_the_rest() else AN_HOUR_S
 
     def _tell_of_the_rest(self, waited: float) -> None:
+        """Logs what a graceful stop has left, and what becomes of it."""
         assert self._unfinished is not None
         left = sorted(self._unfinished.running())
+        rest = [f"{len(left)} {'batch' if len(left) == 1 else 'batches'} did not end within {waited:.1f} s: {listed(left)}"] if left else []
+        blocks = self._waiting()
+        if blocks:
+            rest.append(f"{blocks} received {'block is' if blocks == 1 else 'blocks are'} in no batch after {waited:.1f} s")
+        said = "; ".join(rest) or f"a batch was still being planned after {waited:.1f} s"
         if self._restart_runs_the_rest():
-            logger.warning(
-                "graceful stop: after %.1f s %d batches have not ended and %d received blocks are in none; a restart goes on with them: %s",
-                waited, len(left), self._waiting(), listed(left),
-            )  # fmt: skip
-            return
-        logger.error(
-            "graceful stop: after %.1f s %d batches have not ended and %d received blocks are in none, and no restart can read them: %s. "
-            "Give it longer (spark.streaming.gracefulStopTimeout), or a checkpoint directory, and receivers their own log (%s=true)",
-            waited, len(left), self._waiting(), listed(left), WRITE_AHEAD_LOG,
-        )  # fmt: skip
+            logger.warning("Graceful stop: %s. The next start runs them again.", said)
+        else:
+            logger.error("Graceful stop: %s. No restart can run them: %s.", said, self._why_the_rest_is_lost())
+
+    def _why_the_rest_is_lost(self) -> str:
+        """The reason, and what to do."""
+        longer = "or wait longer (spark.streaming.gracefulStopTimeout)"
+        if self._store is None:
+            return f"there is no checkpoint directory. Set one (ssc.checkpoint), {longer}"
+        lost = [stream for stream in self._graph.active_inputs() if not stream.outlives_driver]
+        said = f"the data of {', '.join(map(repr, lost))} is lost with the driver"
+        log = any(isinstance(stream, ReceiverInputDStream) for stream in lost)
+        return f"{said}. Set {WRITE_AHEAD_LOG}=true, {longer}" if log else f"{said}. {longer.removeprefix('or ').capitalize()}"
 
     def _wire(self, log: PlanLog | NoLog) -> None:
         unfinished = self._unfinished = UnfinishedBatches(self._runtime)
