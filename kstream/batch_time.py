@@ -54,8 +54,11 @@ def Milliseconds(milliseconds: int) -> Duration:
 
 
 def Seconds(seconds: float) -> Duration:
-    """A Duration of so many seconds; rounded to whole milliseconds."""
-    return Duration(round(seconds * 1000))
+    """A Duration of so many seconds; rounded to whole milliseconds. TypeError for what is no number."""
+    try:
+        return Duration(round(seconds * 1000))
+    except TypeError:
+        raise TypeError(f"{seconds!r} is not a number of seconds: give a number, or a Duration") from None
 
 
 def Minutes(minutes: float) -> Duration:

@@ -372,7 +372,10 @@ def _batch_duration(given: float | Duration | None, jssc: Any) -> Duration:
         raise ConfigurationError("jssc must be None: no context of the JVM's streaming stands behind this one", key="jssc", value=jssc)
     if given is None:
         raise ConfigurationError("batchDuration is missing: give seconds, or a Duration", key="batchDuration", value=None)
-    duration = given if isinstance(given, Duration) else Seconds(given)
+    try:
+        duration = given if isinstance(given, Duration) else Seconds(given)
+    except TypeError as e:
+        raise TypeError(f"batchDuration: {e}") from None
     if duration.milliseconds <= 0:
         raise ConfigurationError(f"batchDuration must be above zero, it is {duration}", key="batchDuration", value=duration)
     return duration

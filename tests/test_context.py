@@ -94,6 +94,11 @@ def test_a_batch_takes_time(sc: SparkContext, duration: Any) -> None:
         StreamingContext(sc, duration)
 
 
+def test_a_batch_duration_that_is_no_number_is_named(sc: SparkContext) -> None:
+    with pytest.raises(TypeError, match="batchDuration: '1s' is not a number of seconds"):
+        StreamingContext(sc, "1s")  # pyright: ignore
+
+
 def test_a_graph_without_outputs_is_not_started(sc: SparkContext) -> None:
     stream = Stream(sc)
     stream.ssc.queueStream([[1]]).map(lambda x: x)

@@ -15,7 +15,11 @@ class OutputOperations(DStreamBase):
 
     @recorded
     def foreachRDD(self, func: Callable[..., object]) -> None:
-        """An output operation: func(rdd) or func(time, rdd) for each batch, on the driver. `time` is a datetime."""
+        """An output operation: func(rdd) or func(time, rdd) for each batch, on the driver.
+
+        `time` is a datetime in local time without a zone, as in pyspark. A key for idempotent writes is `round(time.timestamp() * 1000)`,
+        the batch time in milliseconds: local time repeats where the clock is set back.
+        """
         if takes_one_argument(func):
             self._output("foreachRDD", lambda _time, rdd: func(rdd))
         else:

@@ -111,10 +111,15 @@ def takes_one_argument(func: Callable[..., Any]) -> bool:
 
 
 def takes_only_rdds(func: Callable[..., Any], rdds: int) -> bool:
-    """Whether `func` wants the RDDs only, and not the batch time before them; TypeError if it can be called neither way.
+    """Whether `func` wants the RDDs only, and not the batch time before them; TypeError if it can be called neither way, or not at all.
 
     Decided by its positional parameters without a default, then by all of them: `lambda rdd, name=name: …` wants the RDD.
     """
+    given = ", ".join(["rdd"] if rdds == 1 else [f"rdd{n + 1}" for n in range(rdds)])
+    if not callable(func):
+        raise TypeError(
+            f"func must be a function of ({given}) or (time, {given}), it is {func!r}. Give the function itself, not the result of a call"
+        )
     try:
         parameters = inspect.signature(func).parameters.values()
     except (TypeError, ValueError):
@@ -123,6 +128,5 @@ def takes_only_rdds(func: Callable[..., Any], rdds: int) -> bool:
     required = sum(p.default is inspect.Parameter.empty for p in positional)
     takes_all = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
     if required > rdds + 1 or (len(positional) < rdds and not takes_all):
-        given = ", ".join(["rdd"] if rdds == 1 else [f"rdd{n + 1}" for n in range(rdds)])
         raise TypeError(f"{func!r} must take ({given}) or (time, {given}), it takes {required} arguments")
     return required == rdds or (required < rdds and len(positional) == rdds)

@@ -49,6 +49,7 @@ class WindowOperators(DStreamBase):
         needs a checkpoint directory, and keys that fell out of the window stay, with what `invFunc` leaves of them, unless
         `filterFunc((key, value))` is false for them.
         """
+        check_inverse("invFunc", invFunc, "reduceByKeyAndWindow(func, invFunc, windowDuration, slideDuration)")
         if invFunc is not None:
             from kstream.dstream.reduced_windowed import ReducedWindowedDStream
 
@@ -74,6 +75,7 @@ class WindowOperators(DStreamBase):
         With `invReduceFunc` (such that invReduceFunc(reduceFunc(x, y), x) = y) the cost of a batch does not grow with the window, and a
         window that has become empty gives what is left of the last one; without, it gives nothing.
         """
+        check_inverse("invReduceFunc", invReduceFunc, "reduceByWindow(reduceFunc, invReduceFunc, windowDuration, slideDuration)")
         keyed = self._stream.map(fn.under_one_key)
         return keyed.reduceByKeyAndWindow(reduceFunc, invReduceFunc, windowDuration, slideDuration, 1).map(fn.value_of)
 
@@ -116,6 +118,12 @@ class WindowOperators(DStreamBase):
         made. IllegalStateError before the start, and for a stream that no output depends on.
         """
         return self.remembered_rdds(as_time(begin), as_time(end))
+
+
+def check_inverse(name: str, inverse: object, order: str) -> None:
+    """TypeError for an inverse that is no function, such as the window's length in the order of Scala's arguments."""
+    if inverse is not None and not callable(inverse):
+        raise TypeError(f"{name} must be a function or None, it is {inverse!r}. The order is {order}; without an inverse give {name}=None")
 
 
 def as_duration(value: float | Duration) -> Duration:

@@ -317,3 +317,11 @@ def test_call_sites_are_the_users_own(sc: SparkContext) -> None:
     assert stream.creation_site.function == "filter"
     assert stream.creation_site.file == __file__
     assert f"{__file__}:" in repr(stream)
+
+
+@pytest.mark.parametrize("operation", ["foreachRDD", "transform"])
+def test_what_is_no_function_is_refused_at_the_call(operation: str) -> None:
+    """As the result of `foreachRDD(print("x"))`, a call in the place of a function."""
+    stream: Any = LogInput(FakeHost({}), [])
+    with pytest.raises(TypeError, match=r"func must be a function of \(rdd\) or \(time, rdd\), it is None\. Give the function itself"):
+        getattr(stream, operation)(None)

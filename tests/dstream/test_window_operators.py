@@ -137,3 +137,14 @@ def test_each_batch_is_reduced_once_however_many_windows_it_is_in(sc: SparkConte
     stream.stop()
     assert looked_at.value == 10
     assert shuffles == [1, 2, 2, 2, 2]  # one for each batch of the window, none for the window: its batches are partitioned alike
+
+
+def test_an_inverse_that_is_no_function_is_refused_at_the_call_with_the_order_of_the_arguments() -> None:
+    """In Scala's order the window comes second."""
+    stream: Any = LogInput(FakeHost({}), [])
+    with pytest.raises(
+        TypeError, match=r"invFunc must be a function or None, it is 10\. .*\(func, invFunc, windowDuration, slideDuration\)"
+    ):
+        stream.reduceByKeyAndWindow(operator.add, 10, 2)
+    with pytest.raises(TypeError, match=r"invReduceFunc must be a function or None, it is 10\. .*invReduceFunc=None"):
+        stream.reduceByWindow(operator.add, 10, 2, 2)
