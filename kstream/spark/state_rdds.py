@@ -13,7 +13,7 @@ from kstream.rdd.map_with_state import MapWithState, initial_states
 from kstream.rdd.stable_hash import partition_of
 from kstream.rdd.state_map import EMPTY, StateMap
 from kstream.spark.map_with_state_rdd import MapWithStateRDD
-from kstream.spark.raw_records import NUMBER, by_key, pairs, raw, value_of_pair
+from kstream.spark.raw_records import NUMBER, by_key, java_class, pairs, raw, value_of_pair
 
 
 class SparkStateRDDs:
@@ -31,7 +31,7 @@ class SparkStateRDDs:
         return MapWithStateRDD(self._sc.emptyRDD() if data is None else data, aligned(states, partitions), update)
 
     def remove_checkpoint(self, path: str) -> None:
-        at = jvm(self._sc).org.apache.hadoop.fs.Path(path)
+        at = java_class(self._sc, "org.apache.hadoop.fs.Path")(path)
         at.getFileSystem(self._sc._jsc.hadoopConfiguration()).delete(at, True)  # pyright: ignore
 
 
