@@ -1,4 +1,4 @@
-"""Which batch times are made up for: after a restart, and after a clock jumped or planning stood still. Pure."""
+"""Which batch times are made up for: after a restart, and after a clock jumped or planning was held up. Pure."""
 
 from __future__ import annotations
 

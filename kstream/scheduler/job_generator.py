@@ -260,7 +260,7 @@ class JobGenerator:
             kept = frozenset(self._missed(late))
             self._overdue = late[-1], kept
             logger.warning(
-                "%d batches are overdue, %s to %s: the clock jumped, or planning stood still. They are made up for as after a downtime: %d "
+                "%d batches are overdue, %s to %s: the clock jumped, or planning was held up. They are made up for as after a downtime: %d "
                 "of them are planned", len(late), late[0], late[-1], len(kept),
             )  # fmt: skip
         return time not in kept

@@ -217,7 +217,7 @@ class JobScheduler:
             outcomes = self._outcomes(time)
         except Exception as e:
             self._unfinished.ended(time, succeeded=False)
-            self._on_error(not_noted(time, e), e)
+            self._on_error(f"the outcome of batch {time} is not known: a restart runs the batch again", e)
             return None
         completion = Completion(time, plan_epoch, at_ms, outcomes, job_set.states)
         try:
