@@ -52,10 +52,10 @@ EACH_BATCH: Counts = {
     "Kafka ranges parsed": {
         "OffsetRange": 4,  # the plan's data is parsed once, a range for each partition; every later step of the batch uses the result
     },
-    "walks": {},  # of the graph: one at the start, none a batch
-    "Kafka requests": {
-        "ListOffsets": 2,  # the ends of all logs, one request to each broker
-        # No Metadata and no DescribeTopics: they belong to the start, and to the look for new partitions every few minutes.
+    "walks": {},  # of the graph: the start makes them, a batch makes none
+    "Kafka requests to each leader": {
+        "ListOffsets": 1,  # the ends of all logs that the broker leads, in one request
+        # No Metadata and no DescribeTopics: they belong to the start, and to the look for new partitions (metadata.max.age.ms).
     },
     "JVM, JobGenerator": {
         "clone": 2,  # local properties for the generation, and within it for the input's place
@@ -113,14 +113,14 @@ class Counting:
         self._patch.setattr(owner, attribute, staticmethod(counted) if owner is OffsetRange else counted)
 
     def jvm_calls(self) -> None:
-        """From now on counts py4j's commands by thread and Java method. Releases of Java objects do not count: Python's garbage collector
-        decides when they come."""
+        """From now on counts the py4j commands of all threads but the test's own, by thread and Java method. Releases of Java objects do
+        not count: Python's garbage collector decides when they come."""
         known = ClientServerConnection.send_command
 
         def counted(connection: Any, command: str) -> str:
             thread = threading.current_thread().name.rstrip("-0123456789")
             parts = command.split("\n")
-            if f"JVM, {thread}" in EACH_BATCH and parts[0] != "m":
+            if thread != "MainThread" and parts[0] != "m":
                 self.count(f"JVM, {thread}", parts[2] if parts[0] == "c" else command)
             return known(connection, command)
 
@@ -134,7 +134,9 @@ def kind_of_file(descriptor: int) -> str:
 class Costs:
     """Counts the batches of a direct stream of 4 partitions on 2 brokers. The output operation runs no Spark job."""
 
-    def __init__(self, sc: SparkContext, bootstrap: str, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, sc: SparkContext, bootstrap: str, leaders: int, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        """`leaders`: how many brokers lead a partition."""
+        self._leaders = leaders
         self._counting = counting = Counting(patch)
         self._store = CountingStore(LocalFileStore(folder))
         patch.setattr(context, "open_checkpoint_to_write", lambda _url, _settings: self._store)
@@ -142,7 +144,7 @@ class Costs:
         self._clients: list[KafkaDriverClient] = []
         self._stream = Stream(sc)
         self._stream.ssc.checkpoint(str(folder))
-        parameters = {"bootstrap.servers": bootstrap, "group.id": "shop"}
+        parameters = {"bootstrap.servers": bootstrap, "group.id": "shop", "metadata.max.age.ms": "1800000"}  # no look for partitions
         KafkaUtils.createDirectStream(self._stream.ssc, ["orders"], parameters).foreachRDD(lambda rdd: None)
         counting.calls(os, "fsync", "fsyncs", kind_of_file)
         counting.calls(json, "dumps", "JSON", lambda *_: "encoded")
@@ -176,7 +178,8 @@ class Costs:
         for verb, name, _ in self._store.take():
             kind = f"{verb} {name.split('/')[0].split('-')[0]}"
             counts["store requests"][kind] = counts["store requests"].get(kind, 0) + 1
-        counts["Kafka requests"] = {name: sent - requests.get(name, 0) for name, sent in self._requests().items()}
+        sent = {name: n - requests.get(name, 0) for name, n in self._requests().items()}
+        counts["Kafka requests to each leader"] = {name: n / self._leaders for name, n in sent.items()}
         return {kind: {name: n / BATCHES for name, n in names.items() if n} for kind, names in counts.items()}
 
     def _settle(self) -> None:
@@ -204,7 +207,9 @@ def costs(sc: SparkContext, setting: Any, tmp_path: Path, monkeypatch: pytest.Mo
         for partition in range(4):
             producer.produce("orders", b"1", partition=partition)
         assert producer.flush(20) == 0
-        costs = Costs(sc, broker.bootstrap, tmp_path, monkeypatch)
+        partitions = producer.list_topics("orders", timeout=20).topics["orders"].partitions.values()
+        leaders = {partition.leader for partition in partitions}  # the mock cluster draws lots
+        costs = Costs(sc, broker.bootstrap, len(leaders), tmp_path, monkeypatch)
         yield costs
         costs.stop()
 
