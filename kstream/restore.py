@@ -66,19 +66,18 @@ def recovery_mode(settings: Settings) -> str:
     mode = settings.get(RECOVERY)
     if mode in (SETUP, GRAPH):
         return mode
-    gone = (
-        "this mode is gone: setup is called at every start, and stored offsets go to the streams that setup makes. Remove the setting, or "
-        if mode == "auto"
-        else "it must be setup (the default) or graph. Correct it, or "
-    )
-    raise ConfigurationError(
-        f"{RECOVERY} is {mode!r}; {gone}set it to graph: the graph is then stored, and a restart does not call setup",
-        key=RECOVERY, value=mode,
-    )  # fmt: skip
+    if mode == "auto":
+        raise ConfigurationError(
+            f"{RECOVERY} is 'auto', a mode that no longer exists: setup is called at every start, stored offsets go to the streams that "
+            "setup makes. Remove the setting. Or set it to graph, and later starts restore a stored graph without setup.",
+            key=RECOVERY,
+            value=mode,
+        )
+    raise ConfigurationError(f"{RECOVERY} is {mode!r}; it must be setup (the default) or graph", key=RECOVERY, value=mode)
 
 
 def setup_is_demanded() -> bool:
-    """Whether this process was given recovery=setup, in so many words, before `setup` has run. ConfigurationError for an unknown mode."""
+    """Whether this process was given recovery=setup before `setup` has run. ConfigurationError for an unknown mode."""
     conf = default_conf()
     return conf.get(RECOVERY) is not None and recovery_mode(Settings(conf)) == SETUP
 
@@ -145,12 +144,13 @@ def dump_graph(recorder: Recorder) -> sidecar.GraphRecord:
 
     The functions of the workers are pickled as tasks pickle them; only in those of the driver may streams stand.
     """
-    if recorder.why_not is not None:
+    why_not = recorder.why_not or _secret_argument(recorder)
+    if why_not is not None:
         raise NotSerializableError(
-            f"{RECOVERY} is graph, but the graph cannot be stored: {recorder.why_not}. Leave the setting away: setup is then called at "
+            f"{RECOVERY} is graph, but the graph cannot be stored: {why_not}. Leave the setting away: setup is then called at "
             "every start, and offsets and state go on all the same",
             sites=[],
-        )  # fmt: skip
+        )
     indexes = [index for index, function in enumerate(recorder.functions) if recorder.runs_on_workers(function.value)]
     on_workers = [recorder.functions[index].value for index in indexes]
     on_driver = [function for index, function in enumerate(recorder.functions) if index not in indexes]
@@ -160,6 +160,15 @@ def dump_graph(recorder: Recorder) -> sidecar.GraphRecord:
     with dumping(recorder):
         driver = _pickled(on_driver, lambda: dump_functions([function.value for function in on_driver]), _for_the_graph)
     return sidecar.GraphRecord({"calls": recorder.calls}, indexes, workers, driver)
+
+
+def _secret_argument(recorder: Recorder) -> str | None:
+    """Why a graph must not be stored: an operator was given a text with a secret in it, a URL with a password for example."""
+    for call in recorder.calls:
+        given = [*call["args"], *call["kwargs"].values()] if "call" in call else []
+        if any(isinstance(value, str) and looks_secret("", value) for value in given):
+            return f"an argument of {call['call']} holds a password or another secret, and secrets are never stored"
+    return None
 
 
 B = TypeVar("B")
@@ -212,8 +221,9 @@ def _redacted(pattern: str) -> re.Pattern[str]:
         raise ConfigurationError(
             f"{_REDACTION} is {pattern!r}, which Python's re cannot read: {e}. Settings that it names must not be stored. Write it "
             f"otherwise, or leave {RECOVERY}=graph away",
-            key=_REDACTION, value=pattern,
-        ) from e  # fmt: skip
+            key=_REDACTION,
+            value=pattern,
+        ) from e
 
 
 def store_graph(store: FileStore, record: sidecar.GraphRecord, graph: DStreamGraph, sc: SparkContext) -> None:

@@ -124,13 +124,13 @@ def holds(data: bytes, text: bytes) -> bool:
     return any(form in data for form in (text, *encoded))
 
 
-@pytest.mark.parametrize(("mode", "says"), [("hope", "must be setup"), ("auto", "this mode is gone: setup is called at every start")])
+@pytest.mark.parametrize(("mode", "says"), [("hope", "must be setup"), ("auto", "no longer exists: setup is called at every start")])
 def test_an_unknown_mode_of_recovery_is_refused_at_every_start(
     sc: SparkContext, clock: ManualClock, path: str, setting: Setting, mode: str, says: str
 ) -> None:
     life(clock, path, setup, 1)
     setting("spark.streaming.kstream.recovery", mode)
-    with pytest.raises(ConfigurationError, match=f"recovery is '{mode}'; .*{says}"):
+    with pytest.raises(ConfigurationError, match=f"recovery is '{mode}'.*{says}"):
         StreamingContext.getOrCreate(path, setup)
     first = StreamingContext.getOrCreate(path + "-new", setup)
     with pytest.raises(ConfigurationError, match=says):
@@ -259,9 +259,10 @@ def test_a_function_that_cannot_be_loaded_is_such_an_error_too(clock: ManualCloc
         (lambda ssc: kafka(ssc, {"sasl.password": "x"}), "the Kafka parameters sasl.password may hold a secret"),
         (lambda ssc: kafka(ssc, {}, untilOffsets={("t", 0): 7}), "untilOffsets names a moment or offsets"),
         (lambda ssc: NumbersInput(ssc, 2, abs), "was not made by a public operator of this context"),
+        (lambda ssc: saved(ssc), "an argument of saveAsTextFiles holds a password"),
         (lambda ssc: state_of(ssc), "ParallelCollectionRDD.* was made by the driver"),
     ],
-    ids=["a secret", "ends of one run", "no recipe", "an RDD"],
+    ids=["a secret", "ends of one run", "no recipe", "a URL", "an RDD"],
 )
 def test_a_graph_that_cannot_be_stored_is_refused_at_the_start(
     sc: SparkContext, clock: ManualClock, tmp_path: Path, build: Any, says: str
@@ -276,6 +277,12 @@ def test_a_graph_that_cannot_be_stored_is_refused_at_the_start(
 
 def kafka(ssc: StreamingContext, params: dict[str, str], **more: Any) -> Any:
     return KafkaUtils.createDirectStream(ssc, ["t"], {"bootstrap.servers": "h:1", **params}, **more)
+
+
+def saved(ssc: StreamingContext) -> Any:
+    stream = numbers(ssc)
+    stream.saveAsTextFiles("ftp://me:pw@host/out")
+    return stream
 
 
 def state_of(ssc: StreamingContext) -> Any:

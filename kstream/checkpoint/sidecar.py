@@ -87,8 +87,9 @@ def not_restored(path: str, reason: str) -> KStreamError:
     return GraphNotRestoredError(
         f"The graph stored in {path} cannot be restored: {reason}. Start the job with the code and the Python that stored the graph. "
         "Or remove this file: setup is then called, and offsets and state go on.",
-        path=path, reason=reason,
-    )  # fmt: skip
+        path=path,
+        reason=reason,
+    )
 
 
 def _version(data: bytes) -> int:
