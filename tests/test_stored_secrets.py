@@ -78,4 +78,4 @@ def test_a_stream_with_a_secret_is_refused_where_the_graph_is_to_be_stored_and_n
     KafkaUtils.createDirectStream(ssc, ["a"], params).foreachRDD(lambda rdd: print(params))
     with pytest.raises(NotSerializableError, match=r"sasl\.password") as caught:
         ssc.start()
-    assert PLANTED not in str(caught.value) and list(tmp_path.rglob("*")) == []
+    assert PLANTED not in str(caught.value) and list(tmp_path.rglob("*")) == [tmp_path / "checkpoint"]

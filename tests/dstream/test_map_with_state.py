@@ -234,7 +234,7 @@ def test_the_graph_with_its_spec_is_made_again_from_its_record() -> None:
     source = host_stream()
     source.recorder.add_input(source, None, "test")
     source.mapWithState(StateSpec.function(running_count).timeout(5).initialState([("a", 1)])).checkpoint(20).count()
-    functions = pickle.loads(pickle.dumps(source.recorder.functions))
+    functions = pickle.loads(pickle.dumps([function.value for function in source.recorder.functions]))
     other = host_stream()
     replay = Replay(other.ssc, functions, lambda _recipe: other)
     replay._streams.append(other)

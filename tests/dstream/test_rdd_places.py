@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark import RDD, SparkContext
 
-from kstream import DStream, Duration, Seconds, StreamingContext, Time, restore
+from kstream import DStream, Duration, Seconds, StreamingContext, Time
 from kstream.batch.rdd_scope import RDDScope
 from kstream.batch_time import format_batch_time
 from kstream.dstream.call_site import CallSite
@@ -182,7 +182,7 @@ def test_a_restored_graph_is_shown_where_it_was_built(sc: SparkContext) -> None:
     numbers(built).countByValue().foreachRDD(lambda rdd: None)
     line = this_line() - 1
     calls = built.recorder.calls
-    functions = restore.load_functions(restore.dump_graph_functions(built.recorder))
+    functions = [function.value for function in built.recorder.functions]
 
     def restored() -> Iterator[CallSite]:
         made = StreamingContext(sc, 1)
