@@ -85,13 +85,14 @@ class Run:
     def conf(self) -> SparkConf:
         """One core (the other is the twin's), the test's number of partitions where none is asked for, and clocks that are moved by hand.
 
-        At a restart they are set to two batches after the last one; and kstream stores the graph, as pyspark does.
+        At a restart they are set to two batches after the last one. The program that is restarted stores its graph, as pyspark does.
         """
+        recovery = "graph" if self.directory.name == "restart" else "setup"
         settings = {
             "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1", "spark.python.unix.domain.socket.enabled": "true",
             "spark.default.parallelism": sys.argv[3], "spark.streaming.clock": "org.apache.spark.util.ManualClock",
-            "spark.streaming.manualClock.jump": "2000", "spark.streaming.kstream.recovery": "graph" if self.directory.name == "restart" else "setup",
+            "spark.streaming.manualClock.jump": "2000", "spark.streaming.kstream.recovery": recovery,
         }  # fmt: skip
         return SparkConf().setMaster("local[1]").setAppName("twins").setAll(list(settings.items()))
 
