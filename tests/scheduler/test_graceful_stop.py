@@ -14,7 +14,7 @@ from kstream.checkpoint import read_log
 from kstream.dstream.queue_input_dstream import QueueInputDStream
 from kstream.engine import AN_HOUR_S
 from kstream.errors import FencedError
-from tests.fakes import FakeHost
+from tests.fakes import INTERVAL, FakeHost
 from tests.harness import PATIENCE, Driver, LogInput, World, started
 from tests.receiver_driver import ReceiverDriver, together
 
@@ -148,14 +148,15 @@ def test_the_users_own_timeout_holds_and_what_is_lost_by_it_is_said(caplog: pyte
 
 
 def test_what_receivers_have_stored_and_no_batch_has_taken_is_told_with_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    """The interval is longer than the timeout, so no further batch takes the block."""
     world = World()
-    driver = ReceiverDriver(world, {"spark.streaming.gracefulStopTimeout": "50ms"}, interval_ms=TICK)
+    driver = ReceiverDriver(world, {"spark.streaming.gracefulStopTimeout": "50ms"}, interval_ms=INTERVAL)
     gate = threading.Event()
     driver.before_job = lambda _time: gate.wait(PATIENCE)
     driver.start()
     driver.receiver.storeAll([1, 2])
     driver.clock.wait_for_waiters()
-    driver.clock.advance(TICK)
+    driver.clock.advance(INTERVAL)
     world.wait(lambda: world.attempts)
     driver.receiver.storeAll([3])
     driver.engine.stop(graceful=True)
