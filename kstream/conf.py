@@ -192,11 +192,11 @@ _PARSERS: dict[str, Any] = {"bool": parse_bool, "int": int, "float": float, "ms"
 
 
 class Settings:
-    """Typed view of a configuration. A later change of the source is seen, unless its values were given, too."""
+    """Typed view of a configuration. `get` sees later changes of the source, unless `values` was given."""
 
     def __init__(self, source: ConfSource, values: Mapping[str, str] | None = None) -> None:
-        """`values`: all that the source holds, of a source that nobody changes. `get` then asks them and not the source. A SparkConf calls
-        the JVM for each key."""
+        """`values`: a copy of all settings of a source that no longer changes. `get` then reads the copy: a SparkConf calls the JVM for
+        each key."""
         self.source = source
         self._values = source if values is None else values
         self._overrides: dict[str, str] = {}

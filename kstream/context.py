@@ -125,10 +125,13 @@ class StreamingContext(StreamFactories):
         """The context that `setupFunc` makes; if a stream has run in `checkpointPath`, it goes on from there exactly.
 
         `setupFunc` is called at every start. Stored offsets are bound to its input streams by name (`DStream.setName`), else by
-        position, and state by position; start() reports what was kept. Only where the job has asked for it, by
-        `spark.streaming.kstream.recovery=graph` in the SparkConf of an earlier start, is the stored graph restored in place of that.
-        The checkpoint directory of the context is set here. CheckpointError when what is stored cannot be trusted: no new stream is
-        begun in its place. GraphNotRestoredError when there is a stored graph and it cannot be restored.
+        position, and state by position; start() reports what was kept. A stored graph is restored instead, and `setupFunc` is not
+        called, if an earlier start set `spark.streaming.kstream.recovery=graph` in its SparkConf. The checkpoint directory of the
+        context is set here.
+
+        Raises:
+            CheckpointError: the stored data cannot be trusted.
+            GraphNotRestoredError: a stored graph cannot be restored.
         """
         store = open_checkpoint(checkpointPath)
         has_run = has_checkpoint(store)

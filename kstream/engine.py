@@ -219,7 +219,7 @@ class Engine:
         return soon if self._restart_runs_the_rest() else AN_HOUR_S
 
     def _tell_of_the_rest(self, waited: float) -> None:
-        """Logs what a graceful stop has left, and what becomes of it."""
+        """Log the batches and blocks that a graceful stop has left, and whether a restart runs them."""
         assert self._unfinished is not None
         left = sorted(self._unfinished.running())
         rest = [f"{len(left)} {'batch' if len(left) == 1 else 'batches'} did not end within {waited:.1f} s: {listed(left)}"] if left else []
@@ -228,19 +228,18 @@ class Engine:
             rest.append(f"{blocks} received {'block is' if blocks == 1 else 'blocks are'} in no batch after {waited:.1f} s")
         said = "; ".join(rest) or f"a batch was still being planned after {waited:.1f} s"
         if self._restart_runs_the_rest():
-            logger.warning("Graceful stop: %s. The next start runs them again.", said)
+            logger.warning("Graceful stop: %s. The next start runs what is left.", said)
         else:
-            logger.error("Graceful stop: %s. No restart can run them: %s.", said, self._why_the_rest_is_lost())
+            logger.error("Graceful stop: %s. No restart can run what is left: %s.", said, self._why_the_rest_is_lost())
 
     def _why_the_rest_is_lost(self) -> str:
-        """The reason, and what to do."""
-        longer = "or wait longer (spark.streaming.gracefulStopTimeout)"
+        """Why no restart can run what is left, and what to do about it."""
+        longer = "Set a longer spark.streaming.gracefulStopTimeout"
         if self._store is None:
-            return f"there is no checkpoint directory. Set one (ssc.checkpoint), {longer}"
+            return f"there is no checkpoint directory. Set one (ssc.checkpoint). {longer}"
         lost = [stream for stream in self._graph.active_inputs() if not stream.outlives_driver]
-        said = f"the data of {', '.join(map(repr, lost))} is lost with the driver"
-        log = any(isinstance(stream, ReceiverInputDStream) for stream in lost)
-        return f"{said}. Set {WRITE_AHEAD_LOG}=true, {longer}" if log else f"{said}. {longer.removeprefix('or ').capitalize()}"
+        log = f" Set {WRITE_AHEAD_LOG}=true." if any(isinstance(stream, ReceiverInputDStream) for stream in lost) else ""
+        return f"the data of {', '.join(map(repr, lost))} is lost with the driver.{log} {longer}"
 
     def _wire(self, log: PlanLog | NoLog) -> None:
         unfinished = self._unfinished = UnfinishedBatches(self._runtime)
@@ -340,7 +339,8 @@ class Engine:
         Raises:
             StreamVanishedError: the job lacks a stream whose offsets are stored.
             TopicsChangedError: a stream reads none of the topics whose offsets are stored for it.
-                Neither is raised for what `recovery.allow` names.
+
+        Words of `recovery.allow` prevent both errors.
         """
         assert self._store is not None
         binding = binding_of(contents, self._streams())
@@ -382,12 +382,14 @@ class Engine:
         return found
 
     def _warn_of_unneeded(self, binding: Binding, contents: LogContents) -> None:
-        """A word of `recovery.allow` that allows nothing may be a mistake: the next start could need it with another name."""
+        """Warn of words of `recovery.allow` that this start does not need: the name may be misspelt."""
         needed = {DROPPED + called(binding.stored, number) for number in binding.vanished}
         needed |= {TOPICS + called(binding.now, number) for number in self._other_topics(contents)}
         unneeded = [word for word in self._allowed() if word and word not in needed]
         if unneeded:
-            logger.warning("recovery.allow names %s, but this start lets go of nothing by that name", ", ".join(unneeded))
+            logger.warning(
+                "recovery.allow contains %s, which this start does not need: check the name, or remove the word", ", ".join(unneeded)
+            )
 
     def _keep_left_behind(self, epoch: int, contents: LogContents) -> LogContents:
         """Stores the offsets of partitions that the plans to come will not have. `contents` is rebound; so is what is returned."""

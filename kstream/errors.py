@@ -6,7 +6,6 @@
     ├── ListenerStopError             stop() was called from inside a listener
     ├── BatchError                    something about one batch
     │   ├── PlanFailedError           an input could not be planned; nothing moved
-    │   ├── BatchGivenUpError         a batch failed too often and went to the ledger
     │   └── NoRDDError                an operator needed an RDD and its parent had none
     ├── DataLossError                 data that a batch was to read is gone for good
     │   ├── FileLostError             a planned file has been removed, or cut
@@ -93,13 +92,6 @@ class PlanFailedError(BatchError):
     """The inputs of a batch could not be planned; no cursor moved, the next batch starts at the same offsets."""
 
     retriable = True
-
-
-class BatchGivenUpError(BatchError):
-    """A batch failed on its first run and on every allowed re-run. It is in the ledger, and the stream goes on without it.
-
-    Nothing raises it: its message is a warning in the log. Facts: time, failures, command (runs the batch again).
-    """
 
 
 class NoRDDError(BatchError):

@@ -147,8 +147,8 @@ def dump_graph(recorder: Recorder) -> sidecar.GraphRecord:
     why_not = recorder.why_not or _secret_argument(recorder)
     if why_not is not None:
         raise NotSerializableError(
-            f"{RECOVERY} is graph, but the graph cannot be stored: {why_not}. Leave the setting away: setup is then called at "
-            "every start, and offsets and state go on all the same",
+            f"{RECOVERY} is graph, but the graph cannot be stored: {why_not}. Remove the setting: then every start "
+            "calls setup, and offsets and state go on",
             sites=[],
         )
     indexes = [index for index, function in enumerate(recorder.functions) if recorder.runs_on_workers(function.value)]
@@ -202,12 +202,12 @@ def _for_the_graph(sites: str, said: str) -> str:
     return (
         f"{RECOVERY} is graph, but the DStreams with their functions are not serializable: {said}. It is the function given to {sites}. Do "
         "not use the context, a lock, a connection or another object of this process inside it: make such things inside the function "
-        "(rdd.context is the SparkContext there). Or leave the setting away: functions of the driver are then not stored"
+        "(rdd.context is the SparkContext there). Or remove the setting: then functions of the driver are not stored"
     )
 
 
 def storable_conf(settings: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The settings to store, and the names of those that may hold a secret and are not. Addresses and ids of a process are in neither."""
+    """Split the settings into those to store and the names of those that may hold a secret. Addresses of one process are in neither."""
     lasting = {key: value for key, value in settings.items() if not _OF_ONE_PROCESS.fullmatch(key)}
     redacted = _redacted(lasting.get(_REDACTION, _REDACTED))
     secret = {key for key, value in lasting.items() if key != _REDACTION and (looks_secret(key, value) or redacted.search(key))}
@@ -220,7 +220,7 @@ def _redacted(pattern: str) -> re.Pattern[str]:
     except re.error as e:
         raise ConfigurationError(
             f"{_REDACTION} is {pattern!r}, which Python's re cannot read: {e}. Settings that it names must not be stored. Write it "
-            f"otherwise, or leave {RECOVERY}=graph away",
+            f"otherwise, or remove {RECOVERY}=graph",
             key=_REDACTION,
             value=pattern,
         ) from e
@@ -237,7 +237,7 @@ def store_graph(store: FileStore, record: sidecar.GraphRecord, graph: DStreamGra
 
 
 def drop_graph(store: FileStore) -> None:
-    """Remove a stored graph that this start has not been made of: it must not decide about the next one. StorageError."""
+    """Remove the stored graph after a start that called `setup`, so that no later start restores old code. StorageError."""
     version = sidecar.remove_graph(store)
     if version is not None:
         why = "an earlier version of kstream stored it, and it is not used any more" if version == 1 else f"{RECOVERY} is setup"

@@ -1,6 +1,7 @@
-"""What looks like a secret: the one rule for settings of Spark and of Hadoop that are stored or handed on.
+"""What looks like a secret, by name or by value. Used for settings of Spark and Hadoop, and for arguments of operators.
 
-Kafka's parameters have a stricter rule, a list of the names that are known to be harmless (`kstream_kafka.hiding`).
+Settings of Spark also go through `spark.redaction.regex` (`kstream.restore`). Kafka's parameters have a stricter rule, a list of the names
+that are known to be harmless (`kstream_kafka.hiding`).
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ def test_a_graph_that_cannot_be_stored_is_refused_at_the_start(
     ssc = StreamingContext(sc, 1)
     ssc.checkpoint(str(tmp_path / "checkpoint"))
     build(ssc).pprint()
-    with pytest.raises(NotSerializableError, match=f"recovery is graph, but the graph cannot be stored: .*{says}.*Leave the setting away"):
+    with pytest.raises(NotSerializableError, match=f"recovery is graph, but the graph cannot be stored: .*{says}.*Remove the setting"):
         ssc.start()
     assert list((tmp_path / "checkpoint").iterdir()) == []
 

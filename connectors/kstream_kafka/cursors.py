@@ -70,7 +70,7 @@ class Cursors:
         self._epochs: dict[Partition, int | None] = {}
         self._ids: dict[str, str] = {}
         self._back: set[str] = set()
-        """Topics that are read again and are in no plan since."""
+        """Topics that came back to the list of the stream and are in no plan yet."""
         self._news = _News()
         self._suspicious = False
         self._ahead: frozenset[Partition] = frozenset()
@@ -127,7 +127,9 @@ class Cursors:
         stored = plan.ends
         self._next = {p: at for p, at in stored.items() if self.reads(p)}
         if left := {p: at for p, at in stored.items() if p not in self._next}:
-            logger.warning("the stream no longer reads %s; the checkpoint keeps these offsets until it reads them again", named(left))
+            logger.warning(
+                "the stream no longer reads %s; the checkpoint keeps these offsets until the stream reads the partitions again", named(left)
+            )
         self._epochs = plan.end_epochs
         self._ids = dict(plan.topic_ids)
         self._ahead = plan.ahead & self._next.keys()
@@ -189,8 +191,7 @@ class Cursors:
 
     def reads(self, partition: Partition) -> bool:
         """Whether the stream was told to read this partition. Asks nobody."""
-        fixed = self._subscription.fixed
-        return partition in fixed if fixed else self._subscription.wants(partition[0])
+        return self._subscription.reads(partition)
 
     @property
     def by_pattern(self) -> bool:

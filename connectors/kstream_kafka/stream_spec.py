@@ -42,15 +42,11 @@ class StreamSpec:
 
     def __post_init__(self) -> None:
         for name, positions in (("fromOffsets", self.starts), ("untilOffsets", self.ends)):
-            stray = sorted(p for p in positions.each if not self._reads(p))
+            stray = sorted(p for p in positions.each if not self.topics.reads(p))
             if stray:
                 raise KafkaConfigError(name, f"has offsets of {stray} where the topics are {self.topics.to_json()}")
         check_downtime(self.downtime, "downtime")
         check_policy(self.on_data_loss, "onDataLoss")
-
-    def _reads(self, partition: tuple[str, int]) -> bool:
-        fixed = self.topics.fixed
-        return partition in fixed if fixed else self.topics.wants(partition[0])
 
     def recipe(self) -> Recipe | None:
         """Everything, to be stored; None where the user's setup must make the stream anew.

@@ -24,6 +24,9 @@ class Topics:
     def wants(self, topic: str) -> bool:
         return topic in self.names
 
+    def reads(self, partition: Partition) -> bool:
+        return self.wants(partition[0])
+
     def __str__(self) -> str:
         return f"Subscribe[{', '.join(self.names)}]"
 
@@ -49,6 +52,9 @@ class TopicPattern:
     def wants(self, topic: str) -> bool:
         return not topic.startswith("__") and re.compile(self.pattern, self.flags).fullmatch(topic) is not None
 
+    def reads(self, partition: Partition) -> bool:
+        return self.wants(partition[0])
+
     def __str__(self) -> str:
         return f"SubscribePattern[{self.pattern}]"
 
@@ -68,6 +74,9 @@ class Partitions:
 
     def wants(self, topic: str) -> bool:
         return topic in self.names
+
+    def reads(self, partition: Partition) -> bool:
+        return partition in self.fixed
 
     def __str__(self) -> str:
         return f"Assign[{', '.join(f'{t}-{p}' for t, p in sorted(self.fixed))}]"

@@ -82,8 +82,8 @@ def _error(store: FileStore, hole: Hole) -> MissingPlanError:
     first = hole.times[0].milliseconds
     return MissingPlanError(
         f"{store.url} has no plan between the batches {hole.before} and {hole.after}, and {_listed(hole.skipped)} is in no plan: these "
-        f"records may never have been processed. The plan of {times} was removed from {store.path(names.PLANS)}. Restore it from a copy. "
-        f"Or go on without these records: `kstream run … --forget-batch {first}`.",
+        f"records may never have been processed. A plan is missing in {store.path(names.PLANS)}; its batch time is one of {times}. "
+        f"Restore it from a copy. Or go on without these records: `kstream run … --forget-batch {first}`.",
         path=store.url,
         times=[time.milliseconds for time in hole.times[:_MOST]],
         skipped=list(hole.skipped),
@@ -95,7 +95,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def forget_missing(store: FileStore, time: Time) -> bool:
-    """Note that a batch without a plan is done without, where it lies between two plans; returns whether it does."""
+    """Record that the stream goes on without the plan of a batch. Returns False if the batch does not lie between two plans."""
     planned: Collection[Time] = {key[0] for key in map(names.parse_key, store.list(names.PLANS)) if key is not None}
     if not planned or not min(planned) < time < max(planned):
         return False

@@ -231,8 +231,9 @@ def check_meta(store: FileStore, meta: Meta | None, planned: Time | None) -> Non
         f"{place} is missing, but there are plans up to batch {planned}. A start without it would be a first start: its streams would read "
         "records again, or skip those that came since that batch. Restore the file from a copy (it holds the zero time and the batch "
         "interval, and never changes), or start with a new checkpoint directory.",
-        path=place, reason="missing",
-    )  # fmt: skip
+        path=place,
+        reason="missing",
+    )
 
 
 def has_checkpoint(store: FileStore) -> bool:

@@ -138,8 +138,9 @@ def params_of(store: FileStore, standing: list[Standing], given: _Params) -> dic
     for stream in streams:
         if stream not in stored and not names_brokers(given):
             fail(
-                f"{store.url} stores no Kafka parameters of stream {stream} (one of them may be a secret, or an older "
-                "kstream wrote it): give --bootstrap HOST:PORT, and what else the brokers ask for by --param or --params-file"
+                f"{store.url} stores no Kafka parameters of stream {stream} (a parameter may hold a secret, untilOffsets is a "
+                "moment or offsets, or an older kstream wrote the checkpoint): give --bootstrap HOST:PORT, and what else the brokers "
+                "ask for by --param or --params-file"
             )
     return {stream: (stored.get(stream, {}), given) for stream in streams}
 

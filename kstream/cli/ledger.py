@@ -86,4 +86,4 @@ def _print(url: str, rows: list[dict[str, Any]]) -> None:
     console.print(table)
     console.print(f"{count(len(rows), 'entry')}, {count(known, 'offset')} as far as their ends are known; compaction may have left gaps")
     for command in dict.fromkeys(row["replay"] for row in rows if "replay" in row):
-        click.echo(f"given up; this runs it again, while its plan is kept: {command}")
+        click.echo(f"batch given up. While its plan is kept, this command runs it again: {command}")

@@ -167,7 +167,7 @@ def _streams(contents: LogContents, stream: int | None, topics: tuple[str, ...])
     read = {topic for data in kafka.values() for topic, _, _, _ in kafka_ranges(data) or ()}
     if away := [(at, place) for number, topic, place, at in kept_offsets(contents) if topic in topics and stream in (None, number)]:
         fail(
-            f"{', '.join(f'{place} at {at}' for at, place in away)}: the stream does not read this topic now: its kept offsets cannot be "
+            f"the stream does not read {', '.join(f'{place} (kept offset {at})' for at, place in away)} now, and kept offsets cannot be "
             "set. Start the job with the topic in its list, stop it, and set the offsets then"
         )
     if stray := sorted(set(topics) - read):

@@ -32,7 +32,10 @@ logger = logging.getLogger(__name__)
 @click.argument("job", metavar="MODULE:SETUP")
 @click.option("--checkpoint", "path", required=True, metavar="PATH", help="Where the stream keeps its plans; made if it is not there.")
 @click.option(
-    "--forget-batch", type=int, metavar="MS", help="First set the plans of this batch time aside, damaged or not; or go on without one."
+    "--forget-batch",
+    type=int,
+    metavar="MS",
+    help="Set the plans of this batch time aside before the start, damaged or not. If its plan is missing, start without it.",
 )
 @click.option(
     "--allow",
@@ -142,7 +145,7 @@ def _importable_from(folder: Path) -> None:
 
 
 def forget(path: str, time_ms: int) -> None:
-    """Set the plans of a batch aside, or note that the missing plan of a batch is done without. Says so in the log.
+    """Set the plans of a batch aside, or record that its plan is missing. Logs which.
 
     Raises:
         ConfigurationError: there is no plan of that time, and it does not lie between two plans.
@@ -150,7 +153,7 @@ def forget(path: str, time_ms: int) -> None:
     store = open_checkpoint(path)
     moved = forget_batch(store, Time(time_ms))
     if not moved and forget_missing(store, Time(time_ms)):
-        logger.warning("noted that batch %d ms has no plan: the stream goes on without the records that it should have read", time_ms)
+        logger.warning("batch %d ms has no plan, and this is recorded: the stream goes on without the records of the batch", time_ms)
     elif not moved:
         raise ConfigurationError(
             f"{store.url} holds no plan of batch {time_ms} ms: see `kstream checkpoint show {path}`", key="forget-batch", value=time_ms

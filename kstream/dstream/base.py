@@ -246,7 +246,7 @@ class DStreamBase(ABC):
     def checkpoint(self, interval: float | Duration) -> DStream:
         """How often the state of this stream is written under the checkpoint directory: seconds, or a Duration.
 
-        With the checkpoint directory of the SparkContext alone: how often Spark checkpoints the RDD of the state.
+        If only the SparkContext has a checkpoint directory, this is how often Spark checkpoints the RDD of the state.
 
         It must be a multiple of the stream's slide duration. Default, for streams that carry state: the slide duration times the least
         number that makes 10 s of it. Of a stream that carries no state nothing is written – its RDDs are made again from the plans – but

@@ -74,9 +74,9 @@ class InputDStream(DStream):
         """Restart: the newest stored plan of this stream. NotRecoverableError if it cannot go on from there."""
 
     def reads_nothing_of(self, data: Mapping[str, Json], kept: Mapping[str, Json] | None) -> str:
-        """Restart, before this driver becomes the writer: why the stored data seems to be another job's.
+        """Say at a restart why the stored data seems to be another job's.
 
-        Called before `restored`, perhaps twice. Must not look outside.
+        Called several times before `restored`. Must not look outside.
 
         Args:
             data: the newest stored plan of this stream.
@@ -107,8 +107,8 @@ class InputDStream(DStream):
     def skipped_between(self, before: Mapping[str, Json], after: Mapping[str, Json]) -> Sequence[str]:
         """Restart, before `restored`: what lies between two plans of this stream and is in neither.
 
-        For an input whose next plan begins where the one before ends. Then a plan that is missing in between shows. A false alarm stops
-        the start, so where `after` says by itself why it begins elsewhere, that is nothing. Pure.
+        For inputs whose next plan begins where the last one ended: skipped data means that a plan is missing. Return nothing where `after`
+        itself explains the jump, because a false alarm stops the start. Pure.
 
         Args:
             before: the data of a plan.
@@ -132,8 +132,9 @@ class InputDStream(DStream):
         return InputOutcome()
 
     def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
-        """Before any of them is planned: these batch times passed while no driver ran, or while this one could not plan. May block on the
-        outside. Called at a restart, and by the generator's thread when many ticks are overdue.
+        """Tell the input of missed batch times, before any of them is planned: no driver ran, or this driver could not plan. May block.
+
+        Called at a restart, and by the generator's thread when many ticks are overdue.
 
         An input that can say what there was at each of them gets ready to plan so, and returns those that hold something; None
         (catch-up): the first one planned takes all there is.

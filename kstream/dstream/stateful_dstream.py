@@ -105,7 +105,8 @@ class StatefulDStream(DStream):
     def _mark(self, time: Time, state: RDD[Any] | None) -> None:
         """Marks the state of a batch for a checkpoint of Spark's, where the lineage is to be cut.
 
-        A reliable one is due once an interval. A local one is due only where nothing that was written has cut the lineage for too long.
+        Under `uses_rdd_checkpoints` once an interval, by Spark's reliable checkpoint. Else by a local checkpoint, and only if the lineage
+        is `longest_lineage` slides long.
         """
         self._held.add(time)
         if state is None:

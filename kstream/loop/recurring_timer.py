@@ -9,8 +9,9 @@ from kstream.loop.runtime import THREADS, Runtime, Thread
 
 
 class RecurringTimer:
-    """Calls `callback(time_ms)` at start, start + period, …; no tick is skipped when the clock jumps or a callback was slow. Which of many
-    overdue ticks count is decided by who is called (`scheduler/downtime.py`).
+    """Calls `callback(time_ms)` at start, start + period, …; no tick is skipped when the clock jumps or a callback was slow.
+
+    The callback decides which of many overdue ticks make a batch (`JobGenerator`, `scheduler/downtime.py`).
 
     The callback runs on the timer's thread and should only post. What it raises ends the timer and goes to `on_error`.
     """

@@ -148,10 +148,6 @@ class ReceiverSupervisor:
     def is_stopped(self) -> bool:
         return self._state is ReceiverState.STOPPED
 
-    def is_over(self) -> bool:
-        """Whether it never starts again: it was stopped for good, by the driver or by itself."""
-        return self._over.is_set()
-
     # -- threads of its own
 
     def _start_again(self, reason: str, error: BaseException | None, delay_ms: int) -> None:

@@ -9,10 +9,10 @@ import time
 from collections.abc import Sequence
 
 from kstream.errors import RpcError, RpcRefusedError, RpcUnreachableError
-from kstream.rpc.credentials import RpcCredentials
-from kstream.rpc.encryption import SERVER_NAME, client_context
+from kstream.rpc.credentials import CERTIFICATE_NAME, RpcCredentials
+from kstream.rpc.encryption import client_context
+from kstream.rpc.handshake import AuthenticationError, client_handshake
 from kstream.rpc.server import bracketed
-from kstream.rpc.token import NotTrustedError, greet
 from kstream.rpc.wire import FrameError, Kind, Wire
 
 MOST_ANSWER_BYTES = 1024 * 1024 * 1024
@@ -58,7 +58,7 @@ class RpcClient:
     def _call(self, what: str, kind: Kind, name: str, how: str, parts: Sequence[bytes]) -> list[bytes]:
         try:
             wire = self._idle_connection() or self._connect()
-        except NotTrustedError as e:
+        except AuthenticationError as e:
             raise RpcRefusedError(
                 f"{self.place} refused {what!r}: it belongs to another application, or to an earlier start of this one", place=self.place
             ) from e
@@ -103,9 +103,9 @@ class RpcClient:
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
-                connection = self._tls.wrap_socket(connection, server_hostname=SERVER_NAME)
+                connection = self._tls.wrap_socket(connection, server_hostname=CERTIFICATE_NAME)
             wire = Wire(connection)
-            greet(wire, self._token)
+            client_handshake(wire, self._token)
         except BaseException:
             connection.close()
             raise
@@ -113,7 +113,7 @@ class RpcClient:
 
 
 def _readable(connection: socket.socket) -> bool:
-    """On an idle connection: the server has closed it."""
+    """Whether an idle connection has something to read. It has that only if the server closed the connection."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     return bool(poll.poll(0))

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from kstream.errors import ConfigurationError
 
-NAME = "kstream"
+CERTIFICATE_NAME = "kstream"
 """To which the certificate belongs: who has its key is meant, not a machine."""
 _DAYS = 36_500
 
@@ -58,12 +58,12 @@ def _new_certificate(now: datetime) -> tuple[str, str]:
             key="spark.streaming.kstream.rpc.encrypt", value=True,
         ) from e  # fmt: skip
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, NAME)])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, CERTIFICATE_NAME)])
     certificate = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - timedelta(days=2))
         .not_valid_after(now + timedelta(days=_DAYS))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(CERTIFICATE_NAME)]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())
     )

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from kstream.rpc.credentials import NAME, RpcCredentials
+from kstream.rpc.credentials import RpcCredentials
 
 
 def server_context(credentials: RpcCredentials) -> ssl.SSLContext | None:
@@ -29,10 +29,6 @@ def client_context(credentials: RpcCredentials) -> ssl.SSLContext | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=credentials.certificate)
     return context
-
-
-SERVER_NAME = NAME
-"""What a client expects in the certificate."""
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from kstream.clock import Clock, SystemClock
 from kstream.errors import RpcError
 from kstream.rpc.credentials import RpcCredentials
 from kstream.rpc.encryption import server_context
-from kstream.rpc.token import REFUSED, NotTrustedError, Refusals, admit
+from kstream.rpc.handshake import REFUSED, AuthenticationError, Refusals, server_handshake
 from kstream.rpc.wire import EAGER_BYTES, FrameError, Head, Kind, Wire
 
 logger = logging.getLogger(__name__)
@@ -26,8 +26,8 @@ Handler: TypeAlias = Callable[[bytes], bytes]
 MOST_MESSAGE_BYTES = 16 * 1024 * 1024
 IDLE_S = 300.0
 """A connection on which nothing comes, or can be sent, for so long is closed."""
-_GREETING_S = 30.0
-_MOST_GREETING = 256
+_HANDSHAKE_S = 30.0
+_MOST_UNAUTHENTICATED = 256
 _LAST_ANSWERS_S = 0.5
 _MOST_SAID = 10_000
 
@@ -51,8 +51,8 @@ class RpcServer:
     before the server reads anything else from it. A message above `most_message` bytes or a block above `most_block` is refused before its
     body is read. `clock` times the log lines about refused calls. RpcError if the address cannot be had.
 
-    Threads: one that accepts, and one for each connection. At most _MOST_GREETING connections may be without a proof of the token: beyond
-    that the oldest of these is closed.
+    Threads: one that accepts, and one for each connection. At most _MOST_UNAUTHENTICATED connections may be unauthenticated: beyond that
+    the oldest of these is closed.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class RpcServer:
         self._refusals = Refusals(clock or SystemClock())
         self._changed = threading.Condition()
         self._closing = False
-        self._greeting: dict[socket.socket, None] = {}
+        self._unauthenticated: dict[socket.socket, None] = {}
         self._open: dict[socket.socket, bool] = {}
         """Connections that have proved the token, and whether a call is being answered on each."""
         try:
@@ -103,7 +103,7 @@ class RpcServer:
             if self._closing:
                 return
             self._closing = True
-            connections = [*self._greeting, *self._open]
+            connections = [*self._unauthenticated, *self._open]
         self._waker.close()
         self._accepting.join()
         self._listener.close()
@@ -112,7 +112,7 @@ class RpcServer:
             for connection in connections:
                 _shut(connection, socket.SHUT_RD if self._open.get(connection) else socket.SHUT_RDWR)
             self._changed.wait_for(lambda: not any(self._open.values()), _LAST_ANSWERS_S)
-            connections = [*self._greeting, *self._open]
+            connections = [*self._unauthenticated, *self._open]
         for connection in connections:
             _shut(connection, socket.SHUT_RDWR)
 
@@ -140,17 +140,17 @@ class RpcServer:
             if self._tls is not None:
                 connection = self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
             with self._changed:
-                self._greeting[connection] = None
-                oldest = next(iter(self._greeting)) if len(self._greeting) > _MOST_GREETING else None
+                self._unauthenticated[connection] = None
+                oldest = next(iter(self._unauthenticated)) if len(self._unauthenticated) > _MOST_UNAUTHENTICATED else None
                 if oldest is not None:
-                    del self._greeting[oldest]
+                    del self._unauthenticated[oldest]
             if oldest is not None:
                 _shut(oldest, socket.SHUT_RDWR)
             threading.Thread(target=self._serve, args=(connection, address), name=f"RpcServer-{self.port}-call", daemon=True).start()
         except (OSError, RuntimeError) as e:  # it has gone already, or there can be no more threads
             self._refusals.add(address, f"it could not be served: {e}")
             with self._changed:
-                self._greeting.pop(connection, None)
+                self._unauthenticated.pop(connection, None)
             connection.close()
 
     # -- the thread of a connection
@@ -158,29 +158,29 @@ class RpcServer:
     def _serve(self, connection: socket.socket, address: str) -> None:
         wire = Wire(connection)
         try:
-            connection.settimeout(_GREETING_S)
+            connection.settimeout(_HANDSHAKE_S)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._trusted(connection, wire, address) and self._admitted(connection):
+            if self._authenticated(connection, wire, address) and self._admitted(connection):
                 connection.settimeout(IDLE_S)
                 self._talk(wire, connection)
         except OSError as e:
             logger.debug("the connection from %s has ended: %s", address, e)
         finally:
             with self._changed:
-                self._greeting.pop(connection, None)
+                self._unauthenticated.pop(connection, None)
                 self._open.pop(connection, None)
                 self._changed.notify_all()
             _shut(connection, socket.SHUT_RDWR)
             wire.close()
 
-    def _trusted(self, connection: socket.socket, wire: Wire, address: str) -> bool:
+    def _authenticated(self, connection: socket.socket, wire: Wire, address: str) -> bool:
         try:
             if isinstance(connection, ssl.SSLSocket):
                 connection.do_handshake()
-            admit(wire, self._token)
-        except (NotTrustedError, ssl.SSLError) as e:
+            server_handshake(wire, self._token)
+        except (AuthenticationError, ssl.SSLError) as e:
             self._refusals.add(address, str(e))
-            if isinstance(e, NotTrustedError):
+            if isinstance(e, AuthenticationError):
                 connection.sendall(REFUSED)
             return False
         return True
@@ -188,8 +188,8 @@ class RpcServer:
     def _admitted(self, connection: socket.socket) -> bool:
         """False if the server has closed the connection meanwhile."""
         with self._changed:
-            known = connection in self._greeting
-            self._greeting.pop(connection, None)
+            known = connection in self._unauthenticated
+            self._unauthenticated.pop(connection, None)
             if self._closing or not known:
                 return False
             self._open[connection] = False
@@ -260,7 +260,7 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 def _said(error: object) -> bytes:
-    """Its first line."""
+    """The first line of the error's message, as bytes."""
     lines = str(error).strip().splitlines()
     return (lines[0] if lines else type(error).__name__)[:_MOST_SAID].encode()
 

@@ -1,4 +1,4 @@
-"""Frames: what client and server send to each other on a connection, after its greeting.
+"""Frames: what client and server send to each other on a connection, after its handshake.
 
 A frame is a head, then the name and the `how` of the call, then the parts: bodies of messages, chunks of blocks. The head says how many
 parts there are and how large they are together. Above EAGER_BYTES a request sends its parts only after the server has answered GO_ON, so a

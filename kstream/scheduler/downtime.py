@@ -10,8 +10,8 @@ from kstream.errors import PlanFailedError, StorageError
 MOST = 1000
 """Downtimes of more batches than this are coalesced."""
 OVERDUE = 10
-"""More overdue ticks than this are treated as missed batches. So many come of one slow answer of a broker, or of a long pause of the
-process; a machine that was suspended, or a clock that jumped, leaves more. A graceful stop, too, is patient for ten intervals."""
+"""More overdue ticks than this are treated as missed batches. A slow answer of a broker or a long pause of the process leaves fewer. A
+suspended machine or a clock that jumped leaves more."""
 
 
 def batches_during_downtime(
@@ -39,7 +39,7 @@ def batches_during_downtime(
 
 
 def overdue(tick: Time, now_ms: int, interval: Duration, most: int = OVERDUE) -> list[Time]:
-    """The batch times from `tick` up to now, if they are more than `most`; else none: each of few ticks makes its batch.
+    """Return the batch times from `tick` up to now if there are more than `most`, else an empty list.
 
     Args:
         tick: the oldest tick that has not made its batch.

@@ -16,7 +16,7 @@ from kstream.checkpoint import LogContents
 from kstream.checkpoint.retention import removable_up_to
 from kstream.clock import Clock, RisingClock, SettableClock
 from kstream.dstream import DStreamGraph, InputDStream
-from kstream.errors import BatchGivenUpError, FencedError, StorageError
+from kstream.errors import FencedError, StorageError
 from kstream.loop import THREADS, EventLoop, RecurringTimer, Runtime, Thread
 from kstream.loop.runtime import Event
 from kstream.scheduler.completions import Completion, not_noted
@@ -261,8 +261,12 @@ class JobGenerator:
             self._overdue = late[-1], kept
             logger.warning(
                 "%d batches are overdue, %s to %s: the clock jumped, or planning was held up. They are made up for as after a downtime: %d "
-                "of them are planned", len(late), late[0], late[-1], len(kept),
-            )  # fmt: skip
+                "of them are planned",
+                len(late),
+                late[0],
+                late[-1],
+                len(kept),
+            )
         return time not in kept
 
     def _generate(self, time: Time) -> None:
@@ -352,15 +356,15 @@ class JobGenerator:
             self._scheduler.report_error(f"batch {plan.time} could not be given up", e)
             return
         self._unfinished.ended(plan.time, succeeded=True)
-        error = BatchGivenUpError(
-            f"batch {plan.time} failed {failures} times and is given up (spark.streaming.kstream.maxBatchFailures={self._max_failures}). "
-            "It is in the ledger, no restart runs it again, and the stream goes on. When its cause is mended, run it again while its "
-            f"plan is kept (spark.streaming.kstream.history): {command}",
-            time=plan.time.milliseconds,
-            failures=failures,
-            command=command,
+        logger.warning(
+            "batch %s failed %d times and is given up (spark.streaming.kstream.maxBatchFailures=%d). It is in the ledger, no restart runs "
+            "it again, and the stream goes on. When its cause is mended, run it again while its plan is kept "
+            "(spark.streaming.kstream.history): %s",
+            plan.time,
+            failures,
+            self._max_failures,
+            command,
         )
-        logger.warning("%s", error)
 
     def _report_records(self, plan: BatchPlan) -> None:
         for stream in self._inputs:

@@ -120,11 +120,6 @@ class JobScheduler:
         """Whether the caller runs in a job, or on the event thread."""
         return self._loop.is_own_thread() or self._pool.is_own_thread()
 
-    def pending_times(self) -> list[Time]:
-        """Batches submitted and not ended."""
-        with self._lock:
-            return sorted(self._job_sets)
-
     def refuse_jobs(self) -> None:
         """Jobs that have not started never will; those running may finish."""
         self._closed.set()

@@ -272,7 +272,10 @@ class ReceiverTracker:
                 life.refusals += 1
                 scheduled = ", ".join(map(str, life.info.scheduled))
                 logger.warning(
-                    "receiver %d runs on executor %s, was scheduled on %s: refused, to be scheduled again", stream, executor, scheduled
+                    "receiver %d runs on executor %s but was scheduled on %s: the driver refuses it and schedules it again",
+                    stream,
+                    executor,
+                    scheduled,
                 )
                 return {"accepted": False, "peers": []}
             life.refusals = 0
@@ -284,7 +287,8 @@ class ReceiverTracker:
         return {"accepted": True, "peers": self._peers()}
 
     def _may_run_on(self, stream: int, there: ExecutorLocation) -> bool:
-        """Whether the receiver was scheduled there; or might be now, if all the executors that it was scheduled on have died.
+        """Whether the receiver may run on this executor: it was scheduled there, or all scheduled executors have died and the policy would
+        choose it now.
 
         The only executor of local mode is always accepted, and so is any executor after _MOST_REFUSALS refusals in a row.
         """

@@ -32,7 +32,8 @@ def make_checkpoint_directory(url: str) -> None:
 def set_checkpoint_dir(sc: SparkContext, url: str) -> None:
     """Sets the checkpoint directory of the SparkContext, for `rdd.checkpoint()` in the user's functions; Spark's StreamingContext does so.
 
-    A local directory or a URL of Hadoop's is set; fsspec's URLs mean nothing to Spark. A failure is logged: no batch depends on it.
+    Sets local directories and URLs that only Hadoop knows. Object stores and other URLs of fsspec are left out: pip's pyspark has no file
+    system for them. A failure is a warning: no batch depends on it.
     """
     scheme = scheme_of(url)
     if scheme not in _LOCAL and is_known(scheme):

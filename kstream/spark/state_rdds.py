@@ -56,8 +56,8 @@ def aligned(states: RDD[bytes], partitions: int) -> RDD[bytes]:
     if states.partitioner == by_key(partitions):
         return states
     if states.getNumPartitions() == partitions:
-        java: Any = states.ctx._jvm  # pyright: ignore[reportPrivateUsage]
-        moved = pairs(states.mapPartitionsWithIndex(_numbered)).partitionBy(java.PythonPartitioner(partitions, id(partition_of)))
+        partitioner = java_class(states.ctx, "org.apache.spark.api.python.PythonPartitioner")(partitions, id(partition_of))
+        moved = pairs(states.mapPartitionsWithIndex(_numbered)).partitionBy(partitioner)
         made: RDD[bytes] = RDD(value_of_pair(states.ctx, moved), states.ctx, NoOpSerializer())
         made.partitioner = by_key(partitions)
         return made

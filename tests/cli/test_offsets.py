@@ -194,7 +194,7 @@ def test_show_lists_the_offsets_of_a_topic_that_has_left_the_list(away: Path) ->
 def test_kept_offsets_are_not_set_and_a_command_that_names_them_is_refused(away: Path, words: tuple[str, ...]) -> None:
     command, *options = words
     refused = offsets(command, away, *options, "--topic", "returns")
-    assert refused.exit_code == 1 and "returns/0 at 7: the stream does not read this topic now" in refused.output
+    assert refused.exit_code == 1 and "the stream does not read returns/0 (kept offset 7) now" in refused.output
     changed = offsets(command, away, *options)
     assert changed.exit_code == 0, changed.output
     assert "the kept offset of returns/0 (stream 0, at 7) stays" in changed.output

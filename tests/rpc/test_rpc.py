@@ -12,7 +12,7 @@ import pytest
 from kstream.errors import RpcError, RpcRefusedError, RpcUnreachableError
 from kstream.receiver.block_store import BlockStore
 from kstream.rpc import RpcClient, RpcCredentials, RpcServer
-from kstream.rpc.token import greet
+from kstream.rpc.handshake import client_handshake
 from kstream.rpc.wire import EAGER_BYTES, MOST_PARTS, Kind, Wire
 
 CREDENTIALS = RpcCredentials.new()
@@ -191,7 +191,7 @@ def test_bytes_that_are_no_call_end_their_connection_and_nothing_else(store: Blo
         client.ask("echo")
         with socket.create_connection(("127.0.0.1", server.port), 30) as connection:
             wire = Wire(connection)
-            greet(wire, CREDENTIALS.token)
+            client_handshake(wire, CREDENTIALS.token)
             connection.sendall(MALFORMED[what])
             connection.shutdown(socket.SHUT_WR)
             assert connection.recv(1000) == b""

@@ -15,7 +15,7 @@ import pytest
 
 from kstream.errors import RpcError, RpcRefusedError, RpcUnreachableError
 from kstream.rpc import RpcClient, RpcCredentials, RpcServer
-from kstream.rpc.token import Refusals, greet
+from kstream.rpc.handshake import Refusals, client_handshake
 from kstream.rpc.wire import Wire
 from kstream.testing import ManualClock
 
@@ -57,12 +57,12 @@ def ask_with_another_token(port: int) -> None:
     RpcClient("127.0.0.1", port, RpcCredentials("wrong"), PATIENCE).ask("peak", BODY)
 
 
-def send_without_a_greeting(port: int) -> None:
+def send_without_a_handshake(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
         connection.sendall(BODY)
 
 
-def send_behind_half_a_greeting(port: int) -> None:
+def send_behind_half_a_handshake(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
         connection.sendall(b"KSRP\x01")
         connection.sendall(BODY)
@@ -71,7 +71,7 @@ def send_behind_half_a_greeting(port: int) -> None:
 def send_though_refused(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
         with suppress(ConnectionError):
-            greet(Wire(connection), "wrong")
+            client_handshake(Wire(connection), "wrong")
         connection.sendall(BODY)
 
 
@@ -81,7 +81,7 @@ def ask_too_much_with_the_token(port: int) -> None:
 
 @pytest.mark.parametrize(
     "call",
-    [ask_with_another_token, send_without_a_greeting, send_behind_half_a_greeting, send_though_refused, ask_too_much_with_the_token],
+    [ask_with_another_token, send_without_a_handshake, send_behind_half_a_handshake, send_though_refused, ask_too_much_with_the_token],
 )
 def test_eight_calls_of_200_mb_at_once_do_not_fill_the_memory_of_the_server(port: int, call: Callable[[int], None]) -> None:
     """Refused after the body had been received, they once took 3.8 GB."""
@@ -120,7 +120,7 @@ def test_a_proof_that_somebody_recorded_is_of_no_use(server: RpcServer) -> None:
             self.socket = type("Recording", (), {"sendall": lambda _self, data: (sent.append(data), connection.sendall(data))})()
 
     with connected(server) as first:
-        greet(Recorded(first), CREDENTIALS.token)
+        client_handshake(Recorded(first), CREDENTIALS.token)
     with connected(server) as second:
         for data in sent:
             second.sendall(data)
@@ -157,7 +157,7 @@ def test_connections_that_prove_nothing_are_bounded_and_hold_up_nobody(server: R
     try:
         assert RpcClient("127.0.0.1", server.port, CREDENTIALS, PATIENCE).ask("echo", b"x") == b"x"
         assert held[0].recv(1) == b"", "the oldest has been closed"
-        assert len(server._greeting) <= 257
+        assert len(server._unauthenticated) <= 257
     finally:
         for connection in held:
             connection.close()
@@ -179,17 +179,17 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_refused_calls_are_logged_once_a_minute_for_each_address(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock(5000)
     refusals = Refusals(clock)
-    with caplog.at_level(logging.WARNING, "kstream.rpc.token"):
+    with caplog.at_level(logging.WARNING, "kstream.rpc.handshake"):
         for _ in range(100):
             refusals.add("10.0.0.1", "why")
         refusals.add("10.0.0.2", "why")
-        assert lines(caplog) == ["refused 1 connections from 10.0.0.1", "refused 1 connections from 10.0.0.2"]
+        assert lines(caplog) == ["RpcServer refused 1 connections from 10.0.0.1", "RpcServer refused 1 connections from 10.0.0.2"]
         clock.advance(59_999)
         refusals.add("10.0.0.1", "why")
         assert lines(caplog) == []
         clock.advance(1)
         refusals.add("10.0.0.1", "why")
-        assert lines(caplog) == ["refused 101 connections from 10.0.0.1"]
+        assert lines(caplog) == ["RpcServer refused 101 connections from 10.0.0.1"]
         refusals.add("10.0.0.1", "why")
         assert lines(caplog) == [] and refusals.count == 104
 
@@ -197,13 +197,13 @@ def test_refused_calls_are_logged_once_a_minute_for_each_address(caplog: pytest.
 def test_a_stranger_with_many_addresses_fills_neither_the_log_nor_the_memory(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock(0)
     refusals = Refusals(clock)
-    with caplog.at_level(logging.WARNING, "kstream.rpc.token"):
+    with caplog.at_level(logging.WARNING, "kstream.rpc.handshake"):
         for number in range(5000):
             refusals.add(f"2001:db8::{number:x}", "why")
         assert len(lines(caplog)) == 1001 and len(refusals._by_address) == 1001
         clock.advance(60_000)
         refusals.add("10.0.0.9", "why")
-        assert lines(caplog) == ["refused 1 connections from 10.0.0.9"] and len(refusals._by_address) == 1
+        assert lines(caplog) == ["RpcServer refused 1 connections from 10.0.0.9"] and len(refusals._by_address) == 1
 
 
 def test_after_the_end_of_a_server_a_call_says_that_nobody_answers(server: RpcServer) -> None:

@@ -1,8 +1,8 @@
-"""The greeting: by which both ends of a connection prove that they have the token, before anything else is read.
+"""The handshake: both ends of a connection prove that they have the token, before anything else is read.
 
 The client sends a magic number and a nonce, the server answers with a nonce of its own. Then the client sends the HMAC of both nonces under
-the token, and the server answers with another one. So the token itself is never sent, and an answer that somebody recorded is of no use.
-All of it has fixed sizes: from a stranger the server reads 53 bytes at most.
+the token, and the server answers with another one. So the token itself is never sent, and a recorded answer is of no use. All parts have
+fixed sizes: of an unauthenticated client the server looks at 53 bytes and buffers no more than a few KiB.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ _MAGIC = b"KSRP\x01"
 _NONCE_BYTES = 16
 _PROOF_BYTES = 32
 REFUSED = bytes(_PROOF_BYTES)
-"""What a server sends in the place of its proof."""
+"""What a server sends to an unauthenticated client, in place of its proof."""
 _LOG_EVERY_MS = 60_000
 _MOST_ADDRESSES = 1000
 
 
-class NotTrustedError(ConnectionError):
+class AuthenticationError(ConnectionError):
     """The other end does not have the token."""
 
 
-def greet(wire: Wire, token: str) -> None:
-    """The client's part. NotTrustedError if one of the two ends does not accept the other; else OSError."""
+def client_handshake(wire: Wire, token: str) -> None:
+    """Do the client's part. AuthenticationError if one of the two ends does not accept the other; else OSError."""
     mine = secrets.token_bytes(_NONCE_BYTES)
     wire.socket.sendall(_MAGIC + mine)
     nonces = mine + wire.read_exactly(_NONCE_BYTES)
     wire.socket.sendall(_proof(token, b"client", nonces))
     answer = wire.read_exactly(_PROOF_BYTES)
     if not hmac.compare_digest(answer, _proof(token, b"server", nonces)):
-        raise NotTrustedError("the token is another one")
+        raise AuthenticationError("the two ends have different tokens")
 
 
-def admit(wire: Wire, token: str) -> None:
-    """The server's part. NotTrustedError if the client is a stranger, who is to be sent REFUSED; OSError if the client goes away first."""
+def server_handshake(wire: Wire, token: str) -> None:
+    """Do the server's part. AuthenticationError if the client has no token: send it REFUSED. OSError if the client goes away first."""
     if wire.read_exactly(len(_MAGIC)) != _MAGIC:
-        raise NotTrustedError("they sent something else than a greeting")
+        raise AuthenticationError("the client sent no handshake")
     theirs = wire.read_exactly(_NONCE_BYTES)
     mine = secrets.token_bytes(_NONCE_BYTES)
     wire.socket.sendall(mine)
     if not hmac.compare_digest(wire.read_exactly(_PROOF_BYTES), _proof(token, b"client", theirs + mine)):
-        raise NotTrustedError("they do not have the context's token")
+        raise AuthenticationError("the client does not have the context's token")
     wire.socket.sendall(_proof(token, b"server", theirs + mine))
 
 
@@ -81,10 +81,10 @@ class Refusals:
             self._by_address[address] = (now, 0) if due else (logged_at, since + 1)
             count = self._count
         if due:
-            logger.warning("refused %d connections from %s: %s (%d in all)", since + 1, address, reason, count)
+            logger.warning("RpcServer refused %d connections from %s: %s (%d in all)", since + 1, address, reason, count)
 
     def _known(self, address: str, now: int) -> str:
-        """A stranger with many addresses fills neither the log nor the memory."""
+        """The address to count by: clients with very many addresses share one entry, so that they fill neither the log nor the memory."""
         if address in self._by_address or len(self._by_address) < _MOST_ADDRESSES:
             return address
         self._by_address = {known: (at, n) for known, (at, n) in self._by_address.items() if now - at < _LOG_EVERY_MS}
