@@ -37,6 +37,10 @@ class Subscription(Protocol):
 
     def wants(self, topic: str) -> bool: ...
 
+    def reads(self, partition: Partition) -> bool:
+        """Whether the stream reads this partition of a topic."""
+        ...
+
 
 class DriverClient(Protocol):
     """The driver's side of Kafka; all but `commit` may block on the broker. Not thread-safe."""
