@@ -16,7 +16,7 @@ from kstream.checkpoint.reader import has_checkpoint
 from kstream.clock import Clock, FollowedClock, SystemClock, clock_named, given_clock
 from kstream.conf import Settings
 from kstream.context_state import StreamingContextState
-from kstream.dstream import DStream, DStreamGraph, QueueInputDStream, TransformedDStream, UnionDStream
+from kstream.dstream import DStream, DStreamGraph, QueueInputDStream, ReceiverInputDStream, TransformedDStream, UnionDStream
 from kstream.dstream.queue_input_dstream import QUEUE_KIND
 from kstream.dstream.recipe import Recipe, Recorder, recorded
 from kstream.dstream.record_operators import takes_one_argument
@@ -27,6 +27,8 @@ from kstream.progress import BatchProgress, ProgressListener
 from kstream.scheduler import StreamingListenerBus
 from kstream.spark.checkpoint_store import make_checkpoint_directory, open_checkpoint, open_checkpoint_to_write, set_checkpoint_dir
 from kstream.spark.job_environment import SparkJobEnvironment
+from kstream.spark.receiver_cores import WAITING_TIME
+from kstream.spark.receiver_runner import check_cores
 from kstream.spark.receivers import SparkReceivedInput
 from kstream.spark.shutdown import ShutdownHook
 from kstream.spark.spark_context import make_spark_context
@@ -36,6 +38,9 @@ from kstream.waiter import ContextWaiter
 
 if TYPE_CHECKING:
     from pyspark import RDD
+
+    from kstream.checkpoint.sidecar import GraphRecord
+    from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
 _LAST_STEPS_S = 60
@@ -219,15 +224,24 @@ class StreamingContext(StreamFactories):
         # Before anything runs: a SIGTERM that comes while missed batches are being planned waits for the start, then stops it.
         patience = 2 * (self._engine.patience() + self._graph.batch_duration.seconds) + _LAST_STEPS_S if graceful else 0
         self._hook = ShutdownHook(self._sc, graceful, partial(self.stop, True), patience)
+        receivers = sum(isinstance(stream, ReceiverInputDStream) for stream in self._graph.active_inputs())
+        if receivers:
+            check_cores(self._sc, receivers, self._stop_wanted, self._settings.get(WAITING_TIME) / 1000)
+        self._engine.open()
+        if store is not None:
+            self._store_graph(store, record)
         self._engine.start()
         if isinstance(self._clock, FollowedClock):
             self._clock.follow(self._engine)
-        if store is not None:
-            if record is None:
-                restore.drop_graph(store)
-            else:
-                restore.store_graph(store, record, self._graph, self._sc)
-            restore.store_connections(store, self._graph)
+
+    def _store_graph(self, store: FileStore, record: GraphRecord | None) -> None:
+        """Store the graph, or remove one that this start was not made of. A batch runs after it: else a driver that is killed while missed
+        batches run would leave an old graph to the next start."""
+        if record is None:
+            restore.drop_graph(store)
+        else:
+            restore.store_graph(store, record, self._graph, self._sc)
+        restore.store_connections(store, self._graph)
 
     def _on_error(self, message: str, error: BaseException) -> None:
         where = where_of(error)

@@ -27,7 +27,7 @@ from kstream.checkpoint.binding import (
     renumbered,
 )
 from kstream.checkpoint.kept_offsets import KeptOffsets, write_kept
-from kstream.checkpoint.missing_plans import check_no_plan_is_missing
+from kstream.checkpoint.missing_plans import check_no_plan_is_missing, has_gap
 from kstream.checkpoint.reader import adopt, check_meta, newest_plan, read_meta, tidy, write_meta
 from kstream.clock import Clock, SettableClock
 from kstream.conf import Settings
@@ -114,11 +114,22 @@ class Engine:
         self._generator: JobGenerator | None = None
         self._scheduler: JobScheduler | None = None
         self._unfinished: UnfinishedBatches | None = None
+        self._opened: _Opened | None = None
+
+    def open(self) -> None:
+        """Become the writer of the checkpoint and read its log. No batch is planned or run before `start`. On an error: call `stop`."""
+        self._graph.validate_at_start(checkpointing=self._store is not None)
+        self._opened = self._open()
 
     def start(self) -> None:
-        """Returns when batches are being generated. On an error: call `stop`."""
-        self._graph.validate_at_start(checkpointing=self._store is not None)
-        opened = self._open()
+        """Start receivers and batches, after `open` where that was not called. Returns when batches are being generated.
+
+        On an error: call `stop`.
+        """
+        if self._opened is None:
+            self.open()
+        opened = self._opened
+        assert opened is not None
         self._received = self._make_receivers(opened)
         self._wire(opened.log)
         for stream in self._graph.active_inputs():
@@ -294,8 +305,10 @@ class Engine:
         meta = read_meta(self._store)
         check_meta(self._store, meta, None if newest is None else newest.time)
         self._check_interval(meta)
-        if newest is not None and not self._goes_on_from(newest):
-            self._check_streams(read_log(self._store))  # it may be a stray: only the whole log says
+        gap = has_gap(self._store, self._graph.batch_duration)
+        if newest is not None and (gap or not self._goes_on_from(newest)):  # the newest may be a stray: only the whole log says
+            found = read_log(self._store)
+            self._check_holes(rebound(found, self._check_streams(found).now))
         epoch = take_epoch(self._store, self._clock.time_ms())
         contents = read_log(self._store)
         check_meta(self._store, contents.meta, contents.last_planned)

@@ -197,6 +197,23 @@ def test_who_says_setup_gets_it_called_and_the_graph_removed(sc: SparkContext, c
 
 
 @pytest.mark.usefixtures("sc", "graph_mode")
+def test_the_graph_is_decided_before_a_batch_runs(clock: ManualClock, path: str, setting: Setting) -> None:
+    """Else a driver that is killed while it makes up for missed batches leaves the old graph to the next start."""
+    life(clock, path, setup, 1)
+    clock.advance(3000)
+    there: list[bool] = []
+
+    def noting() -> StreamingContext:
+        ssc = StreamingContext(SparkContext.getOrCreate(), 1)
+        numbers(ssc, 2, lambda x: x).transform(lambda rdd: (there.append(open_store(path).exists("graph")), rdd)[1]).foreachRDD(note)
+        return ssc
+
+    setting("spark.streaming.kstream.recovery", "setup")
+    life(clock, path, noting, 1)
+    assert len(there) > 1 and not any(there)
+
+
+@pytest.mark.usefixtures("sc", "graph_mode")
 def test_a_start_that_is_refused_leaves_the_stored_graph_alone(clock: ManualClock, path: str, setting: Setting) -> None:
     life(clock, path, setup, 1)
     stored = open_store(path).read("graph")

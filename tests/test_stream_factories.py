@@ -380,11 +380,15 @@ def test_sockets_and_receivers_are_made_again_from_the_stored_graph_without_setu
     assert isinstance(counting.receiver, Counting) and counting.receiver.most == 3
 
 
-def test_receivers_that_would_leave_no_core_to_the_batches_are_refused_with_both_numbers(stream: Stream) -> None:
+def test_receivers_that_would_leave_no_core_to_the_batches_are_refused_with_both_numbers_and_no_driver_is_fenced(
+    stream: Stream, tmp_path: Path
+) -> None:
+    stream.ssc.checkpoint(str(tmp_path))
     for _ in range(2):
         stream.ssc.receiverStream(Counting(1)).foreachRDD(note)
     with pytest.raises(ConfigurationError, match=r"2 receivers take a core each .* there are 2 cores in all"):
         stream.start()
+    assert not list(tmp_path.glob("epoch-*"))
 
 
 def test_a_receivers_write_ahead_log_needs_a_checkpoint_directory(stream: Stream) -> None:

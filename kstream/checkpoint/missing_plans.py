@@ -54,6 +54,12 @@ def holes(contents: LogContents, interval: Duration, streams: Mapping[int, Skipp
                 yield Hole(before.time, after.time, times, skipped)
 
 
+def has_gap(store: FileStore, interval: Duration) -> bool:
+    """Whether a batch time between the oldest and the newest plan has no plan. One listing; only then can there be a hole."""
+    times = sorted({key[0] for key in map(names.parse_key, store.list(names.PLANS)) if key is not None})
+    return any(before + interval < after for before, after in pairwise(times))
+
+
 def _skipped(before: BatchPlan, after: BatchPlan, streams: Mapping[int, Skipped]) -> list[str]:
     both = [number for number in sorted(streams) if number in before.inputs and number in after.inputs]
     return [what for number in both for what in streams[number](before.inputs[number], after.inputs[number])]

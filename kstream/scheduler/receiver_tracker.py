@@ -62,15 +62,6 @@ class ReceiverRunner(Protocol):
         """Whether the task of a receiver, in this stage of Spark's, still runs as it was first started."""
         ...
 
-    def check_cores(self, receivers: int, /) -> None:
-        """Return when so many receivers leave a core for batches. Blocks while executors are on their way.
-
-        Raises:
-            ConfigurationError: The receivers would take every core of the driver (local mode).
-            NotEnoughCoresError: The cluster has not given enough cores in time.
-        """
-        ...
-
 
 @dataclass(slots=True)
 class _Life:
@@ -138,11 +129,7 @@ class ReceiverTracker:
     # -- for the context
 
     def start(self) -> None:
-        """Runs all receivers, evenly over the executors, as soon as there are stores for their blocks. Returns then or earlier.
-
-        Raises what `ReceiverRunner.check_cores` raises if no core would be left for batches.
-        """
-        self._runner.check_cores(len(self._lives))
+        """Run all receivers, evenly over the executors, as soon as there are stores for their blocks. Returns at once."""
         self._runtime.thread(self._start_all, "ReceiverTracker").start()
 
     def _start_all(self) -> None:

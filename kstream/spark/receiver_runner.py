@@ -31,6 +31,33 @@ _LOOK_S = 0.2
 _WAITING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 
 
+def check_cores(
+    sc: SparkContext,
+    receivers: int,
+    stop_wanted: Event,
+    wait_s: float = BY_KEY[WAITING_TIME].default / 1000,
+    runtime: Runtime = THREADS,
+) -> None:
+    """Return when a task of a batch fits beside so many receivers, or when a stop is wanted; see `wait_for_cores`.
+
+    A start calls this before it becomes the checkpoint's writer, so that a running driver is not fenced by one that has no cores. With
+    dynamic allocation nothing is waited for: receivers that wait for a core bring one.
+
+    Args:
+        wait_s: How many seconds executors are waited for at most.
+
+    Raises:
+        ConfigurationError: local mode has too few cores.
+        NotEnoughCoresError: the cluster has not given enough cores in time.
+    """
+    conf = dict(sc.getConf().getAll())
+    cores = ReceiverCores(receivers, task_cpus(sc))
+    warn_of_limit(cores, most_cores(conf, conf.get("spark.master") or ""))
+    if _executors_come_when_needed(sc):
+        return
+    wait_for_cores(cores, partial(executor_cores, sc), is_local(sc), wait_s, runtime.monotonic, stop_wanted.wait)
+
+
 class SparkReceiverRunner:
     """A receiver is a job of one task, which goes on until the receiver ends; it takes a core for as long."""
 
@@ -40,12 +67,10 @@ class SparkReceiverRunner:
         around: Surroundings,
         stop_wanted: Event | None = None,
         runtime: Runtime = THREADS,
-        cores_wait_s: float = BY_KEY[WAITING_TIME].default / 1000,
     ) -> None:
-        """Waits for executors end when `stop_wanted` is set. `cores_wait_s`: how many seconds `check_cores` waits at most."""
+        """Waits for executors end when `stop_wanted` is set."""
         self._sc = sc
         self._around = around
-        self._cores_wait_s = cores_wait_s
         self._runtime = runtime
         self._stop_wanted = runtime.event() if stop_wanted is None else stop_wanted
         self._lock = threading.Lock()
@@ -73,19 +98,6 @@ class SparkReceiverRunner:
 
         self._runtime.thread(in_spark, f"Receiver-{stream_id}-job").start()
 
-    def check_cores(self, receivers: int) -> None:
-        """Return when a task of a batch fits beside so many receivers, or when a stop is wanted; see `wait_for_cores`.
-
-        With dynamic allocation nothing is waited for: receivers that wait for a core bring one.
-        """
-        conf = dict(self._sc.getConf().getAll())
-        cores = ReceiverCores(receivers, task_cpus(self._sc))
-        warn_of_limit(cores, most_cores(conf, conf.get("spark.master") or ""))
-        if self._executors_come_when_needed():
-            return
-        there = partial(executor_cores, self._sc)
-        wait_for_cores(cores, there, is_local(self._sc), self._cores_wait_s, self._runtime.monotonic, self._stop_wanted.wait)
-
     def first_attempt_runs(self, stage: int) -> bool:
         """By Spark's list of what runs, which may be seconds behind: one that is not in it yet has been started, and runs."""
         return all(task.status() == "RUNNING" for task in task_attempts(self._sc, stage) if task.attempt() == 0)
@@ -101,7 +113,7 @@ class SparkReceiverRunner:
         """In local mode there is none to wait for."""
         end = self._runtime.monotonic() + self._patience()
         self._start_missing_stores()
-        if is_local(self._sc) or self._executors_come_when_needed():
+        if is_local(self._sc) or _executors_come_when_needed(self._sc):
             return
         while len(self._with_store) < at_least:
             if self._runtime.monotonic() > end:
@@ -130,9 +142,6 @@ class SparkReceiverRunner:
                 return
             with self._lock:
                 self._with_store.update(found)
-
-    def _executors_come_when_needed(self) -> bool:
-        return parse_bool(self._sc.getConf().get("spark.dynamicAllocation.enabled") or "false")
 
     def _patience(self) -> float:
         """Seconds that Spark itself would wait for executors before its first job."""
@@ -178,3 +187,7 @@ def _folder() -> str:
     from pyspark import SparkFiles
 
     return os.path.abspath(SparkFiles.getRootDirectory())
+
+
+def _executors_come_when_needed(sc: SparkContext) -> bool:
+    return parse_bool(sc.getConf().get("spark.dynamicAllocation.enabled") or "false")

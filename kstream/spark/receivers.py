@@ -24,7 +24,6 @@ from kstream.scheduler.receiver_tracker import ReceiverTracker
 from kstream.spark.block_reader import SparkBlockReader
 from kstream.spark.executors import is_local, set_receivers
 from kstream.spark.hadoop_file_store import HadoopFileStore
-from kstream.spark.receiver_cores import WAITING_TIME
 from kstream.spark.receiver_runner import SparkReceiverRunner
 from kstream.storage import FileStore
 from kstream.storage.open import SINGLE_WRITER
@@ -57,7 +56,7 @@ class SparkReceivedInput(ReceivedInput):
         driver_log = None if store is None else self._log_on(store, settings, log)
         blocks = ReceivedBlockTracker(receivers, clock, driver_log, log.epoch)
         around = _surroundings(settings, advertised, self._server.port, credentials, logs)
-        runner = SparkReceiverRunner(sc, around, stop_wanted, cores_wait_s=settings.get(WAITING_TIME) / 1000)
+        runner = SparkReceiverRunner(sc, around, stop_wanted)
         replicas = max(keeping(receiver.storageLevel, logs is not None).replicas for receiver in receivers.values())
         tracker = ReceiverTracker(receivers, runner, blocks, clock, tell, stores_at_first=replicas)
         self._server.answer(tracker.handlers)

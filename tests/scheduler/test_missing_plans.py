@@ -42,6 +42,19 @@ def plan_name(n: int, epoch: int = 1) -> str:
     return names.plan(Time(at(n)), epoch)
 
 
+def test_a_start_that_is_refused_for_a_missing_plan_fences_nobody() -> None:
+    world = World()
+    running = failing(world, *(at(n) for n in ALL))
+    for _ in range(5):
+        running.tick(2)
+    world.store.delete(plan_name(3))
+    with pytest.raises(MissingPlanError):
+        Driver(world).start()
+    running.tick(2)
+    running.stop()
+    assert running.fenced == [] and [name for name in world.store.list("") if name.startswith("epoch-")] == ["epoch-1"]
+
+
 def test_a_pending_plan_that_was_removed_stops_the_start_and_is_named() -> None:
     world = World()
     broken(world)

@@ -10,7 +10,7 @@ from pyspark import SparkContext
 
 from kstream.errors import ConfigurationError, MissingDependencyError
 from kstream.spark.executor_cores import Executor
-from kstream.spark.receiver_runner import SparkReceiverRunner
+from kstream.spark.receiver_runner import SparkReceiverRunner, check_cores
 from tests.harness import PATIENCE
 from tests.spark.fake_executors import FakeSparkContext
 
@@ -21,7 +21,7 @@ def test_a_start_that_waits_for_a_cluster_to_give_executors_gives_up_when_a_stop
     """The start holds the context's lock, and the stop, SIGTERM's too, waits for that."""
     sc: Any = FakeSparkContext([])
     stop_wanted = threading.Event()
-    starting = threading.Thread(target=SparkReceiverRunner(sc, NOTHING, stop_wanted).check_cores, args=(1,))
+    starting = threading.Thread(target=check_cores, args=(sc, 1, stop_wanted))
     starting.start()
     assert sc.looked.wait(PATIENCE)
     stop_wanted.set()
@@ -31,7 +31,7 @@ def test_a_start_that_waits_for_a_cluster_to_give_executors_gives_up_when_a_stop
 
 def test_a_start_goes_on_when_the_last_executor_that_was_missing_has_come() -> None:
     sc: Any = FakeSparkContext([Executor("host1", "a", 1)])
-    starting = threading.Thread(target=SparkReceiverRunner(sc, NOTHING).check_cores, args=(1,))
+    starting = threading.Thread(target=check_cores, args=(sc, 1, threading.Event()))
     starting.start()
     assert sc.looked.wait(PATIENCE)
     sc.living.append(Executor("host2", "b", 1))
@@ -41,14 +41,14 @@ def test_a_start_goes_on_when_the_last_executor_that_was_missing_has_come() -> N
 
 def test_in_local_mode_the_cores_of_the_driver_count_and_too_few_are_an_error_at_once() -> None:
     sc: Any = FakeSparkContext([Executor("localhost", "driver", 2)], local=True)
-    SparkReceiverRunner(sc, NOTHING).check_cores(1)
+    check_cores(sc, 1, threading.Event())
     with pytest.raises(ConfigurationError, match=r"2 receivers .* there are 2 cores in all"):
-        SparkReceiverRunner(sc, NOTHING).check_cores(2)
+        check_cores(sc, 2, threading.Event())
 
 
 def test_with_dynamic_allocation_nothing_is_waited_for() -> None:
     sc: Any = FakeSparkContext([], conf={"spark.dynamicAllocation.enabled": "true"})
-    SparkReceiverRunner(sc, NOTHING).check_cores(2)
+    check_cores(sc, 2, threading.Event())
     assert not sc.looked.is_set()
 
 
