@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from kstream.batch import InputOutcome, StateCheckpoint
 from kstream.batch_time import Time
 from kstream.checkpoint.state_log import States
-from kstream.errors import FencedError, StorageError
+from kstream.errors import StorageError
 from kstream.scheduler.ports import BatchLog
 from kstream.scheduler.state_checkpointer import StateCheckpointer
 from kstream.scheduler.unfinished import UnfinishedBatches
@@ -68,26 +68,33 @@ class Completions:
             FencedError: another driver has taken over. It runs these batches again, so nothing is written.
         """
         written: list[Completion] = []
-        looked = False
-        while (completion := self._next()) is not None:
-            try:
-                if not looked:
-                    self._log.probe()
-                    looked = True
-                self._write(completion)
-            except StorageError as e:  # the store is still down: one request is enough; next time another completion is the first
-                self._keep(completion)
-                logger.info("the end of batch %s is still not noted, it is tried again: %s", completion.time, e)
-                break
-            except FencedError:
-                self._keep(completion)
-                raise
-            except Exception as e:  # CorruptRecordError, say: no later try would do better
-                logger.error("could not note the end of batch %s, a restart runs it again: %s", completion.time, e)
-            else:
-                logger.warning("noted the end of batch %s late: no restart runs it again", completion.time)
-                written.append(completion)
+        try:
+            if not self._has_kept():
+                return written
+            self._log.probe()
+            while (completion := self._next()) is not None:
+                if self._written_late(completion):
+                    written.append(completion)
+        except StorageError as e:  # the store is still down: one request is enough; next time another completion is the first
+            logger.info("completions of batches still cannot be stored, they are tried again: %s", e)
         return written
+
+    def _written_late(self, completion: Completion) -> bool:
+        """Store one completion that was refused before; returns whether it is durable. StorageError: it is kept for the next time."""
+        try:
+            self._write(completion)
+        except StorageError:
+            self._keep(completion)
+            raise
+        except Exception as e:  # CorruptRecordError, say: no later try would do better
+            logger.error("could not note the end of batch %s, a restart runs it again: %s", completion.time, e)
+            return False
+        logger.warning("noted the end of batch %s late: no restart runs it again", completion.time)
+        return True
+
+    def _has_kept(self) -> bool:
+        with self._lock:
+            return bool(self._kept)
 
     def _next(self) -> Completion | None:
         with self._lock:

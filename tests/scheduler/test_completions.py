@@ -293,3 +293,22 @@ def test_a_completion_that_stays_unreadable_is_given_up_and_holds_up_no_plan(cap
         driver.tick(1)
     assert [r.levelname for r in caplog.records if "a restart runs it again" in r.getMessage()] == ["ERROR"]
     assert len(driver.errors) == 1
+
+
+def test_a_look_for_a_newer_writer_that_fails_loses_no_refused_completion() -> None:
+    """A look can fail in a way that is no StorageError: an error of the JVM's, while Spark stops."""
+    world, faulty = faulty_world()
+    driver = Driver(world).start()
+    refused(driver, 1)
+    completions = driver.engine._scheduler.completions
+    probe, completions._log.probe = completions._log.probe, _no_answer
+    with pytest.raises(ZeroDivisionError):
+        completions.retry()
+    completions._log.probe = probe
+    faulty.fault = works
+    assert [completion.time.milliseconds for completion in completions.retry()] == [FIRST]
+    driver.kill()
+
+
+def _no_answer() -> None:
+    raise ZeroDivisionError
