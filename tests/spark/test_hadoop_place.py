@@ -26,6 +26,7 @@ def test_what_is_not_hadoops_default_and_no_secret_is_told() -> None:
         setting("io.file.buffer.size", "4096", "core-default.xml"),
         setting("dfs.blocksize", "134217728", "hdfs-default.xml"),
         setting("fs.defaultFS", "hdfs://names", "core-site.xml"),
+        setting("dfs.namenode.rpc-address", "token-svc:8020", "hdfs-site.xml"),
         setting("dfs.replication", "2", "Set by Spark from keys starting with 'spark.hadoop'"),
         setting("dfs.unset", None),
         setting("fs.s3a.secret.key", "<redacted>"),
@@ -34,7 +35,11 @@ def test_what_is_not_hadoops_default_and_no_secret_is_told() -> None:
         setting("my.Password", "pw"),
         setting("my.proxy", "http://ann:pw@proxy:3128"),
     ]
-    assert chosen({"properties": found}) == (("dfs.replication", "2"), ("fs.defaultFS", "hdfs://names"))
+    assert chosen({"properties": found}) == (
+        ("dfs.namenode.rpc-address", "token-svc:8020"),
+        ("dfs.replication", "2"),
+        ("fs.defaultFS", "hdfs://names"),
+    )
 
 
 def test_a_place_is_pickled_and_found_again() -> None:
