@@ -16,7 +16,7 @@ from kstream.errors import RpcError
 from kstream.rpc.credentials import RpcCredentials
 from kstream.rpc.encryption import server_context
 from kstream.rpc.handshake import REFUSED, AuthenticationError, Refusals, server_handshake
-from kstream.rpc.wire import EAGER_BYTES, FrameError, Head, Kind, Wire
+from kstream.rpc.wire import EAGER_BYTES, FrameError, Head, Kind, Wire, check_count
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ Handler: TypeAlias = Callable[[bytes], bytes]
 
 MOST_MESSAGE_BYTES = 16 * 1024 * 1024
 IDLE_S = 300.0
-"""A connection on which nothing comes, or can be sent, for so long is closed."""
+"""A connection is closed when no byte came on it, or could be sent, for so long."""
 _HANDSHAKE_S = 30.0
 _MOST_UNAUTHENTICATED = 256
 _LAST_ANSWERS_S = 0.5
@@ -226,14 +226,15 @@ class RpcServer:
         return f"a message {head.name} of {head.size} bytes is refused: it can have {most}"
 
     def _answer_to(self, head: Head, parts: list[bytes]) -> tuple[Kind, Sequence[bytes]]:
+        """The answer, ready to be sent. An error of the call is an answer, too; only a frame that is no request raises FrameError."""
         try:
             if head.kind is Kind.ASK:
-                return Kind.DONE, [self._handler(head.name)(b"".join(parts))]
+                return Kind.DONE, _sendable([self._handler(head.name)(b"".join(parts))])
             if head.kind is Kind.PUT:
                 self._kept().put(head.name, parts, head.how)
                 return Kind.DONE, []
             if head.kind is Kind.GET:
-                return Kind.DONE, self._kept().get(head.name)
+                return Kind.DONE, _sendable(self._kept().get(head.name))
         except KeyError as e:
             return Kind.NOT_THERE, [_said(e.args[0] if e.args else e)]
         except Exception as e:
@@ -259,10 +260,22 @@ def _listener(host: str, port: int) -> socket.socket:
     return listener
 
 
+def _sendable(parts: Sequence[bytes]) -> Sequence[bytes]:
+    """The parts of an answer. TypeError or ValueError if they cannot be sent: a handler may be the user's, and unchecked."""
+    check_count(parts)
+    for part in parts:
+        if not isinstance(part, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"an answer is of bytes, not of {type(part).__name__}")
+    return parts
+
+
 def _said(error: object) -> bytes:
-    """The first line of the error's message, as bytes."""
-    lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:_MOST_SAID].encode()
+    """The first line of the error's message, as bytes. Its class, if there is no message or the message cannot be read."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:
+        lines = []
+    return (lines[0] if lines else type(error).__name__)[:_MOST_SAID].encode(errors="replace")
 
 
 def _shut(connection: socket.socket, how: int) -> None:

@@ -47,7 +47,11 @@ class Head:
 
 
 class Wire:
-    """One connection. Used by one thread at a time. Its calls block as long as the socket's timeout lets them, and raise OSError."""
+    """One connection. Used by one thread at a time.
+
+    Its calls block, and raise OSError. The socket's time-out limits the silence of the other side: a call fails when no byte could be read
+    or sent for so long. It does not limit the whole call.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
@@ -88,7 +92,7 @@ class Wire:
         if size <= EAGER_BYTES:
             self.send(kind, parts, name, how)
             return self._answer()
-        self.socket.sendall(_head(kind, name, how, parts, size))
+        self._send_all(_head(kind, name, how, parts, size))
         answer = self._answer()
         if answer.kind is not Kind.GO_ON:
             return answer
@@ -96,7 +100,7 @@ class Wire:
         return self._answer()
 
     def send(self, kind: Kind, parts: Sequence[bytes] = (), name: str = "", how: str = "") -> None:
-        """A whole frame."""
+        """Send a whole frame. ValueError, before a byte is sent, if it has too many parts."""
         size = sum(map(len, parts))
         self._send_parts(_head(kind, name, how, parts, size), parts, size)
 
@@ -114,15 +118,26 @@ class Wire:
     def _send_parts(self, before: bytes, parts: Sequence[bytes], size: int) -> None:
         lengths = struct.pack(f">{len(parts)}Q", *map(len, parts))
         if size <= EAGER_BYTES:  # in one packet where possible
-            self.socket.sendall(b"".join([before, lengths, *parts]))
+            self._send_all(b"".join([before, lengths, *parts]))
             return
-        self.socket.sendall(before + lengths)
+        self._send_all(before + lengths)
         for part in parts:
-            self.socket.sendall(part)
+            self._send_all(part)
+
+    def _send_all(self, data: bytes) -> None:
+        """Send everything. `socket.sendall` does not fit: its time-out counts from its start, also for a reader that is slow but steady."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self.socket.send(rest) :]
 
 
 def _head(kind: Kind, name: str, how: str, parts: Sequence[bytes], size: int) -> bytes:
-    if len(parts) > MOST_PARTS:
-        raise ValueError(f"{len(parts)} chunks are too many for one block; it can have {MOST_PARTS}")
+    check_count(parts)
     names = name.encode(), how.encode()
     return _HEAD.pack(kind, len(names[0]), len(names[1]), len(parts), size) + b"".join(names)
+
+
+def check_count(parts: Sequence[bytes]) -> None:
+    """ValueError if a frame cannot have so many parts."""
+    if len(parts) > MOST_PARTS:
+        raise ValueError(f"{len(parts)} chunks are too many for one block; it can have {MOST_PARTS}")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Generator, Mapping
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -141,6 +143,90 @@ def test_what_a_handler_raises_is_told_to_the_caller_in_a_line() -> None:
             client_of(server).ask("other")
         with pytest.raises(RpcError, match="no blocks are kept here"):
             client_of(server).put("x", [b""])
+
+
+@pytest.mark.parametrize("error", [ValueError("no \udcff"), KeyError("\udcff")], ids=["failed", "not there"])
+def test_an_error_whose_text_cannot_be_encoded_is_answered_with_question_marks(error: Exception) -> None:
+    """Python has such texts from file names and arguments that are no UTF-8."""
+
+    def fails(_body: bytes) -> bytes:
+        raise error
+
+    with serving({"fails": fails, "echo": lambda body: body}) as server:
+        client = client_of(server)
+        with pytest.raises((RpcError, KeyError), match=r"\?"):
+            client.ask("fails")
+        assert client.ask("echo", b"x") == b"x" and len(client._idle) == 1
+
+
+def test_an_error_without_a_readable_text_is_answered_with_its_class() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    def fails(_body: bytes) -> bytes:
+        raise Mute
+
+    with serving({"fails": fails}) as server, pytest.raises(RpcError, match="could not do 'fails': Mute"):
+        client_of(server).ask("fails")
+
+
+class OddBlocks:
+    """Blocks whose chunks are not what `Blocks` promises."""
+
+    def __init__(self, chunks: Any) -> None:
+        self._chunks = chunks
+
+    def put(self, name: str, chunks: Sequence[bytes], how: str) -> None: ...
+
+    def get(self, name: str) -> Sequence[bytes]:
+        return self._chunks
+
+
+@pytest.mark.parametrize("answer", [None, "text", "x" * (EAGER_BYTES + 1), 7], ids=["none", "text", "a large text", "a number"])
+def test_an_answer_that_is_no_bytes_is_an_error_of_the_call_and_the_connection_goes_on(answer: Any) -> None:
+    handlers: dict[str, Callable[[bytes], bytes]] = {"odd": lambda _: answer, "echo": lambda body: body}
+    server = RpcServer(CREDENTIALS, handlers, OddBlocks([b"good", answer]))
+    client = client_of(server)
+    for ask in (lambda: client.ask("odd"), lambda: client.get("odd")):
+        with pytest.raises(RpcError, match=rf"could not do .*odd.*: an answer is of bytes, not of {type(answer).__name__}"):
+            ask()
+    assert client.ask("echo", b"x") == b"x" and len(client._idle) == 1
+    server.close()
+
+
+def test_a_block_of_too_many_chunks_is_an_error_of_the_call() -> None:
+    server = RpcServer(CREDENTIALS, {}, OddBlocks([b""] * (MOST_PARTS + 1)))
+    with pytest.raises(RpcError, match="1048577 chunks are too many for one block; it can have 1048576"):
+        client_of(server).get("many")
+    server.close()
+
+
+def test_a_reader_that_is_slow_but_never_silent_gets_everything() -> None:
+    """The time-out is for the silence of the other side, not for all that is sent."""
+    timeout_s = 1.0
+    sender, reader = socket.socketpair()
+    sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    sender.settimeout(timeout_s)
+    body, errors = bytes(8_000_000), list[OSError]()
+
+    def send() -> None:
+        try:
+            Wire(sender).send(Kind.DONE, [body])
+        except OSError as e:
+            errors.append(e)
+        sender.close()
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    end, received, pause = time.monotonic() + 1.5 * timeout_s, 0, threading.Event()
+    while data := reader.recv(1024 if time.monotonic() < end else 1 << 20):
+        received += len(data)
+        if time.monotonic() < end:
+            pause.wait(timeout_s / 100)
+    sending.join(60)
+    reader.close()
+    assert errors == [] and received > len(body)
 
 
 def test_a_server_that_has_gone_is_an_error_that_may_pass_and_its_successor_is_found() -> None:
