@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Sequence
@@ -23,7 +24,8 @@ _MOST_IDLE_S = 60.0
 class RpcClient:
     """Thread-safe. Connects with the first call; a connection serves one call at a time and is kept for the next one.
 
-    A call blocks. It fails when the server has been silent for `timeout_s` seconds.
+    A call blocks. It fails when the server has been silent for `timeout_s` seconds: no byte could be read from it or sent to it. A large
+    block may take longer than that.
     """
 
     def __init__(self, host: str, port: int, credentials: RpcCredentials, timeout_s: float = 30.0) -> None:
@@ -58,7 +60,7 @@ class RpcClient:
     def _call(self, what: str, kind: Kind, name: str, how: str, parts: Sequence[bytes]) -> list[bytes]:
         try:
             wire = self._idle_connection() or self._connect()
-        except AuthenticationError as e:
+        except (AuthenticationError, ssl.SSLCertVerificationError) as e:  # the certificate belongs to the credentials, as the token does
             raise RpcRefusedError(
                 f"{self.place} refused {what!r}: it belongs to another application, or to an earlier start of this one", place=self.place
             ) from e
