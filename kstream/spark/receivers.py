@@ -28,7 +28,7 @@ from kstream.spark.receiver_runner import SparkReceiverRunner
 from kstream.storage import FileStore
 from kstream.storage.open import SINGLE_WRITER
 from kstream.storage.worker_store import place_for_workers
-from kstream.wal import WriteAheadLog, create_log_for_driver
+from kstream.wal import create_log_for_driver
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -47,29 +47,30 @@ class SparkReceivedInput(ReceivedInput):
         self, sc: SparkContext, settings: Settings, clock: Clock, tell: Callable[[Any], None], stop_wanted: Event,
         receivers: Mapping[int, Receiver], store: FileStore | None, log: PlanLog | NoLog,
     ) -> None:  # fmt: skip
-        """ConfigurationError where the settings cannot be met, RpcError where the driver's address cannot be had. A start that waits for
-        executors does so no longer when `stop_wanted` is set."""
+        """Open the driver's port. It is closed again if the rest fails.
+
+        ConfigurationError where the settings cannot be met, RpcError where the driver's address cannot be had. A start that waits for
+        executors does so no longer when `stop_wanted` is set.
+        """
         logs = _receiver_logs(sc, settings, store) if settings.get(WRITE_AHEAD_LOG) else None
         credentials = _credentials(settings, clock)
         bind, advertised = _addresses(sc)
         self._server = RpcServer(credentials, {}, host=bind, port=settings.get(PORT))
-        driver_log = None if store is None else self._log_on(store, settings, log)
-        blocks = ReceivedBlockTracker(receivers, clock, driver_log, log.epoch)
-        around = _surroundings(settings, advertised, self._server.port, credentials, logs)
-        runner = SparkReceiverRunner(sc, around, stop_wanted)
-        replicas = max(keeping(receiver.storageLevel, logs is not None).replicas for receiver in receivers.values())
-        tracker = ReceiverTracker(receivers, runner, blocks, clock, tell, stores_at_first=replicas)
-        self._server.answer(tracker.handlers)
-        self._sc = sc
-        set_receivers(sc, tracker.receivers_on_executors)
-        super().__init__(tracker, blocks, SparkBlockReader(sc, credentials), None if logs is None else logs.read)
-
-    def _log_on(self, store: FileStore, settings: Settings, log: PlanLog | NoLog) -> WriteAheadLog:
         try:
-            return create_log_for_driver(settings.source, store, probe=log.probe)
+            around = _surroundings(settings, advertised, self._server.port, credentials, logs)
+            runner = SparkReceiverRunner(sc, around, stop_wanted)
+            replicas = max(keeping(receiver.storageLevel, logs is not None).replicas for receiver in receivers.values())
+            driver_log = None if store is None else create_log_for_driver(settings.source, store, probe=log.probe)
+            blocks = ReceivedBlockTracker(receivers, clock, driver_log, log.epoch)
+            tracker = ReceiverTracker(receivers, runner, blocks, clock, tell, stores_at_first=replicas)
+            reader = SparkBlockReader(sc, credentials)
         except BaseException:
             self._server.close()
             raise
+        self._server.answer(tracker.handlers)
+        self._sc = sc
+        set_receivers(sc, tracker.receivers_on_executors)
+        super().__init__(tracker, blocks, reader, None if logs is None else logs.read)
 
     def close(self) -> None:
         set_receivers(self._sc, None)
