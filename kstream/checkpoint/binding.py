@@ -105,20 +105,43 @@ def rebound(contents: LogContents, now: Names) -> LogContents:
     """The log as if the graph of now had planned all of it."""
     followed = mappings(contents.plans.values(), now)
     plans = {time: renumbered(plan, followed.get(plan.epoch, {}), now) for time, plan in contents.plans.items()}
-    return replace(contents, plans=plans, kept=_rebound_kept(contents.kept, now))
+    return replace(contents, plans=plans, kept=_rebound_kept(contents.kept, _newest(contents), now))
 
 
-def _rebound_kept(kept: KeptOffsets | None, now: Names) -> KeptOffsets | None:
+def _rebound_kept(kept: KeptOffsets | None, newest: BatchPlan | None, now: Names) -> KeptOffsets | None:
     if kept is None:
         return None
-    inputs = {new: kept.inputs[old] for old, new in bind(kept.streams, now).kept.items() if old in kept.inputs}
+    mapping = _kept_mapping(kept, newest, now)
+    inputs = {mapping[number]: data for number, data in kept.inputs.items() if number in mapping}
     return replace(kept, streams=dict(now), inputs=inputs)
+
+
+def _kept_mapping(kept: KeptOffsets, newest: BatchPlan | None, now: Names) -> Mapping[int, int]:
+    """Map the streams of the record to the streams of now: kept offsets go where the newest plan of their stream goes.
+
+    The driver of the record may have died before its first plan. Then the newest plan is of an older graph, and a name that only the
+    record has binds nothing: the next graph may have another name, or none.
+    """
+    if newest is None:
+        return bind(kept.streams, now).kept
+    planned = names_of(newest)
+    if newest.epoch < kept.epoch:  # the driver of the record has bound the streams of this plan to its own
+        in_plan = {number: stored for stored, number in bind(planned, kept.streams).kept.items()}
+    else:
+        in_plan = bind(kept.streams, planned).kept
+    goes_on = bind(planned, now).kept
+    return {number: goes_on[stored] for number, stored in in_plan.items() if stored in goes_on}
 
 
 def binding_of(contents: LogContents, now: Names) -> Binding:
     """The binding of the newest plan."""
-    begun = [plan for plan in contents.plans.values() if not plan.void]
-    return bind(names_of(max(begun, key=lambda plan: plan.time)) if begun else {}, now)
+    newest = _newest(contents)
+    return bind({} if newest is None else names_of(newest), now)
+
+
+def _newest(contents: LogContents) -> BatchPlan | None:
+    """The newest plan of a driver that has begun."""
+    return max((plan for plan in contents.plans.values() if not plan.void), key=lambda plan: plan.time, default=None)
 
 
 def called(names: Names, number: int) -> str:

@@ -10,8 +10,9 @@ from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, read_log, take_epoch
 from kstream.checkpoint.binding import bind, binding_of, mappings, not_allowed, rebound
+from kstream.checkpoint.kept_offsets import KeptOffsets
 from kstream.checkpoint.plan_record import decode_plan, encode_plan
-from kstream.checkpoint.reader import newest_plan, write_meta
+from kstream.checkpoint.reader import LogContents, newest_plan, write_meta
 from kstream.checkpoint.takeover import move_streams
 from kstream.storage import MemoryFileStore
 
@@ -92,6 +93,30 @@ def test_the_log_reads_as_if_the_graph_of_now_had_planned_it() -> None:
     assert all(p.names == {0: "a", 1: "b"} for p in read.plans.values())
     newest = newest_plan(store)
     assert newest is not None and newest.time == Time(2000)
+
+
+@pytest.mark.parametrize(
+    ("planned", "epoch", "streams", "now", "found"),
+    [
+        ([None, None], 1, [None, None], ["a", "b"], {0: "0", 1: "1"}),
+        ([None, None], 2, ["a", "b"], [None, None], {0: "0", 1: "1"}),
+        ([None, None], 2, ["a", "b"], ["c", None], {0: "0", 1: "1"}),
+        (["a", None], 2, ["b", "c", "a"], ["a", None], {0: "2", 1: "1"}),
+        (["a", "b"], 2, ["b", "a"], ["a", "b", "c"], {0: "1", 1: "0"}),
+        (["a", "b"], 2, ["a", "b"], ["b"], {0: "1"}),
+        (["a", "b"], 0, [None, "b"], ["b", "a"], {0: "1", 1: "0"}),
+    ],
+    ids=["named later", "rolled back", "another name", "moved and rolled back", "turned round", "dropped", "planned by a later driver"],
+)
+def test_kept_offsets_go_where_the_newest_plan_of_their_stream_goes(
+    planned: list[str | None], epoch: int, streams: list[str | None], now: list[str | None], found: dict[int, str]
+) -> None:
+    """`epoch` is that of the record, whose driver may have died before its first plan. The plan has epoch 1."""
+    kept = KeptOffsets(epoch, dict(enumerate(streams)), {number: {"was": str(number)} for number in range(len(streams))})
+    made = plan(1000, 1, planned)
+    contents = LogContents(None, {made.time: made}, frozenset(), frozenset(), {}, (), kept)
+    bound = rebound(contents, dict(enumerate(now))).kept
+    assert bound == KeptOffsets(epoch, dict(enumerate(now)), {number: {"was": was} for number, was in found.items()})
 
 
 def test_offsets_that_were_set_by_hand_keep_the_names_and_the_streams_that_were_left_alone() -> None:

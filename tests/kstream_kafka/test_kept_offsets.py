@@ -207,6 +207,28 @@ def test_a_stream_without_a_name_gets_its_kept_offsets_by_position_and_under_a_n
     kafka.check_exact(("a", 0), ("b", 0))
 
 
+Names = tuple[str | None, ...]
+UNNAMED: Names = (None, None)
+NAMED: Names = ("orders", "clicks")
+
+
+@pytest.mark.parametrize("last", [UNNAMED, NAMED, ("orders", None), ("others", None)], ids=str)
+@pytest.mark.parametrize("dead", [[NAMED], [NAMED, UNNAMED], [("orders", None), NAMED], [NAMED, ("others", "clicks")]], ids=str)
+def test_a_driver_that_names_a_stream_and_dies_before_its_first_plan_takes_no_kept_offsets_away(dead: Sequence[Names], last: Names) -> None:
+    """Its code is rolled back: the plans are still those of streams without names, and so is what is kept besides them."""
+    kafka = Kafka("a", "b", "x", "y")
+    kafka.run(["a", "b"], ["x", "y"])
+    kafka.run(["a"], ["x"])
+    planned = kafka.world.store.list("plans")
+    for names in dead:
+        kafka.driver(["a"], ["x"], names=names).start().kill()
+    assert kafka.world.store.list("plans") == planned
+    kafka.run(["a"], ["x"])
+    kafka.run(["a", "b"], ["x", "y"], names=last)
+    handed = sorted(record for attempt in kafka.world.attempts for record in attempt.records)
+    assert handed == [(topic, 0, at) for topic in "abxy" for at in range(24)]
+
+
 def test_what_is_kept_of_a_stream_goes_with_the_stream_when_that_is_dropped() -> None:
     kafka = Kafka("a", "b", "x")
     kafka.run(["a", "b"], ["x"], names=["first", "second"])
