@@ -34,7 +34,14 @@ from kstream.conf import Settings
 from kstream.dstream import DStreamGraph, ReceiverInputDStream
 from kstream.dstream.receiver_input_dstream import WRITE_AHEAD_LOG
 from kstream.dstream.state_rdd import StateFiles
-from kstream.errors import AlreadyExistsError, FencedError, IntervalChangedError, StreamVanishedError, TopicsChangedError
+from kstream.errors import (
+    AlreadyExistsError,
+    FencedError,
+    IntervalChangedError,
+    NotRecoverableError,
+    StreamVanishedError,
+    TopicsChangedError,
+)
 from kstream.loop import THREADS, Runtime, Thread
 from kstream.receiver import Receiver
 from kstream.receiver.received_block_tracker import planned_blocks
@@ -344,7 +351,10 @@ class Engine:
         binding = bind(names_of(newest), now)
         inputs = renumbered(newest, binding.kept, now).inputs
         streams = [stream for stream in self._graph.active_inputs() if stream.id in inputs]
-        return not not_allowed(binding, self._allowed()) and not any(s.reads_nothing_of(inputs[s.id], None) for s in streams)
+        try:
+            return not not_allowed(binding, self._allowed()) and not any(s.reads_nothing_of(inputs[s.id], None) for s in streams)
+        except NotRecoverableError:  # raised again by `_check_streams` if the plan is no stray
+            return False
 
     def _check_streams(self, contents: LogContents) -> Binding:
         """Binds the stored streams to those of this job.
@@ -352,8 +362,9 @@ class Engine:
         Raises:
             StreamVanishedError: the job lacks a stream whose offsets are stored.
             TopicsChangedError: a stream reads none of the topics whose offsets are stored for it.
+            NotRecoverableError: what is stored for a stream is of another kind of input.
 
-        Words of `recovery.allow` prevent both errors.
+        Words of `recovery.allow` prevent the first two errors.
         """
         assert self._store is not None
         binding = binding_of(contents, self._streams())

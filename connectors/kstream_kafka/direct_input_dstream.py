@@ -14,6 +14,7 @@ from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.recipe import Recipe, recorded
+from kstream.errors import NotRecoverableError
 from kstream_kafka.bounds import Bounds
 from kstream_kafka.cursors import Cursors, named
 from kstream_kafka.downtime import Downtime
@@ -94,11 +95,13 @@ class DirectKafkaInputDStream(InputDStream):
             self._client = None
 
     def restored(self, time: Time, data: Mapping[str, Any]) -> None:
+        self._check_kind(data, time=time.milliseconds)
         self._cursors.restore(KafkaPlan.from_json(data))
         self._bounds.restore(data.get("until"), self._cursors.offsets)
         self._restored = True
 
     def reads_nothing_of(self, data: Mapping[str, Any], kept: Mapping[str, Any] | None) -> str:
+        self._check_kind(data)
         if self._cursors.by_pattern:
             return ""
         stored = has_nothing_of(KafkaPlan.from_json(data), _plan_or_none(kept), self._cursors.reads)
@@ -107,6 +110,8 @@ class DirectKafkaInputDStream(InputDStream):
         return f"reads none of the partitions that it has offsets of; stored are {named(stored)}, it reads {self.spec.topics}"
 
     def left_behind(self, data: Mapping[str, Any], kept: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        if not KafkaPlan.is_of(data):
+            return None
         left = left_behind(KafkaPlan.from_json(data), _plan_or_none(kept), self._cursors.reads)
         return None if left is None else left.to_json()
 
@@ -119,7 +124,17 @@ class DirectKafkaInputDStream(InputDStream):
             logger.info("a bounded run goes on: partitions that were added to the list are read from the next run on")
 
     def skipped_between(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Sequence[str]:
+        if not (KafkaPlan.is_of(before) and KafkaPlan.is_of(after)):
+            return ()
         return skipped_between(KafkaPlan.from_json(before), KafkaPlan.from_json(after))
+
+    def _check_kind(self, data: Mapping[str, Any], **facts: Any) -> None:
+        if not KafkaPlan.is_of(data):
+            raise NotRecoverableError(
+                f"{self!r} cannot go on from the stored data of another kind of input ({', '.join(sorted(data)) or 'empty'}): the order in "
+                "which the inputs are made has changed. Restore that order, or use a new checkpoint directory.",
+                **facts,
+            )
 
     @property
     def exhausted(self) -> bool:

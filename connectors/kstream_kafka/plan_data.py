@@ -69,6 +69,11 @@ class KafkaPlan:
         return data
 
     @staticmethod
+    def is_of(data: Mapping[str, Any]) -> bool:
+        """Whether the stored data is of a Kafka stream, and not of another kind of input."""
+        return "ranges" in data
+
+    @staticmethod
     def from_json(data: Mapping[str, Any]) -> KafkaPlan:
         """The inverse of `to_json`; also of plans that have no `from_epochs` yet."""
         ranges = [OffsetRange.from_json(r) for r in data["ranges"]]

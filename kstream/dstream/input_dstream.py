@@ -84,6 +84,9 @@ class InputDStream(DStream):
 
         Returns:
             What is stored and what this stream reads, in words, where the two have nothing in common; else an empty text.
+
+        Raises:
+            NotRecoverableError: the data is of another kind of input.
         """
         return ""
 

@@ -12,6 +12,7 @@ from kstream_kafka.errors import BrokerUnreachableError, KafkaConfigError, LogSh
 from kstream_kafka.ports import Partition
 
 from kstream.batch_time import Time
+from kstream.errors import NotRecoverableError
 from tests.kstream_kafka.fakes import FakeHost
 from tests.kstream_kafka.stream import BROKERS, Logs, Stream
 
@@ -286,3 +287,16 @@ def test_the_least_rate_of_a_partition_counts_records_of_a_batch_and_not_of_a_se
         auto_offset_reset="earliest",
     ).start()
     assert s.batch() == [["t", 0, 0, 50]]
+
+
+@pytest.mark.parametrize("foreign", [{"files": []}, {"blocks": []}, {"rdds": 1}, {}], ids=["file", "receiver", "queue", "empty"])
+def test_stored_data_of_another_kind_of_input_is_refused(foreign: dict[str, Any]):
+    s = Stream({("t", 0): (0, 10)}, auto_offset_reset="earliest").start()
+    plan, stream = s.plan(), s.stream
+    with pytest.raises(NotRecoverableError, match="order in which the inputs are made"):
+        stream.reads_nothing_of(foreign, None)
+    with pytest.raises(NotRecoverableError, match="order in which the inputs are made") as caught:
+        stream.restored(Time(1000), foreign)
+    assert caught.value.facts == {"time": 1000}
+    assert stream.left_behind(foreign, None) is None
+    assert [list(stream.skipped_between(*both)) for both in ((foreign, plan), (plan, foreign), (foreign, foreign))] == [[], [], []]

@@ -14,13 +14,16 @@ from kstream_kafka.kept_offsets import left_behind, still_kept
 from kstream_kafka.offset_range import OffsetRange
 from kstream_kafka.plan_data import KafkaPlan
 
+from kstream import crash_point
+from kstream.batch import BatchPlan
 from kstream.batch_time import Time
-from kstream.checkpoint import read_log
+from kstream.checkpoint import PlanLog, read_log, take_epoch
 from kstream.checkpoint.kept_offsets import KeptOffsets, kept_of, read_kept, write_kept
-from kstream.errors import CorruptRecordError, StorageError, StreamVanishedError, TopicsChangedError
+from kstream.checkpoint.reader import newest_plan
+from kstream.errors import CorruptRecordError, NotRecoverableError, StorageError, StreamVanishedError, TopicsChangedError
 from kstream.storage import MemoryFileStore
 from tests.fakes import FakeHost, FakeRDD
-from tests.harness import Driver, Killed, World, _living
+from tests.harness import Driver, Killed, LogInput, World, _living
 from tests.kstream_kafka.fakes import FakeClient
 from tests.stores import SteppingStore
 
@@ -113,6 +116,36 @@ def test_a_stream_that_reads_nothing_of_what_is_stored_is_refused_and_nothing_ch
     running.tick()  # the driver that runs has not been fenced
     running.stop()
     assert not running.fenced
+
+
+@pytest.mark.parametrize("topics", [["orders"], re.compile("ord.*")], ids=["list", "pattern"])
+def test_a_stream_under_the_number_of_another_kind_of_input_is_refused_and_nothing_changes(topics: Topics) -> None:
+    kafka = Kafka("orders")
+    running = Driver(kafka.world, build=lambda host, driver: driver.output(LogInput(host, kafka.world.log, 9))).start()
+    running.tick(2)
+    before = kafka.contents()
+    with pytest.raises(NotRecoverableError, match=r"another kind of input \(from, until\).*order in which the inputs are made"):
+        kafka.driver(topics).start()
+    assert kafka.contents() == before
+    running.tick(2)  # the driver that runs has not been fenced
+    running.stop()
+    assert not running.fenced
+
+
+def test_a_plan_of_another_kind_of_input_that_a_fenced_driver_wrote_late_does_not_stop_the_start() -> None:
+    """Its successor died before its own first plan. So the plan is the newest one, and only the whole log tells that it does not stand."""
+    kafka = Kafka("orders")
+    first = kafka.driver(["orders"]).start()
+    kafka.produce()
+    first.die_at(crash_point.PLAN_DURABLE)  # with a pending batch, so that the successor stores which plans stand
+    fenced = take_epoch(kafka.world.store, 0)
+    kafka.driver(["orders"]).start().kill()
+    time = Time(kafka.world.clock.time_ms() + 1000)
+    PlanLog(kafka.world.store, fenced).write_plan(BatchPlan(time, fenced, "n", {1: {"files": []}}, {1: 3}, time, Time(0)))
+    newest = newest_plan(kafka.world.store)
+    assert newest is not None and newest.epoch == fenced
+    kafka.run(["orders"])
+    kafka.check_exact(("orders", 0))
 
 
 def test_a_word_of_allow_lets_the_stream_read_other_topics_and_the_old_offsets_are_kept() -> None:
