@@ -75,7 +75,7 @@ class Run:
         self.side = side
         self.directory = directory
         self.recorder = Recorder(str(directory / "seen.jsonl"))
-        self._clocks: dict[int, HandClock] = {}
+        self._clocks: dict[int, tuple[Any, HandClock]] = {}
 
     @property
     def life(self) -> int:
@@ -118,7 +118,8 @@ class Run:
             self._clock(ssc).tick(wait)
 
     def _clock(self, ssc: Any) -> HandClock:
-        return self._clocks.setdefault(id(ssc), clock_of(self.side, ssc))
+        """The clock of a context. The context is kept with it: another one could else get its id, and with that a clock that has moved."""
+        return self._clocks.setdefault(id(ssc), (ssc, clock_of(self.side, ssc)))[1]
 
     def keep_files(self, name: str, globs: Sequence[str]) -> None:
         """Writes down the files of the run's directory that match: path → text. Those that begin with a dot (checksums) do not count."""
