@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from kstream_kafka.receiver import KafkaReceiver, ReliableKafkaReceiver
-from kstream_kafka.receiver.receiver_settings import ReceiverSettings
+from kstream_kafka.zookeeper import KafkaReceiver, ReliableKafkaReceiver
+from kstream_kafka.zookeeper.receiver_settings import ReceiverSettings
 
 from kstream.clock import SystemClock
 from kstream.receiver import Receiver

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from kstream_kafka.embedded_broker import EmbeddedBroker
-from kstream_kafka.order_feed import OrderFeed
+from kstream_kafka.demo.embedded_broker import EmbeddedBroker
+from kstream_kafka.demo.order_feed import OrderFeed
 
 SECONDS = 120
 JOB = """

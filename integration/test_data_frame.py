@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 from kstream_kafka import KafkaRDD, OffsetRange
-from kstream_kafka.data_frame import SCHEMA, kafka_data_frame
-from kstream_kafka.decoding import Decoding
-from kstream_kafka.packing import NOT_PACKED, Packing, Piece
-from kstream_kafka.params import KafkaParams
-from kstream_kafka.range_task import RangeReads
+from kstream_kafka.client.params import KafkaParams
+from kstream_kafka.planning.packing import NOT_PACKED, Packing, Piece
+from kstream_kafka.reader.data_frame import SCHEMA, kafka_data_frame
+from kstream_kafka.reader.decoding import Decoding
+from kstream_kafka.reader.range_task import RangeReads
 
 from integration.kafka_broker import KafkaBroker
 

@@ -210,8 +210,8 @@ def test_the_end_of_a_batch_says_how_many_records_its_ranges_held(sc: Any, kafka
 
 
 def test_the_ids_of_topics_are_one_request_and_unknown_for_topics_that_are_not_there(kafka: KafkaBroker, topic: MakeTopic) -> None:
-    from kstream_kafka.client import KafkaDriverClient
-    from kstream_kafka.params import KafkaParams
+    from kstream_kafka.client.driver_client import KafkaDriverClient
+    from kstream_kafka.client.params import KafkaParams
 
     client = KafkaDriverClient(KafkaParams.parse({"bootstrap.servers": kafka.bootstrap}))
     one, two = topic(), topic(3)

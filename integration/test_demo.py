@@ -96,7 +96,7 @@ def test_a_driver_that_cannot_start_is_one_line_that_names_its_log(tmp_path: Pat
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "sitecustomize.py").write_text(
-        "import os, sys\nif 'kstream_kafka.demo_job' in ' '.join(sys.orig_argv): sys.exit('no driver today')\n"
+        "import os, sys\nif 'kstream_kafka.demo.job' in ' '.join(sys.orig_argv): sys.exit('no driver today')\n"
     )
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": f"{broken}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     command = [sys.executable, "-m", "kstream.cli", "demo", *SMALL]

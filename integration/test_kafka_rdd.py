@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from kstream_kafka import KafkaRDD, KafkaUtils, OffsetRange, TopicAndPartition, value_only
-from kstream_kafka.client import KafkaDriverClient
-from kstream_kafka.decoding import Decoding
+from kstream_kafka.client.driver_client import KafkaDriverClient
+from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import BrokerUnreachableError, KafkaConfigError, UnknownTopicError
-from kstream_kafka.packing import Piece
-from kstream_kafka.params import KafkaParams
-from kstream_kafka.subscription import subscription
+from kstream_kafka.planning.packing import Piece
+from kstream_kafka.reader.decoding import Decoding
+from kstream_kafka.source.subscription import subscription
 
 from integration.kafka_broker import KafkaBroker
 from kstream import StreamingContext

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from kstream_kafka import KafkaRDD, OffsetRange, consumer_cache, consumer_record, value_only
-from kstream_kafka.consumer_cache import ConsumerCache
-from kstream_kafka.decoding import Decoding
-from kstream_kafka.packing import MOST_TOGETHER, SMALL_RANGE, Packing, Piece
-from kstream_kafka.params import KafkaParams
-from kstream_kafka.range_consumer import KafkaRangeConsumer
-from kstream_kafka.range_task import RangeReads
+from kstream_kafka import KafkaRDD, OffsetRange, consumer_record, value_only
+from kstream_kafka.client.params import KafkaParams
+from kstream_kafka.planning.packing import MOST_TOGETHER, SMALL_RANGE, Packing, Piece
+from kstream_kafka.reader import consumer_cache
+from kstream_kafka.reader.consumer_cache import ConsumerCache
+from kstream_kafka.reader.decoding import Decoding
+from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
+from kstream_kafka.reader.range_task import RangeReads
 
 from integration.kafka_broker import KafkaBroker
 

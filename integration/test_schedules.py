@@ -7,9 +7,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 import pytest
-from kstream_kafka.simulation import KafkaSource
 
-from kstream.testing.simulator import simulate
+from tests.simulator import simulate
+from tests.simulator.kafka import KafkaSource
 
 
 @contextmanager

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from kstream_kafka import KafkaUtils, LocationStrategies, OffsetRange, value_only
-from kstream_kafka.client import KafkaDriverClient
+from kstream_kafka.client.driver_client import KafkaDriverClient
+from kstream_kafka.client.params import KafkaParams, small
 from kstream_kafka.errors import AuthenticationFailedError, KafkaError, NotAuthorizedError, TlsFailedError
-from kstream_kafka.params import KafkaParams, small
-from kstream_kafka.range_consumer import KafkaRangeConsumer
-from kstream_kafka.reader import read_range
-from kstream_kafka.subscription import subscription
+from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
+from kstream_kafka.reader.range_reader import read_range
+from kstream_kafka.source.subscription import subscription
 
 from integration.certificates import Authority
 from integration.secure_broker import SecureBroker, running_secure_broker

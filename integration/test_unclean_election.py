@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from kstream_kafka import KafkaRDD, OffsetRange, value_only
-from kstream_kafka.client import KafkaDriverClient
-from kstream_kafka.decoding import Decoding
-from kstream_kafka.packing import Piece
-from kstream_kafka.params import KafkaParams
+from kstream_kafka.client.driver_client import KafkaDriverClient
+from kstream_kafka.client.params import KafkaParams
+from kstream_kafka.planning.packing import Piece
+from kstream_kafka.reader.decoding import Decoding
 
 from integration.kafka_cluster import KafkaCluster
 from integration.kafka_handle import QUIET, produce_all

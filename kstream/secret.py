@@ -7,8 +7,8 @@ The rule for a value. Besides URLs with a password and private keys, a word such
   port, a path or a second colon, the word is part of an address: `hdfs://token-svc:8020`, `/opt/secrets:/opt/jars`,
   `com.acme:token-lib:1.0`. In a setting that is itself a name or a description (`spark.app.name`), `word:` is prose. Neither counts.
 
-Settings of Spark also go through `spark.redaction.regex` (`kstream.restore`). Kafka's parameters have a stricter rule, a list of the names
-that are known to be harmless (`kstream_kafka.hiding`).
+Settings of Spark also go through `spark.redaction.regex` (`kstream.context.recovery`). Kafka's parameters have a stricter rule, a list
+of the names that are known to be harmless (`kstream_kafka.client.redaction`).
 """
 
 from __future__ import annotations

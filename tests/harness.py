@@ -19,8 +19,8 @@ from kstream import crash_point
 from kstream.batch import InputPlan
 from kstream.batch_time import Time
 from kstream.clock import Clock
+from kstream.context.engine import Engine
 from kstream.dstream import DStream, ForEachDStream, InputDStream
-from kstream.engine import Engine
 from kstream.listener import StreamingListener
 from kstream.scheduler import StreamingListenerBus
 from kstream.storage import FileStore, MemoryFileStore

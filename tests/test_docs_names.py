@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from kstream_kafka.receiver.receiver_settings import _NUMBERS
+from kstream_kafka.zookeeper.receiver_settings import _NUMBERS
 
 from kstream import Receiver
 from kstream.conf import BY_KEY

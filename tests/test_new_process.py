@@ -14,9 +14,9 @@ from pyspark import SparkContext
 
 from kstream import connectors
 from kstream.testing import ManualClock
+from tests.context.test_recovery import life
 from tests.harness import START
 from tests.streams import numbers_connector
-from tests.test_recovery import life
 
 JOB = """
 import sys
@@ -35,7 +35,7 @@ def setup():
 """
 MAIN = """
 import sys
-import kstream.context
+import kstream.context.streaming_context
 from kstream import StreamingContext, connectors
 from kstream.testing import ManualClock
 from pyspark import SparkConf, SparkContext
@@ -44,7 +44,7 @@ from tests.streams import Stream, numbers_connector
 
 connectors.load = numbers_connector
 clock = ManualClock(int(sys.argv[2]))
-kstream.context.SystemClock = lambda: clock
+kstream.context.streaming_context.SystemClock = lambda: clock
 
 
 def recovered():
@@ -83,7 +83,7 @@ def test_a_new_process_goes_on_with_the_stored_graph_and_settings_unless_it_is_g
     SC1 and SC7: stop() stops Spark unless told otherwise, also after a stop that did not."""
     setting("spark.streaming.kstream.recovery", "graph")
     clock = ManualClock(START)
-    monkeypatch.setattr("kstream.context.SystemClock", lambda: clock)
+    monkeypatch.setattr("kstream.context.streaming_context.SystemClock", lambda: clock)
     monkeypatch.setattr(connectors, "load", numbers_connector)
     job, checkpoint = tmp_path / "job_for_two_processes.py", str(tmp_path / "checkpoint")
     job.write_text(JOB)

@@ -10,7 +10,8 @@ import pytest
 from kstream_kafka import KafkaUtils
 from pyspark import SparkContext
 
-from kstream import StreamingContext, restore
+from kstream import StreamingContext
+from kstream.context import recovery as restore
 from kstream.errors import NotSerializableError
 from kstream.secret import looks_secret
 from kstream.storage import LocalFileStore

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 from pyspark.storagelevel import StorageLevel
 
 from kstream.conf import Settings
-from kstream_kafka.consumer_strategy import ConsumerStrategy
-from kstream_kafka.decoding import Decoding, consumer_record
-from kstream_kafka.deserializers import decoder
-from kstream_kafka.direct_input_dstream import DirectKafkaInputDStream
+from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError
-from kstream_kafka.location_strategy import NO_PREFERENCE, LocationStrategy
-from kstream_kafka.offset_range import Broker, KafkaMessageAndMetadata, OffsetRange, TopicAndPartition, utf8_decoder
-from kstream_kafka.packing import Packing, Piece
-from kstream_kafka.params import KafkaParams
-from kstream_kafka.per_partition_config import PerPartitionConfig
-from kstream_kafka.positions import Positions
-from kstream_kafka.ranges import check_available
-from kstream_kafka.stream_spec import StreamSpec
-from kstream_kafka.subscription import Partitions, Topics, subscription
+from kstream_kafka.planning.offset_range import Broker, KafkaMessageAndMetadata, OffsetRange, TopicAndPartition, utf8_decoder
+from kstream_kafka.planning.packing import Packing, Piece
+from kstream_kafka.planning.per_partition_config import PerPartitionConfig
+from kstream_kafka.planning.positions import Positions
+from kstream_kafka.reader.decoding import Decoding, consumer_record
+from kstream_kafka.reader.deserializers import decoder
+from kstream_kafka.reader.location_strategy import NO_PREFERENCE, LocationStrategy
+from kstream_kafka.reader.ranges import check_available
+from kstream_kafka.source.consumer_strategy import ConsumerStrategy
+from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
+from kstream_kafka.source.stream_spec import StreamSpec
+from kstream_kafka.source.subscription import Partitions, Topics, subscription
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kstream.context import StreamingContext
     from kstream.dstream.dstream import DStream
     from kstream.dstream.ports import StreamHost
-    from kstream_kafka.kafka_rdd import KafkaRDD
+    from kstream_kafka.reader.kafka_rdd import KafkaRDD
 
 Decoder = Callable[[Any], Any] | None
 Handler = Callable[[Any], Any] | None
@@ -70,8 +70,8 @@ class KafkaUtils:
         The RDDs of the stream are KafkaRDDs: `rdd.offsetRanges()` in `transform` or `foreachRDD` called on the stream itself.
         `kafkaParams` by the Java client's or librdkafka's names; `auto.offset.reset` is largest (latest) unless given.
 
-        `fromOffsets` maps partitions to positions – offsets, 'earliest', '-10m' … (`kstream_kafka.positions`) – and then just those
-        partitions are read; or it is one position for all partitions. `untilOffsets`, in the same words, bounds the run: when every
+        `fromOffsets` maps partitions to positions – offsets, 'earliest', '-10m' … (`kstream_kafka.planning.positions`) – and then just
+        those partitions are read; or it is one position for all partitions. `untilOffsets`, in the same words, bounds the run: when every
         partition is read so far and the batches have ended, the context stops gracefully and leaves the SparkContext running.
         `downtime` is 'catch-up' or 'by-timestamp' (default: the setting spark.streaming.kstream.downtime). `onDataLoss` says what
         happens when records are gone before they were read: 'fail', 'skip' or 'report' (default: the setting
@@ -125,7 +125,7 @@ class KafkaUtils:
         Asks nobody before `ssc.start()`. KafkaConfigError for parameters that cannot work, TypeError for wrong types,
         MissingDependencyError without kazoo.
         """
-        from kstream_kafka.receiver.stream import receiver_stream
+        from kstream_kafka.zookeeper.stream import receiver_stream
 
         return receiver_stream(
             ssc, (zkQuorum, groupId, topics, kafkaParams), storageLevel, keyDecoder, valueDecoder, reliable=reliable is not False
@@ -159,8 +159,8 @@ class KafkaUtils:
         else:
             decoding, locations = Decoding(keyDecoder, valueDecoder, messageHandler), NO_PREFERENCE
             check_available(params, ranges)
-        from kstream_kafka.executor_locations import executor_locations
-        from kstream_kafka.kafka_rdd import KafkaRDD
+        from kstream_kafka.reader.executor_locations import executor_locations
+        from kstream_kafka.reader.kafka_rdd import KafkaRDD
 
         packing = Packing(maxTasks, maxRecordsPerTask)
         conf = Settings(sc.getConf()).get
@@ -186,8 +186,8 @@ class KafkaUtils:
         key and value are binary, `timestamp` is a timestamp, `headers` an array of (key, value) or null. Read when an action needs
         it, each time anew; a range that is not there fails then. Does not block.
         """
-        from kstream_kafka.data_frame import kafka_data_frame
-        from kstream_kafka.range_task import RangeReads
+        from kstream_kafka.reader.data_frame import kafka_data_frame
+        from kstream_kafka.reader.range_task import RangeReads
 
         params, ranges = KafkaParams.parse(kafkaParams), _ranges(offsetRanges)
         packing = Packing(maxTasks, maxRecordsPerTask)

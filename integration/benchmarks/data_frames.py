@@ -32,7 +32,7 @@ import pyspark
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kstream_kafka import KafkaUtils, OffsetRange
-from kstream_kafka.params import KafkaParams, bulk
+from kstream_kafka.client.params import KafkaParams, bulk
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 

@@ -31,11 +31,11 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kstream_kafka import ConsumerRecord, KafkaRDD, OffsetRange, consumer_record, utf8_decoder, value_only
-from kstream_kafka.client import KafkaDriverClient
-from kstream_kafka.decoding import Decoding
-from kstream_kafka.packing import Packing, Piece
-from kstream_kafka.params import KafkaParams, bulk
-from kstream_kafka.ports import LogEnd, Partition
+from kstream_kafka.client.driver_client import KafkaDriverClient
+from kstream_kafka.client.params import KafkaParams, bulk
+from kstream_kafka.client.ports import LogEnd, Partition
+from kstream_kafka.planning.packing import Packing, Piece
+from kstream_kafka.reader.decoding import Decoding
 from pyspark import SparkConf
 
 from integration.kafka_broker import running_broker

@@ -28,7 +28,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 from kstream_kafka import KafkaUtils
-from kstream_kafka.params import bulk
+from kstream_kafka.client.params import bulk
 from pyspark import SparkConf
 
 from integration.kafka_broker import KafkaBroker, running_broker

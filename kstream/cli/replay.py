@@ -19,7 +19,7 @@ from kstream.cli.words import count
 from kstream.storage import open_store
 
 if TYPE_CHECKING:
-    from kstream.replay import ReplayedBatch
+    from kstream.context.replay import ReplayedBatch
 
 
 @click.command("replay")
@@ -62,7 +62,7 @@ def replay_command(
 
 def _replayed(job: str, path: str, first: Time, last: Time, out: str | None) -> Iterator[ReplayedBatch]:
     from kstream.context import StreamingContext
-    from kstream.replay import Replayer, text_sink
+    from kstream.context.replay import Replayer, text_sink
     from kstream.spark.job_environment import SparkJobEnvironment
 
     store = open_store(path)

@@ -14,7 +14,7 @@ from kstream.batch_time import Duration, Time
 from kstream.dstream.rdd_functions import co_grouped
 from kstream.dstream.stateful_dstream import StatefulDStream
 from kstream.dstream.windowed import check_window
-from kstream.worker_process import settle
+from kstream.worker.process import settle
 
 if TYPE_CHECKING:
     from pyspark import RDD

@@ -10,7 +10,7 @@ from kstream.batch import KeyHash
 from kstream.batch_time import Time
 from kstream.dstream.rdd_functions import co_grouped
 from kstream.dstream.stateful_dstream import StatefulDStream
-from kstream.worker_process import settle
+from kstream.worker.process import settle
 
 if TYPE_CHECKING:
     from pyspark import RDD

@@ -1,7 +1,7 @@
 """Runtime: where threads, queues and blocking waits come from.
 
 One idea: whoever may block says so through a Runtime. `THREADS` is the product's, real threads of this process; the simulator
-(`kstream.testing.simulator`) fills the port with strands of which one runs at a time, in an order that a seed decides. Everything
+(`tests.simulator`) fills the port with strands of which one runs at a time, in an order that a seed decides. Everything
 above it – EventLoop, RecurringTimer, WorkerPool, JobGenerator – is the same code in both.
 """
 

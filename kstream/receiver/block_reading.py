@@ -12,7 +12,7 @@ from kstream.receiver.executor_process import executor_of_this_worker
 from kstream.receiver.packed_records import records_of
 from kstream.rpc import RpcClient, RpcCredentials
 from kstream.wal import WriteAheadLogRecordHandle
-from kstream.worker_process import once
+from kstream.worker.process import once
 
 
 @dataclass(frozen=True, slots=True)

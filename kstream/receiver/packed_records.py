@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from kstream.pickled_chunks import CHUNK_BYTES, pickled_chunks
+from kstream.worker.pickled_chunks import CHUNK_BYTES, pickled_chunks
 
 Dumps = Callable[[Any], bytes]
 """Pickles a list of records, or what unpickles to one."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from kstream.storage import FileStore
 from kstream.wal import WriteAheadLog, WriteAheadLogRecordHandle, create_log_for_receiver
-from kstream.worker_process import once
+from kstream.worker.process import once
 
 _ANY_STREAM = -1
 

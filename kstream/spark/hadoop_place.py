@@ -8,7 +8,7 @@ from typing import Any
 
 from kstream.secret import looks_secret
 from kstream.storage import FileStore
-from kstream.worker_process import once
+from kstream.worker.process import once
 
 _REDACTED = "<redacted>"
 _DEFAULTS = "-default.xml"

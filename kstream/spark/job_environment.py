@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from kstream.batch import Job
 from kstream.batch_time import Duration, Time, format_batch_time
 from kstream.spark.rdd_placement import SparkPlacement
-from kstream.spark.worker_words import workers_words_told
+from kstream.spark.worker_errors import workers_words_told
 
 _GROUP_KEYS = (
     "spark.jobGroup.id", "spark.job.description", "callSite.short", "callSite.long", "spark.rdd.scope", "spark.rdd.scope.noOverride",

@@ -18,11 +18,11 @@ from pyspark import RDD, SparkContext, StorageLevel
 from pyspark.serializers import BatchedSerializer, CPickleSerializer, NoOpSerializer
 
 from kstream.errors import StateNotStorableError
-from kstream.pickled_chunks import pickled_chunks
 from kstream.rdd.map_with_state import MapWithState
 from kstream.rdd.stable_hash import partition_of
 from kstream.spark.raw_records import NUMBER, by_key, is_raw, jrdd, pairs, value_of_pair, with_numbers
-from kstream.worker_process import settle
+from kstream.worker.pickled_chunks import pickled_chunks
+from kstream.worker.process import settle
 
 _STATES, _MAPPED = 1 << 40, 1 << 41
 """How the JVM tells the records of one worker apart. So large that py4j hands them over as Longs."""

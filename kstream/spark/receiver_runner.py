@@ -18,8 +18,8 @@ from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Locati
 from kstream.receiver.receiver_task import ReceiverTask, Surroundings, start_store
 from kstream.spark.executors import executor_cores, executors, is_local, task_attempts, task_cpus
 from kstream.spark.receiver_cores import WAITING_TIME, ReceiverCores, most_cores, wait_for_cores, warn_of_limit
+from kstream.spark.worker_errors import workers_words_told
 from kstream.spark.worker_rdd import WorkerRDD
-from kstream.spark.worker_words import workers_words_told
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkContext
 
-from kstream.worker_process import settle
+from kstream.worker.process import settle
 
 if TYPE_CHECKING:
     from pyspark.core.rdd import PipelinedRDD

@@ -10,7 +10,7 @@ from kstream.storage.fsspec_store import FsspecFileStore
 from kstream.storage.local import LocalFileStore
 from kstream.storage.object_store import ObjectFileStore
 from kstream.storage.open import OBJECT_STORES, open_store, scheme_of
-from kstream.worker_process import once
+from kstream.worker.process import once
 
 REQUEST_TIMEOUT = timedelta(minutes=5)
 """A partition of a state can have hundreds of MB; a record of the log has a few KB."""

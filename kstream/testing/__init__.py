@@ -1,9 +1,8 @@
-"""For the tests of users and our own: a clock moved by hand, batches written down, moments to die at, contracts to inherit, a simulator.
+"""For the tests of users and our own: a clock moved by hand, batches written down, crash points, contracts to inherit.
 
 One idea: time and death are inputs of a test. `ManualClock.advance` returns when everything that is due has run, so no test sleeps;
 `TestInputStream` gives each batch what the test says and `CollectedOutput` keeps what came out; `restart_produces_the_same_batches` kills
-a driver between any two steps of a batch and compares with one that never stopped. `simulate` runs thousands of seeded schedules of a
-whole driver (see `simulator`). docs/testing.md shows them.
+a driver between any two steps of a batch and compares with one that never stopped. docs/testing.md shows them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from kstream.testing.collected_output import CollectedOutput
     from kstream.testing.input_stream import TestInputStream, restore_input
     from kstream.testing.restarts import restart_produces_the_same_batches
-    from kstream.testing.simulator import simulate
 
 __all__ = [
     "CRASH_POINTS",
@@ -27,7 +25,6 @@ __all__ = [
     "TestInputStream",
     "restart_produces_the_same_batches",
     "restore_input",
-    "simulate",
 ]
 
 _LAZY = {  # they need pyspark, which a clock does not
@@ -35,7 +32,6 @@ _LAZY = {  # they need pyspark, which a clock does not
     "TestInputStream": "input_stream",
     "restart_produces_the_same_batches": "restarts",
     "restore_input": "input_stream",
-    "simulate": "simulator",
 }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kstream_kafka.embedded_broker import EmbeddedBroker
+from kstream_kafka.demo.embedded_broker import EmbeddedBroker
 from pyspark import SparkContext
 
 from kstream import StreamingContext

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Producer
-from kstream_kafka.params import KafkaParams
-from kstream_kafka.producer import MockCluster
-from kstream_kafka.stream_spec import StreamSpec
-from kstream_kafka.subscription import subscription
+from kstream_kafka.client.params import KafkaParams
+from kstream_kafka.demo.producer import MockCluster
+from kstream_kafka.source.stream_spec import StreamSpec
+from kstream_kafka.source.subscription import subscription
 
 from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 
-from kstream import StreamingContext, restore
+from kstream import StreamingContext
+from kstream.context import recovery as restore
 from kstream.dstream.recipe import Replay
 from kstream.dstream.reference import loading
 from kstream.errors import IllegalStateError

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kstream_kafka.client.ports import LogEnd, Partition, Subscription, Trouble
 from kstream_kafka.errors import UnknownTopicError
-from kstream_kafka.ports import LogEnd, Partition, Subscription, Trouble
 
 from kstream.batch_time import Duration
 from kstream.conf import Settings

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from kstream_kafka import KafkaUtils
-from kstream_kafka.direct_input_dstream import DirectKafkaInputDStream
-from kstream_kafka.ports import Partition
+from kstream_kafka.client.ports import Partition
+from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 
 from kstream.batch_time import Time
 from kstream.testing import ManualClock

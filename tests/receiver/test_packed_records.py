@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kstream.pickled_chunks import CHUNK_BYTES
 from kstream.receiver.packed_records import RecordPacker, TextLines, chunks_of, dumps_plain, records_of
 from kstream.receiver.socket_receiver import line_chunks_of
+from kstream.worker.pickled_chunks import CHUNK_BYTES
 
 
 def packed(*calls: Any) -> list[Any]:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from kstream.checkpoint import read_log
+from kstream.context.engine import AN_HOUR_S
 from kstream.dstream.queue_input_dstream import QueueInputDStream
-from kstream.engine import AN_HOUR_S
 from kstream.errors import FencedError
 from tests.fakes import INTERVAL, FakeHost
 from tests.harness import PATIENCE, Driver, LogInput, World, started
@@ -101,7 +101,7 @@ def test_with_one_it_ends_after_ten_and_says_that_a_restart_runs_the_rest(caplog
     driver.engine.stop(graceful=True)
     gate.set()
     assert len(read_log(world.store).pending) == 3
-    (said,) = (record for record in caplog.records if record.name == "kstream.engine")
+    (said,) = (record for record in caplog.records if record.name == "kstream.context.engine")
     assert said.levelno == logging.WARNING
     assert said.getMessage() == (
         f"Graceful stop: 3 batches did not end within {WAITED.search(said.getMessage())[0]} s: 1000010 ms, 1000020 ms, 1000030 ms. "  # pyright: ignore
@@ -136,7 +136,7 @@ def test_the_users_own_timeout_holds_and_what_is_lost_by_it_is_said(caplog: pyte
     driver.engine.stop(graceful=True)
     gate.set()
     assert driver.environment.cancelled == 1
-    (said,) = (record for record in caplog.records if record.name == "kstream.engine")
+    (said,) = (record for record in caplog.records if record.name == "kstream.context.engine")
     assert said.levelno == logging.ERROR
     for fact in (
         "2 batches did not end",
@@ -161,7 +161,7 @@ def test_what_receivers_have_stored_and_no_batch_has_taken_is_told_with_what_to_
     driver.receiver.storeAll([3])
     driver.engine.stop(graceful=True)
     gate.set()
-    (said,) = (record.getMessage() for record in caplog.records if record.name == "kstream.engine")
+    (said,) = (record.getMessage() for record in caplog.records if record.name == "kstream.context.engine")
     for fact in ("1 batch did not end", "1 received block is in no batch", "is lost with the driver", "receiver.writeAheadLog.enable=true"):
         assert fact in said
 

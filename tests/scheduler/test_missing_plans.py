@@ -6,10 +6,9 @@ import uuid
 from typing import Any
 
 import pytest
-from kstream_kafka.findings import Lost
-from kstream_kafka.offset_range import OffsetRange
-from kstream_kafka.plan_data import KafkaPlan, skipped_between
-from kstream_kafka.simulation import KafkaSource
+from kstream_kafka.planning.data_loss import LostRange
+from kstream_kafka.planning.offset_range import OffsetRange
+from kstream_kafka.planning.plan import KafkaPlan, skipped_between
 
 from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time
@@ -20,11 +19,12 @@ from kstream.checkpoint.takeover import move_streams
 from kstream.errors import MissingPlanError, PlanFailedError
 from kstream.scheduler import downtime
 from kstream.storage import MemoryFileStore
-from kstream.testing.simulator import NO_FAULTS, NumberSource, Scenario
-from kstream.testing.simulator.schedule import Schedule
 from tests.fakes import FakeHost
 from tests.harness import INTERVAL, START, Driver, LogInput, World, started
 from tests.scheduler.test_restart import at, failing
+from tests.simulator import NO_FAULTS, NumberSource, Scenario
+from tests.simulator.kafka import KafkaSource
+from tests.simulator.schedule import Schedule
 from tests.stores import FaultyStore
 
 ALL = range(1, 100)
@@ -281,7 +281,7 @@ def test_offsets_that_are_read_again_and_neighbours_are_no_holes() -> None:
 # -- Kafka
 
 
-def kafka(ranges: list[tuple[str, int, int, int]], lost: tuple[Lost, ...] = (), **ids: str) -> KafkaPlan:
+def kafka(ranges: list[tuple[str, int, int, int]], lost: tuple[LostRange, ...] = (), **ids: str) -> KafkaPlan:
     none = [None] * len(ranges)
     return KafkaPlan([OffsetRange(*r) for r in ranges], none, none, ids, lost=lost)
 
@@ -302,12 +302,12 @@ def test_each_partition_of_a_kafka_stream_goes_on_where_it_ended() -> None:
         ([("a", 0, 2, 12)], (), {}),
         ([("a", 2, 50, 60), ("c", 0, 9, 9)], (), {}),
         ([("a", 0, 70, 80)], (), {"a": "made anew"}),
-        ([("a", 0, 70, 80)], (Lost("a", 0, 10, None, "recreation"),), {}),
-        ([("a", 0, 70, 80)], (Lost("a", 0, 10, None, "deletion"),), {"a": "a-1"}),
+        ([("a", 0, 70, 80)], (LostRange("a", 0, 10, None, "recreation"),), {}),
+        ([("a", 0, 70, 80)], (LostRange("a", 0, 10, None, "deletion"),), {"a": "a-1"}),
     ],
     ids=["goes on", "reads again", "new partitions", "another id", "a loss that is told", "deleted and there again"],
 )
-def test_what_a_kafka_plan_explains_is_not_skipped(after: list[Any], lost: tuple[Lost, ...], ids: dict[str, str]) -> None:
+def test_what_a_kafka_plan_explains_is_not_skipped(after: list[Any], lost: tuple[LostRange, ...], ids: dict[str, str]) -> None:
     assert skipped_between(kafka(BEFORE, a="a-1"), kafka(after, lost, **ids)) == []
 
 

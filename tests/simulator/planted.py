@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kstream import engine
 from kstream.batch import BatchPlan, InputPlan
 from kstream.batch_time import Time
 from kstream.checkpoint import PlanLog
+from kstream.context import engine
 from kstream.scheduler import JobGenerator, job_generator
 
 

@@ -7,16 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kstream_kafka.simulation import KafkaSource
-
-from kstream.testing.simulator import NumberSource, Scenario, run_schedule
+from tests.simulator import NumberSource, Scenario, run_schedule
+from tests.simulator.kafka import KafkaSource
 from tests.simulator.test_schedules import TAKEOVERS
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = """
 import hashlib
-from kstream_kafka.simulation import KafkaSource
-from kstream.testing.simulator import Scenario, run_schedule
+from tests.simulator.kafka import KafkaSource
+from tests.simulator import Scenario, run_schedule
 for seed in range(40):
     print(seed, hashlib.sha256("\\n".join(run_schedule(seed, Scenario(KafkaSource)).trace).encode()).hexdigest())
 """

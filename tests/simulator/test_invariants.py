@@ -9,9 +9,9 @@ import pytest
 
 from kstream.batch import BatchPlan
 from kstream.batch_time import Time
-from kstream.testing.simulator import History
-from kstream.testing.simulator import invariants as inv
-from kstream.testing.simulator.history import Attempt, Completed, Look, Moved, Stored
+from tests.simulator import History
+from tests.simulator import invariants as inv
+from tests.simulator.history import Attempt, Completed, Look, Moved, Stored
 
 
 class Told:

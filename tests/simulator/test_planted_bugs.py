@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from kstream_kafka.simulation import KafkaSource
 
-from kstream.testing.simulator import Faults, NumberSource, Scenario, run_schedule
-from kstream.testing.simulator.invariants import OUTCOME
-from tests.simulator import planted
+from tests.simulator import Faults, NumberSource, Scenario, planted, run_schedule
+from tests.simulator.invariants import OUTCOME
+from tests.simulator.kafka import KafkaSource
 
 BY_OUTCOME = {"source", *(check.__name__ for check in OUTCOME)}
 Plant = Callable[[pytest.MonkeyPatch], None]

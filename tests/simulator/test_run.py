@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from kstream_kafka.simulation import KafkaSource
 
-from kstream.testing import simulate
-from kstream.testing.simulator import NO_FAULTS, NumberSource, Scenario, SimulationFailedError, run_schedule
-from kstream.testing.simulator.__main__ import main
-from tests.simulator import planted
+from tests.simulator import NO_FAULTS, NumberSource, Scenario, SimulationFailedError, planted, run_schedule, simulate
+from tests.simulator.__main__ import main
+from tests.simulator.kafka import KafkaSource
 from tests.stores import WrappedStore
 
 

@@ -6,9 +6,9 @@ The first two thousand here, eight thousand more in integration/test_schedules.p
 from __future__ import annotations
 
 import pytest
-from kstream_kafka.simulation import KafkaSource
 
-from kstream.testing.simulator import NO_FAULTS, Faults, NumberSource, Scenario, run_schedule, simulate
+from tests.simulator import NO_FAULTS, Faults, NumberSource, Scenario, run_schedule, simulate
+from tests.simulator.kafka import KafkaSource
 
 TAKEOVERS = Faults(write=0.1, read=0.05, crash=1.0, freeze=6.0, second=6.0, jump=0.3, calm=4.0)
 """Up to three drivers at once, standing still in the middle of things."""

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from kstream.errors import AlreadyExistsError, MissingFileError, StorageError
-from kstream.testing.simulator import NO_FAULTS, Faults, History
-from kstream.testing.simulator.store import SimulatedStore, StoreView
+from tests.simulator import NO_FAULTS, Faults, History
+from tests.simulator.store import SimulatedStore, StoreView
 
 
 class Made:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from kstream.loop import EventLoop, RecurringTimer, WorkerPool
-from kstream.testing.simulator import SimulationStuckError, strands
-from kstream.testing.simulator.runtime import SimulatedClock, SimulatedRuntime, Steps
-from kstream.testing.simulator.strands import Strand, Strands
+from tests.simulator import SimulationStuckError, strands
+from tests.simulator.runtime import SimulatedClock, SimulatedRuntime, Steps
+from tests.simulator.strands import Strand, Strands
 
 
 class World:

@@ -7,11 +7,11 @@ from typing import Any
 
 from kstream.batch import BatchPlan
 from kstream.checkpoint.plan_record import decode_plan
-from kstream.testing.simulator import NO_FAULTS, NumberSource, Scenario
-from kstream.testing.simulator.schedule import Schedule
-from kstream.testing.simulator.source import NumberInput
 from tests.fakes import FakeHost
 from tests.harness import INTERVAL, START, Driver, World
+from tests.simulator import NO_FAULTS, NumberSource, Scenario
+from tests.simulator.schedule import Schedule
+from tests.simulator.source import NumberInput
 from tests.stores import WrappedStore
 
 LIVES = [[2, 0, 5, 1], [3, 3, 0, 1, 4], [1]]

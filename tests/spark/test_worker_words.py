@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kstream.errors import add_note, add_words, in_a_line
-from kstream.spark.worker_words import words_of_worker
+from kstream.spark.worker_errors import words_of_worker
 
 WORKER = """Traceback (most recent call last):
   File "/opt/venv/lib/python3.11/site-packages/pyspark/python/lib/pyspark.zip/pyspark/worker.py", line 4327, in invoke_udf

@@ -1,0 +1,224 @@
+"""Kafka parameters in either dialect, the Java client's or librdkafka's, made into librdkafka's.
+
+`KafkaParams.parse` reads what the user gives, once, on the driver. `driver()` and `executor()` are the properties for the two kinds
+of client. What Spark sets on executors (kafka-0-10, `KafkaUtils.fixKafkaParams`) is set here: reset policy none ("error"),
+no auto-commit, group "spark-executor-…", a receive buffer that is not below 65536 when one is set. Values that may hold a secret
+never show in `repr` and never in what is stored.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kstream_kafka.client import jaas, java_security
+from kstream_kafka.client.properties import COMMON, CONSUMER, PRODUCER, words
+from kstream_kafka.client.redaction import Properties, is_open, shown
+from kstream_kafka.errors import KafkaConfigError
+
+RENAMED = {
+    "metadata.broker.list": "bootstrap.servers",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "request.timeout.ms": "socket.timeout.ms",
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "auto.commit.enable": "enable.auto.commit",
+}
+"""Java's name (or 0.8's, or librdkafka's own alias) → the one name used from here on."""
+
+DROPPED = words(
+    """
+    key.deserializer value.deserializer max.poll.records interceptor.classes metric.reporters metrics.num.samples
+    metrics.recording.level metrics.sample.window.ms exclude.internal.topics partition.assignment.strategy
+    zookeeper.connect zookeeper.session.timeout.ms zookeeper.connection.timeout.ms consumer.timeout.ms
+    rebalance.max.retries rebalance.backoff.ms offsets.storage dual.commit.enabled num.consumer.fetchers
+    queued.max.message.chunks enable.auto.commit auto.commit.interval.ms socket.connection.setup.timeout.max.ms
+    """
+)
+"""Known, and without meaning here: Java classes, ZooKeeper, group membership, commits (there is no consumer group on this path)."""
+
+OWN = frozenset({"refresh.leader.backoff.ms", "default.api.timeout.ms"})
+"""Read by kstream itself. `default.api.timeout.ms` bounds each question of the driver to the brokers."""
+
+_RESET = {
+    "smallest": "earliest", "earliest": "earliest", "beginning": "earliest",
+    "largest": "latest", "latest": "latest", "end": "latest",
+    "none": "error", "error": "error",
+}  # fmt: skip
+_ISOLATION = ("read_uncommitted", "read_committed")
+_RAW = "librdkafka."
+
+SMALL_FETCH = {
+    "fetch.wait.max.ms": 10, "fetch.queue.backoff.ms": 0, "max.partition.fetch.bytes": 65536, "queued.min.messages": 1000,
+}  # fmt: skip
+"""For ranges of few records: the first one is there in about 1 ms, and little is fetched past the end (facts.md)."""
+
+BULK_FETCH = {"fetch.wait.max.ms": 10, "fetch.queue.backoff.ms": 10, "max.partition.fetch.bytes": 4_194_304}
+"""For long ranges. The short wait matters here too: a consumer that has fetched past its range waits at the log's end, and is given the
+next range only when that request is answered."""
+
+_SMALLEST_MESSAGE = 1000
+"""The least message.max.bytes that librdkafka takes."""
+
+
+@dataclass(frozen=True, repr=False)
+class KafkaParams:
+    """Validated parameters: `settings` in librdkafka's names, the dropped ones left out; `own` are kstream's."""
+
+    settings: Mapping[str, Any]
+    own: Mapping[str, int]
+
+    @staticmethod
+    def parse(given: Mapping[str, Any]) -> KafkaParams:
+        """Reads the user's dict. KafkaConfigError for the first parameter that is unknown, unsupported or malformed."""
+        if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError("kafkaParams should be dict")
+        own: dict[str, int] = {}
+        settings, rest = java_security.translate(given)
+        for key, value in rest.items():
+            for name, translated in _translate(key, value, given):
+                if name in OWN:
+                    own[name] = _whole_number(name, translated)
+                else:
+                    settings[name] = translated
+        if not settings.get("bootstrap.servers"):
+            raise KafkaConfigError("bootstrap.servers", "is missing", "Give host:port of a broker, also accepted as metadata.broker.list.")
+        java_security.checked(settings)
+        settings["isolation.level"] = _one_of("isolation.level", settings.get("isolation.level", _ISOLATION[0]), _ISOLATION)
+        settings["auto.offset.reset"] = _reset(settings.get("auto.offset.reset", "latest"))
+        return KafkaParams(settings, own)
+
+    @property
+    def bootstrap(self) -> str:
+        return str(self.settings["bootstrap.servers"])
+
+    @property
+    def reset(self) -> str:
+        """Where a stream without offsets starts: "earliest", "latest" (the default, as in Spark 2.4) or "error"."""
+        return str(self.settings["auto.offset.reset"])
+
+    @property
+    def group(self) -> str | None:
+        """The consumer group: whose commits are read and written. None if it is not named."""
+        group = self.settings.get("group.id")
+        return None if group in (None, "") else str(group)
+
+    @property
+    def read_committed(self) -> bool:
+        return self.settings["isolation.level"] == "read_committed"
+
+    @property
+    def metadata_max_age_ms(self) -> int:
+        """How often new partitions are looked for."""
+        return _whole_number("metadata.max.age.ms", self.settings.get("metadata.max.age.ms", 300_000))
+
+    @property
+    def leader_backoff_ms(self) -> int:
+        """Pause before partitions without an answer are asked again."""
+        return self.own.get("refresh.leader.backoff.ms", 200)
+
+    @property
+    def api_timeout_ms(self) -> int:
+        """How long the driver waits for one answer of the brokers."""
+        return self.own.get("default.api.timeout.ms", 15_000)
+
+    def driver(self) -> dict[str, Any]:
+        """Properties for the driver's admin client: those every client has."""
+        return Properties({k: v for k, v in self.settings.items() if k not in CONSUMER})
+
+    def executor(self) -> dict[str, Any]:
+        """Properties for the workers' consumers; fetch sizes are added by `small` and `bulk`."""
+        settings = Properties(self.settings)
+        settings["group.id"] = "spark-executor-" + str(settings.get("group.id", "kstream"))
+        settings.update(
+            {"auto.offset.reset": "error", "enable.auto.commit": "false", "enable.auto.offset.store": "false"},
+        )
+        settings["enable.partition.eof"] = "true"
+        settings.pop("group.instance.id", None)  # a static member's id in every worker would fence the others
+        buffer = "socket.receive.buffer.bytes"
+        if buffer in settings and 0 < _whole_number(buffer, settings[buffer]) < 65536:
+            settings[buffer] = 65536  # 0 is the system's own, which grows by itself
+        fetch, message = "fetch.max.bytes", "message.max.bytes"
+        if fetch in settings:  # librdkafka refuses one below message.max.bytes, which for a consumer means nothing else
+            settings[fetch] = max(_SMALLEST_MESSAGE, _whole_number(fetch, settings[fetch]))
+            settings[message] = min(settings[fetch], _whole_number(message, settings.get(message, 1_000_000)))
+        return settings
+
+    def storable(self) -> dict[str, Any] | None:
+        """All parameters as JSON, to be given to `parse` again; None if any of them could hold a secret."""
+        return None if self.not_storable() else {**self.settings, **self.own}
+
+    def not_storable(self) -> list[str]:
+        """The names of the parameters that could hold a secret, or are no plain values."""
+        return sorted(key for key, value in {**self.settings, **self.own}.items() if not is_open(key, value))
+
+    def __repr__(self) -> str:
+        return f"KafkaParams({shown({**self.settings, **self.own})})"
+
+
+def small(executor: Mapping[str, Any]) -> dict[str, Any]:
+    """Consumer properties for a range of few records; they win over the user's fetch sizes, since latency is the point."""
+    return Properties({**executor, **SMALL_FETCH})
+
+
+def bulk(executor: Mapping[str, Any]) -> dict[str, Any]:
+    """Consumer properties for a long range; the user's fetch sizes win."""
+    return Properties({**BULK_FETCH, **executor})
+
+
+def _translate(key: str, value: Any, given: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """One parameter → the librdkafka ones it stands for (none when it has no meaning here)."""
+    if key.startswith(_RAW):
+        return [(key.removeprefix(_RAW), _plain(key, value))]
+    name = RENAMED.get(key, key)
+    if name != key and name in given and name != "enable.auto.commit":
+        if str(given[name]) != str(value):
+            raise KafkaConfigError(key, f"and {name!r} are the same parameter and have different values", "Give one of them.")
+        return []
+    if key in DROPPED or name in DROPPED:
+        return []
+    if name in OWN or name in COMMON or name in CONSUMER:
+        return [(name, _plain(key, value))]
+    if name in PRODUCER:
+        return []
+    raise KafkaConfigError(key, "is unknown to the Java client and to librdkafka", _nearest(key))
+
+
+def _plain(key: str, value: Any) -> Any:
+    """Strings, numbers and callbacks as librdkafka takes them."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float) or (callable(value) and key.endswith("_cb")):
+        return value
+    raise KafkaConfigError(key, f"is of type {type(value).__name__}", "Give a string, a number or a boolean.")
+
+
+def _nearest(key: str) -> str:
+    names = COMMON | CONSUMER | RENAMED.keys() | DROPPED | OWN | {jaas.KEY, "ssl.truststore.location"} | java_security.DROPPED
+    close = difflib.get_close_matches(key, sorted(names), n=1, cutoff=0.6)
+    return f"Did you mean {close[0]!r}?" if close else "A property of a newer librdkafka passes as 'librdkafka.<name>'."
+
+
+def _whole_number(key: str, value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError) as e:
+        raise KafkaConfigError(key, f"is {value!r}, not a whole number") from e
+
+
+def _one_of(key: str, value: Any, allowed: tuple[str, ...]) -> str:
+    text = str(value).lower()
+    if text not in allowed:
+        raise KafkaConfigError(key, f"is {value!r}", f"One of: {', '.join(allowed)}.")
+    return text
+
+
+def _reset(value: Any) -> str:
+    return _RESET[_one_of("auto.offset.reset", value, tuple(_RESET))]

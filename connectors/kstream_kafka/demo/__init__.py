@@ -1,0 +1,1 @@
+"""The demonstration: an embedded broker, a feed of orders, and the job that totals them."""

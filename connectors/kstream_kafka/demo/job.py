@@ -1,0 +1,181 @@
+"""The job of `kstream demo`: order totals over a window, and every order into a sink that may be written twice.
+
+It reads as any job would: `build` makes the graph, `main` runs it from its checkpoint. What only a demo needs is the journal, an
+append-only file with a line for every attempt at a batch and for what the listener hears.
+
+    out/batches/<batch time>.json   the orders of a batch: one file a batch, replaced when the batch runs again
+    out/windows/<batch time>.json   region → [orders, cents] of the last `window` seconds
+    out/journal.jsonl               never replaced
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import threading
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark import SparkConf
+
+from kstream import StreamingContext, StreamingListener
+from kstream.cli.errors import clear_errors
+from kstream_kafka import KafkaUtils
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+    from kstream.batch import events
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the demo tells its job. `interval` and `window` in seconds, `max_rate` a second and partition."""
+
+    bootstrap: str
+    topic: str
+    out: Path
+    interval: float
+    window: float
+    max_rate: int
+
+
+def build(options: Options) -> StreamingContext:
+    """The whole job. Called at every start; the offsets that are stored go to its stream."""
+    conf = SparkConf().setMaster("local[2]").setAppName("kstream demo")
+    conf.set("spark.streaming.stopGracefullyOnShutdown", "true")
+    conf.set("spark.streaming.gracefulStopTimeout", "60s")
+    conf.set("spark.streaming.kafka.maxRatePerPartition", str(options.max_rate))
+    ssc = StreamingContext(conf, options.interval)
+    kafka = {"bootstrap.servers": options.bootstrap, "auto.offset.reset": "smallest"}
+    orders = KafkaUtils.createDirectStream(ssc, [options.topic], kafka)
+    out = options.out
+
+    def save_orders(time: datetime, rdd: RDD[Any]) -> None:
+        ranges = [r.to_json() for r in rdd.offsetRanges()]  # pyright: ignore
+        write_journal(out, "attempt", batch=to_ms(time), ranges=ranges)
+        rows = [] if rdd.isEmpty() else rdd.map(lambda record: order_row(record[1])).collect()
+        replace_file(out / "batches" / f"{to_ms(time)}.json", rows)
+
+    def save_window(time: datetime, rdd: RDD[Any]) -> None:
+        totals = dict(rdd.collect())
+        replace_file(out / "windows" / f"{to_ms(time)}.json", totals)
+        write_journal(out, "window", batch=to_ms(time), totals=totals)
+
+    orders.foreachRDD(save_orders)
+    totals = orders.map(lambda record: order_total(record[1]))
+    totals.reduceByKeyAndWindow(add_totals, None, options.window, options.interval, numPartitions=1).foreachRDD(save_window)
+    return ssc
+
+
+def order_row(value: str) -> list[Any]:
+    """Id, region and cents of an order: what the sink keeps."""
+    order = json.loads(value)
+    return [order["order_id"], order["region"], order["quantity"] * order["price_cents"]]
+
+
+def order_total(value: str) -> tuple[str, tuple[int, int]]:
+    """(region, (1, cents)) of an order."""
+    _, region, cents = order_row(value)
+    return region, (1, cents)
+
+
+def add_totals(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    return a[0] + b[0], a[1] + b[1]
+
+
+def to_ms(time: datetime) -> int:
+    """The batch time as the checkpoint has it."""
+    return round(time.timestamp() * 1000)
+
+
+def replace_file(path: Path, value: Any) -> None:
+    """The whole new file or the old one, whenever the driver dies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(value))
+    os.replace(temporary, path)
+
+
+def write_journal(out: Path, event: str, **fields: Any) -> None:
+    """Appends one line in one write, on the disk when this returns. From any thread."""
+    line = json.dumps({"event": event, "pid": os.getpid(), **fields}) + "\n"
+    descriptor = os.open(out / "journal.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, line.encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class JournalListener(StreamingListener):
+    """Writes what it hears into the journal."""
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+
+    def onStreamingStarted(self, streamingStarted: events.StreamingListenerStreamingStarted) -> None:
+        write_journal(self._out, "started", at=streamingStarted.time)
+
+    def onBatchSubmitted(self, batchSubmitted: events.StreamingListenerBatchSubmitted) -> None:
+        info = batchSubmitted.batchInfo()
+        write_journal(self._out, "submitted", batch=info.batchTime().milliseconds(), records=info.numRecords())
+
+    def onBatchCompleted(self, batchCompleted: events.StreamingListenerBatchCompleted) -> None:
+        info = batchCompleted.batchInfo()
+        failures = [o.failureReason() for o in info.outputOperationInfos().values() if o.failureReason()]
+        write_journal(
+            self._out, "completed", batch=info.batchTime().milliseconds(), records=info.numRecords(),
+            scheduling=info.schedulingDelay(), processing=info.processingDelay(), failures=failures,
+        )  # fmt: skip
+
+
+SUBMIT = (
+    "--conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false --conf spark.log.level=ERROR "
+    "--conf spark.driver.host=127.0.0.1 --driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"
+)
+"""Of Spark itself, for the first start and the restored one: no page, no progress bar, and a JVM made for a minute's life."""
+
+
+def _warm_up(_: int) -> None:
+    """Loads what a worker needs, a few seconds' work, before the first batch is due rather than in it."""
+    import kstream_kafka.reader.range_consumer as range_consumer
+
+    assert range_consumer
+
+
+def _die_with_parent() -> None:
+    """Ends this process, and with it Spark, when the demo that started it is gone."""
+    sys.stdin.read()
+    os._exit(1)
+
+
+def main() -> None:
+    """Runs the job from its checkpoint until SIGTERM, then stops gracefully."""
+    parser = argparse.ArgumentParser(prog="python -m kstream_kafka.demo.job", description=__doc__)
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--topic", default="orders")
+    parser.add_argument("--checkpoint", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--interval", type=float, default=1.0, help="seconds")
+    parser.add_argument("--window", type=float, default=5.0, help="seconds")
+    parser.add_argument("--max-rate", type=int, default=400, help="records a second and partition")
+    given = parser.parse_args()
+    options = Options(given.bootstrap, given.topic, given.out, given.interval, given.window, given.max_rate)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", SUBMIT)
+    with clear_errors(verbose=True):
+        ssc = StreamingContext.getOrCreate(given.checkpoint, lambda: build(options))
+        ssc.addStreamingListener(JournalListener(options.out))
+        ssc.sparkContext.parallelize(range(2), 2).foreach(_warm_up)
+        ssc.start()
+        ssc.awaitTermination()
+    write_journal(options.out, "stopped")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""A plausible stream of orders, and a process that feeds it into Kafka at a steady rate.
+
+`orders(seed)` is pure and endless: one seed, one sequence. The process `python -m kstream_kafka.demo.order_feed` sends it, reports how many
+orders Kafka has acknowledged as JSON lines, and when its standard input closes says exactly which.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+REGIONS = ("north", "south", "coast", "plains", "centre", "hills", "valley", "highlands")
+"""Librdkafka's default partitioner deals these keys out evenly: two to each of four partitions."""
+
+PRODUCTS = (
+    ("espresso machine", 24_900), ("kettle", 3_490), ("toaster", 4_250), ("frying pan", 2_995), ("chef's knife", 5_900),
+    ("cutting board", 1_890), ("teapot", 2_450), ("mug", 890), ("wine glass", 1_190), ("table lamp", 6_490),
+    ("desk chair", 18_900), ("bookshelf", 12_900), ("blanket", 4_990), ("cushion", 1_690), ("picture frame", 1_250),
+)  # fmt: skip
+"""Names with their usual price in cents."""
+
+CUSTOMERS = 20_000
+LATE_MS = 2_000
+REPORT_SECONDS = 0.25
+FLUSH_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One order. `price_cents` is for one piece, `event_time_ms` when it was placed."""
+
+    order_id: int
+    customer: int
+    product: str
+    region: str
+    quantity: int
+    price_cents: int
+    event_time_ms: int
+
+    @property
+    def total_cents(self) -> int:
+        return self.quantity * self.price_cents
+
+    def to_json(self) -> bytes:
+        """The record's value, about 150 bytes."""
+        fields: dict[str, Any] = {
+            "order_id": self.order_id, "customer": f"C{self.customer:05d}", "product": self.product, "region": self.region,
+            "quantity": self.quantity, "price_cents": self.price_cents, "event_time": self.event_time_ms,
+        }  # fmt: skip
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def orders(seed: int, begin_ms: int = 1_750_000_000_000, rate: float = 400.0) -> Iterator[Order]:
+    """Endless orders, `rate` a second of event time from `begin_ms` on; the same arguments give the same orders.
+
+    Ids count from 1 without a hole. Some products and customers are far more common than others, prices differ a little from
+    day to day, one order in ten is placed up to two seconds before its turn.
+    """
+    chance = random.Random(seed)
+    weights = [1 / (rank + 2) for rank in range(len(PRODUCTS))]
+    number = 0
+    while True:
+        number += 1
+        product, usual = chance.choices(PRODUCTS, weights)[0]
+        late = chance.randrange(LATE_MS) if chance.random() < 0.1 else 0
+        yield Order(
+            order_id=number,
+            customer=int(CUSTOMERS * chance.random() ** 3) + 1,
+            product=product,
+            region=chance.choice(REGIONS),
+            quantity=chance.choices((1, 2, 3, 4, 6, 12), (60, 20, 8, 6, 4, 2))[0],
+            price_cents=round(usual * chance.uniform(0.9, 1.1)),
+            event_time_ms=begin_ms + round(number * 1000 / rate) - late,
+        )
+
+
+class Acknowledged(NamedTuple):
+    """An order that Kafka has, and where."""
+
+    order_id: int
+    region: str
+    total_cents: int
+    partition: int
+    offset: int
+
+
+class OrderFeed:
+    """Sends orders to a topic at a steady rate until told to stop; `acknowledged` are those Kafka has, in no order.
+
+    `limit` bounds the whole feed, so that the embedded broker need not drop any. Orders it fell behind with are caught up.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, seed: int = 1, rate: float = 400.0, limit: int = 60_000) -> None:
+        from kstream_kafka.demo.producer import AcknowledgedProducer  # `orders` alone does without librdkafka
+
+        self._producer = AcknowledgedProducer(bootstrap)
+        self._topic = topic
+        self._seed, self._rate, self._limit = seed, rate, limit
+        self.acknowledged: list[Acknowledged] = []
+        self.unanswered = 0
+
+    def run(self, stop: threading.Event) -> None:
+        """Feeds until `stop` is set, then waits for the last answers. Blocks; callbacks come in this thread."""
+        began = time.monotonic()
+        upcoming = orders(self._seed, int(time.time() * 1000), self._rate)
+        sent = 0
+        while not stop.wait(0.01):
+            due = min(self._limit, int((time.monotonic() - began) * self._rate))
+            for _ in range(due - sent):
+                self._send(next(upcoming))
+            sent = max(sent, due)
+            self._producer.serve()
+        self.unanswered = self._producer.flush(FLUSH_SECONDS)
+
+    def _send(self, order: Order) -> None:
+        def note(partition: int, offset: int) -> None:
+            row = Acknowledged(order.order_id, order.region, order.total_cents, partition, offset)
+            self.acknowledged.append(row)
+
+        self._producer.send(self._topic, order.region.encode(), order.to_json(), note)
+
+    @property
+    def lost(self) -> int:
+        """Orders that Kafka refused, or that got no answer: their fate is unknown."""
+        return len(self._producer.refused) + self.unanswered
+
+
+def main() -> None:
+    """The process: feeds until its standard input closes; reports on standard output, and the truth in a file at the end."""
+    parser = argparse.ArgumentParser(prog="python -m kstream_kafka.demo.order_feed", description=__doc__)
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--topic", default="orders")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=400.0, help="orders a second")
+    parser.add_argument("--limit", type=int, default=60_000, help="most orders in all")
+    parser.add_argument("--truth", type=Path, required=True, help="file that gets every acknowledged order")
+    given = parser.parse_args()
+    feed = OrderFeed(given.bootstrap, given.topic, given.seed, given.rate, given.limit)
+    stop, ended = threading.Event(), threading.Event()
+    threading.Thread(target=_set_when_stdin_closes, args=(stop,), daemon=True).start()
+    threading.Thread(target=_report, args=(feed, ended), daemon=True).start()
+    feed.run(stop)
+    ended.set()
+    temporary = given.truth.with_suffix(".tmp")
+    temporary.write_text(json.dumps(sorted(feed.acknowledged)))
+    os.replace(temporary, given.truth)
+    _say({"acknowledged": len(feed.acknowledged), "lost": feed.lost, "ended": True})
+
+
+def _set_when_stdin_closes(stop: threading.Event) -> None:
+    sys.stdin.read()
+    stop.set()
+
+
+def _report(feed: OrderFeed, ended: threading.Event) -> None:
+    while not ended.wait(REPORT_SECONDS):
+        _say({"acknowledged": len(feed.acknowledged)})
+
+
+def _say(line: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

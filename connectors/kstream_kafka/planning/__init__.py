@@ -1,0 +1,1 @@
+"""Planning without I/O: positions, offsets and limits in; offset ranges, plans and tasks out."""

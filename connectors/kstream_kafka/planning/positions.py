@@ -1,0 +1,126 @@
+"""Positions: where reading starts or ends, as users say it. Pure: text and numbers in, small records out.
+
+    "earliest"  "latest"             either end of the log
+    "committed"                      what the consumer group of `group.id` has committed
+    1234                             that offset (for one partition only)
+    "-1000"                          1,000 records before the end (never before the beginning)
+    "-10m"                           what was written in the last ten minutes: s, m, h, d
+    "2026-11-21T10:00:00+01:00"      the first record of that moment or later; also a datetime. Without a zone: local time
+
+A negative *number* is refused: −1 and −2 mean latest and earliest in Spark's JSON, and would mean something else here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+from kstream_kafka.client.ports import Partition
+from kstream_kafka.errors import KafkaConfigError
+
+_UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_BACK = re.compile(r"-\s*(\d+)\s*([smhd]?)")
+_NAMES = {"smallest": "earliest", "largest": "latest"}
+Kind: TypeAlias = Literal["earliest", "latest", "committed", "offset", "back", "ago", "time"]
+HINT = "Give 'earliest', 'latest', 'committed', an offset, '-1000' (records before the end), '-10m', a datetime or ISO time."
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """One position. `value`: an offset, records back from the end, milliseconds ago, or ms since the epoch, by kind."""
+
+    kind: Kind
+    value: int = 0
+
+    @staticmethod
+    def parse(given: Any, key: str) -> Position:
+        """From what a user writes; `key` names the parameter in a KafkaConfigError."""
+        if isinstance(given, Position):
+            return given
+        if isinstance(given, datetime):
+            return Position("time", round(given.timestamp() * 1000))
+        if isinstance(given, int) and not isinstance(given, bool):
+            if given < 0:
+                raise KafkaConfigError(key, f"has a negative offset: {given}", HINT)
+            return Position("offset", given)
+        if isinstance(given, str):
+            return _from_text(given.strip(), key)
+        raise KafkaConfigError(key, f"is {given!r}", HINT)
+
+    def to_json(self) -> list[str | int]:
+        return [self.kind, self.value]
+
+    @staticmethod
+    def from_json(values: list[Any]) -> Position:
+        return Position(values[0], int(values[1]))
+
+    def __str__(self) -> str:
+        return self.kind if self.kind in ("earliest", "latest", "committed") else f"{self.kind} {self.value}"
+
+
+def _from_text(text: str, key: str) -> Position:
+    name = _NAMES.get(text.lower(), text.lower())
+    if name in ("earliest", "latest", "committed"):
+        return Position(name)
+    if text.isdecimal():
+        return Position("offset", int(text))
+    back = _BACK.fullmatch(text)
+    if back:
+        number, unit = int(back[1]), back[2]
+        return Position("ago", number * _UNITS[unit]) if unit else Position("back", number)
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00") if text.endswith("Z") else text)
+    except ValueError as e:
+        raise KafkaConfigError(key, f"is {text!r}", HINT) from e
+    return Position("time", round(moment.timestamp() * 1000))
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """A position for every partition: that of `each` where it is named, else `default` (None: not said)."""
+
+    default: Position | None = None
+    each: Mapping[Partition, Position] = field(default_factory=dict[Partition, Position])
+
+    @staticmethod
+    def parse(given: Any, key: str) -> Positions:
+        """From a mapping of partitions to positions, one position for all, or None. KafkaConfigError names `key`."""
+        if given is None:
+            return Positions()
+        if isinstance(given, Mapping):
+            return Positions(None, {as_partition(p, key): Position.parse(at, key) for p, at in given.items()})
+        everywhere = Position.parse(given, key)
+        if everywhere.kind == "offset":
+            raise KafkaConfigError(key, f"is the one offset {given!r} for all partitions", "Give offsets by partition.")
+        return Positions(everywhere)
+
+    def of(self, partition: Partition) -> Position | None:
+        return self.each.get(partition, self.default)
+
+    def __bool__(self) -> bool:
+        return self.default is not None or bool(self.each)
+
+    def to_json(self) -> dict[str, Any]:
+        default = None if self.default is None else self.default.to_json()
+        return {"default": default, "each": [[*p, *at.to_json()] for p, at in sorted(self.each.items())]}
+
+    @staticmethod
+    def from_json(values: Mapping[str, Any]) -> Positions:
+        default = None if values["default"] is None else Position.from_json(values["default"])
+        return Positions(default, {(str(t), int(n)): Position.from_json(at) for t, n, *at in values["each"]})
+
+
+NOWHERE = Positions()
+"""Nothing said about any partition."""
+
+
+def as_partition(key: Any, name: str = "fromOffsets") -> Partition:
+    """A partition as the user has it – TopicAndPartition, a pair, or anything with `topic` and `partition` – as a plain pair."""
+    try:
+        topic, number = (key.topic, key.partition) if hasattr(key, "topic") else key
+        return str(topic), int(number)
+    except (TypeError, ValueError) as e:
+        raise KafkaConfigError(name, f"has the key {key!r}", "Keys are TopicAndPartition(topic, partition).") from e

@@ -1,0 +1,54 @@
+"""What listeners and the progress report learn of a direct stream's batch: plain values from ranges and log ends. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kstream_kafka.client.ports import LogEnd, Partition
+from kstream_kafka.planning.offset_range import OffsetRange
+
+
+def metadata_of(
+    ranges: Sequence[OffsetRange], latest: Mapping[Partition, LogEnd] | None, pinned: Mapping[Partition, int], description: str
+) -> dict[str, Any]:
+    """`offsets` (the ranges), `Description` (Spark's text, of ranges that hold something) and `progress` (JSON values)."""
+    described = (f"topic: {r.topic}\tpartition: {r.partition}\toffsets: {r.fromOffset} to {r.untilOffset}" for r in ranges if r.count())
+    return {
+        "offsets": list(ranges),
+        "Description": "\n".join(described),
+        "progress": _progress(ranges, latest, pinned, f"Kafka[{description}]"),
+    }
+
+
+def _progress(
+    ranges: Sequence[OffsetRange], latest: Mapping[Partition, LogEnd] | None, pinned: Mapping[Partition, int], description: str
+) -> dict[str, Any]:
+    """The names of Structured Streaming's source progress. `latestOffset` and the lag are null where the log ends are not known."""
+    progress: dict[str, Any] = {
+        "description": description,
+        "startOffset": _nested({(r.topic, r.partition): r.fromOffset for r in ranges}),
+        "endOffset": _nested({(r.topic, r.partition): r.untilOffset for r in ranges}),
+        "latestOffset": None,
+        "metrics": None,
+    }
+    if latest is not None:
+        progress["latestOffset"] = _nested({p: end.offset for p, end in latest.items()})
+        lags = [max(latest[r.topic, r.partition].offset - r.untilOffset, 0) for r in ranges if (r.topic, r.partition) in latest]
+        if lags:
+            progress["metrics"] = {
+                "minOffsetsBehindLatest": min(lags),
+                "maxOffsetsBehindLatest": max(lags),
+                "avgOffsetsBehindLatest": sum(lags) / len(lags),
+            }
+    if pinned:
+        progress["pinned"] = _nested(pinned)
+    return progress
+
+
+def _nested(offsets: Mapping[Partition, int]) -> dict[str, dict[str, int]]:
+    """`{"topic": {"0": offset}}`, as Structured Streaming writes offsets."""
+    nested: dict[str, dict[str, int]] = {}
+    for (topic, number), at in sorted(offsets.items()):
+        nested.setdefault(topic, {})[str(number)] = at
+    return nested

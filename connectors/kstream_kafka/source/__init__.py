@@ -1,0 +1,1 @@
+"""The direct stream on the driver: topics, starting and stopping offsets, downtime, the input stream itself."""

@@ -1,0 +1,124 @@
+"""OffsetCommitter: what users asked to commit, sent to Kafka when that is true – for tools that show lag, and for `committed` starts.
+
+A commit says "everything below is done". So it never passes the first offset of the lowest unfinished batch, whatever is asked:
+with concurrent jobs batch 7 may end, and ask, before batch 6. What is held back goes out when batch 6 has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from kstream.batch_time import Time
+from kstream_kafka.client.ports import DriverClient, Partition
+from kstream_kafka.planning.offset_range import OffsetRange, TopicAndPartition
+
+logger = logging.getLogger("kstream.kafka")
+
+CommitCallback: TypeAlias = Callable[[Mapping[TopicAndPartition, int], "Exception | None"], object]
+"""callback(offsets, error): called by a thread of the client when a commit has been answered; `error` is None on success."""
+
+
+class OffsetCommitter:
+    """`ask` may be called by any thread; all else by the generator's thread. Nothing here waits for a broker, but `finish`."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._lock = threading.Lock()
+        self._wanted: dict[Partition, set[int]] = defaultdict(set)
+        self._callback: CommitCallback | None = None
+        self._begins: dict[Time, dict[Partition, int]] = {}
+        self._committed: dict[Partition, int] = {}
+        self._under_way = False
+        self._answered = threading.Condition(self._lock)
+
+    def ask(self, ranges: Sequence[OffsetRange], callback: CommitCallback | None) -> None:
+        """Commits the ends of these ranges as soon as all before them is done. The newest callback replaces the one before."""
+        with self._lock:
+            for r in ranges:
+                self._wanted[r.topic, r.partition].add(r.untilOffset)
+            if callback is not None:
+                self._callback = callback
+
+    def planned(self, time: Time, ranges: Sequence[OffsetRange]) -> None:
+        """A batch of these ranges is to run: nothing past its beginning may be committed until it has ended."""
+        self._begins[time] = {(r.topic, r.partition): r.fromOffset for r in ranges}
+
+    def ended(self, unfinished: Collection[Time]) -> None:
+        """Some batch has ended; these are still unfinished."""
+        for time in [t for t in self._begins if t not in unfinished]:
+            del self._begins[time]
+
+    def send(self, client: DriverClient) -> None:
+        """Sends what is asked for and true by now. Does not wait; a failure is logged, told to the callback, and sent again later.
+
+        One commit is under way at a time: of two, the older one could arrive last.
+        """
+        offsets, callback = self._take_due()
+        if not offsets:
+            return
+        try:
+            client.commit(self._group, offsets, lambda error: self._done(offsets, callback, error))
+        except Exception as e:
+            self._done(offsets, callback, e)
+
+    def finish(self, client: DriverClient, seconds: float) -> None:
+        """Sends the rest and waits for the answers, at most so long for each of two: one under way, and the last."""
+        self._wait(seconds)
+        self.send(client)
+        self._wait(seconds)
+
+    def _wait(self, seconds: float) -> None:
+        with self._answered:
+            self._answered.wait_for(lambda: not self._under_way, seconds)
+
+    def _take_due(self) -> tuple[dict[Partition, int], CommitCallback | None]:
+        """What may be committed now; from here on a commit is under way, if there is anything."""
+        with self._lock:
+            due: dict[Partition, int] = {}
+            if self._under_way:
+                return due, None
+            floor: dict[Partition, int] = {}
+            for begins in self._begins.values():
+                for partition, at in begins.items():
+                    floor[partition] = min(at, floor.get(partition, at))
+            for p, asked in self._wanted.items():
+                allowed = {at for at in asked if at <= floor.get(p, at)}
+                asked -= allowed
+                if allowed and max(allowed) > self._committed.get(p, -1):
+                    due[p] = max(allowed)
+            self._under_way = bool(due)
+            return due, self._callback
+
+    def _done(self, offsets: dict[Partition, int], callback: CommitCallback | None, error: Exception | None) -> None:
+        with self._answered:
+            self._under_way = False
+            for p, at in offsets.items():
+                if error is None:
+                    self._committed[p] = at
+                else:
+                    self._wanted[p].add(at)  # asked again with the next batch
+            self._answered.notify_all()
+        if error is not None:
+            logger.warning("could not commit offsets of group %s: %s", self._group, error)
+        if callback is not None:
+            self._tell(callback, offsets, error)
+
+    def _tell(self, callback: CommitCallback, offsets: dict[Partition, int], error: Exception | None) -> None:
+        try:
+            callback({TopicAndPartition(*p): at for p, at in offsets.items()}, error)
+        except Exception:
+            logger.exception("the callback of commitAsync failed")
+
+
+def as_callback(given: Any) -> CommitCallback | None:
+    """A function of (offsets, error), or an object with Java's `onComplete`. TypeError for anything else."""
+    if given is None:
+        return None
+    callback = getattr(given, "onComplete", given)
+    if not callable(callback):
+        raise TypeError("the callback of commitAsync should be a function of (offsets, error)")
+    return callback

@@ -1,0 +1,101 @@
+"""From positions to offsets: asks the brokers once for all partitions that say the same, and moves nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+
+from kstream_kafka.client.ports import DriverClient, Partition
+from kstream_kafka.errors import KafkaConfigError
+from kstream_kafka.planning.positions import Position
+
+logger = logging.getLogger("kstream.kafka")
+
+EARLIEST = Position("earliest")
+COMMITTED = Position("committed")
+
+
+class OffsetResolver:
+    """Makes offsets of positions. `reset` is what auto.offset.reset says, `group` the consumer group, `now_ms` the wall clock.
+
+    A group without a commit for a partition, or with one outside of the log, leaves it to `reset`, as Kafka's consumers do. A time
+    later than every record means the end. Relative positions count from the moment of the call.
+    """
+
+    def __init__(self, reset: str, group: str | None, now_ms: Callable[[], int]) -> None:
+        self._reset = reset
+        self._group = group
+        self._now_ms = now_ms
+
+    def resolve(self, client: DriverClient, positions: Mapping[Partition, Position | None]) -> dict[Partition, int]:
+        """The offset of each partition; a position of None means `reset`. Blocks on the brokers.
+
+        KafkaConfigError when there is nothing to go by: `reset` is "error", or "committed" without a group.id.
+        """
+        by_kind: dict[str, dict[Partition, int]] = defaultdict(dict)
+        for partition, position in positions.items():
+            chosen = self._default(partition) if position is None else position
+            by_kind[chosen.kind][partition] = chosen.value
+        found: dict[Partition, int] = {}
+        for kind, values in by_kind.items():
+            found.update(self._of_kind(client, kind, values))
+        return found
+
+    def _default(self, partition: Partition) -> Position:
+        if self._reset == "error":
+            raise KafkaConfigError(
+                "auto.offset.reset", f"is 'none' and {partition[0]}-{partition[1]} is given no offset",
+                "Give a start for every partition, or auto.offset.reset earliest or latest.",
+            )  # fmt: skip
+        return Position("earliest" if self._reset == "earliest" else "latest")
+
+    def _of_kind(self, client: DriverClient, kind: str, values: Mapping[Partition, int]) -> dict[Partition, int]:
+        match kind:
+            case "offset":
+                return dict(values)
+            case "earliest":
+                return _begin(client, values)
+            case "latest":
+                return _end(client, values)
+            case "back":
+                begin, end = _begin(client, values), _end(client, values)
+                return {p: max(begin[p], end[p] - number) for p, number in values.items()}
+            case "ago":
+                now = self._now_ms()
+                return _at_times(client, {p: now - ms for p, ms in values.items()})
+            case "time":
+                return _at_times(client, values)
+            case _:
+                return self._committed(client, values.keys())
+
+    def _committed(self, client: DriverClient, partitions: Collection[Partition]) -> dict[Partition, int]:
+        if not self._group:
+            raise KafkaConfigError("group.id", "is missing", "To start at committed offsets, name the group that committed them.")
+        begin, end = _begin(client, partitions), _end(client, partitions)
+        committed = client.committed(self._group, partitions)
+        inside = {p: at for p, at in committed.items() if begin[p] <= at <= end[p]}
+        for p in sorted(committed.keys() - inside.keys()):
+            logger.warning("group %s committed offset %d of %s-%d, whose log is [%d, %d) now: auto.offset.reset decides",
+                           self._group, committed[p], *p, begin[p], end[p])  # fmt: skip
+        rest = {p: None for p in partitions if p not in inside}
+        return {**inside, **(self.resolve(client, rest) if rest else {})}
+
+
+def _begin(client: DriverClient, partitions: Collection[Partition]) -> dict[Partition, int]:
+    return {p: end.offset for p, end in client.earliest(partitions).items()}
+
+
+def _end(client: DriverClient, partitions: Collection[Partition]) -> dict[Partition, int]:
+    return {p: end.offset for p, end in client.latest(partitions).items()}
+
+
+def _at_times(client: DriverClient, times_ms: Mapping[Partition, int]) -> dict[Partition, int]:
+    found: dict[Partition, int] = {}
+    for ms in sorted(set(times_ms.values())):
+        partitions = [p for p, at in times_ms.items() if at == ms]
+        [answer] = client.at_times([ms], partitions)
+        late = [p for p in partitions if answer[p] is None]
+        end = _end(client, late) if late else {}
+        found.update({p: end[p] if (at := answer[p]) is None else at for p in partitions})
+    return found

@@ -1,0 +1,125 @@
+"""ReceiverSettings: what `createStream` is given, checked on the driver; the parameters of Kafka's old consumer among it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kstream_kafka.client.params import KafkaParams
+from kstream_kafka.errors import KafkaConfigError
+
+_NUMBERS = {
+    "zookeeper.session.timeout.ms": 6_000,
+    "zookeeper.connection.timeout.ms": 10_000,  # as pyspark's createStream set it
+    "auto.commit.interval.ms": 60_000,
+    "rebalance.max.retries": 4,
+    "rebalance.backoff.ms": 2_000,
+}
+"""The old consumer's parameters that are read here, with its defaults."""
+
+_WITHOUT_MEANING = frozenset({"zookeeper.sync.time.ms", "consumer.id"})
+_SWITCH = ("auto.commit.enable", "enable.auto.commit")
+
+
+@dataclass(frozen=True)
+class ReceiverSettings:
+    """Everything a Kafka receiver is told. Pickled with it; `params` shows no secret in its text."""
+
+    quorum: str
+    """ZooKeeper's servers, `host:port,host:port/chroot`."""
+    group: str
+    topics: Mapping[str, int]
+    """Topic → number of consumer threads: this receiver's share of the partitions, among all consumers of the group."""
+    params: KafkaParams
+    session_timeout_ms: int
+    connection_timeout_ms: int
+    commit_interval_ms: int
+    commits_on_timer: bool
+    """`auto.commit.enable`: without it the plain receiver writes no offsets."""
+    rebalance_retries: int
+    rebalance_backoff_ms: int
+
+    @staticmethod
+    def parse(quorum: str, group: str, topics: Mapping[str, int], given: Mapping[str, Any] | None) -> ReceiverSettings:
+        """KafkaConfigError for what cannot work, TypeError for wrong types. Asks nobody."""
+        if not isinstance(topics, dict):
+            raise TypeError("topics should be dict")
+        if given is not None and not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError("kafkaParams should be dict")
+        _check_names(quorum, group)
+        params = {**(given or {}), "group.id": group}
+        _check_brokers(params)
+        _check_storage(params)
+        rest = {k: v for k, v in params.items() if k not in _WITHOUT_MEANING}
+
+        def number(key: str) -> int:
+            return _number(key, params.get(key, _NUMBERS[key]))
+
+        return ReceiverSettings(
+            quorum=quorum.strip(),
+            group=group,
+            topics=_checked(topics),
+            params=KafkaParams.parse(rest),
+            session_timeout_ms=number("zookeeper.session.timeout.ms"),
+            connection_timeout_ms=number("zookeeper.connection.timeout.ms"),
+            commit_interval_ms=number("auto.commit.interval.ms"),
+            commits_on_timer=next((_switch(key, params[key]) for key in _SWITCH if key in params), True),
+            rebalance_retries=number("rebalance.max.retries"),
+            rebalance_backoff_ms=number("rebalance.backoff.ms"),
+        )
+
+    def as_text(self) -> str:
+        """For log lines."""
+        return f"group {self.group!r} at ZooKeeper {self.quorum}"
+
+
+def _check_names(quorum: str, group: str) -> None:
+    for key, name in (("zookeeper.connect", quorum), ("group.id", group)):
+        if not isinstance(name, str) or not name.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise KafkaConfigError(key, f"is {name!r}", "createStream needs ZooKeeper's host:port, and the name of a consumer group.")
+    if "/" in group:
+        raise KafkaConfigError("group.id", f"is {group!r}", "It names a node of ZooKeeper: without a slash.")
+
+
+def _check_brokers(params: Mapping[str, Any]) -> None:
+    if not any(params.get(key) for key in ("bootstrap.servers", "metadata.broker.list")):
+        raise KafkaConfigError(
+            "bootstrap.servers", "is missing",
+            "createStream finds partitions' owners and offsets in ZooKeeper, but no brokers: Kafka 4 registers none there. Add "
+            "'bootstrap.servers': 'host:9092' (or 'metadata.broker.list') to kafkaParams.",
+        )  # fmt: skip
+
+
+def _check_storage(params: Mapping[str, Any]) -> None:
+    if str(params.get("offsets.storage", "zookeeper")).lower() != "zookeeper":
+        raise KafkaConfigError(
+            "offsets.storage", f"is {params['offsets.storage']!r}",
+            "A receiver's offsets are in ZooKeeper. To go on from a group's commits in Kafka use createDirectStream: docs/migration.md.",
+        )  # fmt: skip
+
+
+def _checked(topics: Mapping[str, int]) -> dict[str, int]:
+    for topic, threads in topics.items():
+        if not isinstance(topic, str) or not isinstance(threads, int) or threads < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise KafkaConfigError("topics", f"has {topic!r}: {threads!r}", "Give a number of consumer threads, 1 or more, for each topic.")
+    if not topics:
+        raise KafkaConfigError("topics", "is empty", "Give at least one topic, with its number of consumer threads: {'orders': 1}.")
+    return dict(topics)
+
+
+def _number(key: str, value: Any) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 0 or (number == 0 and key != "rebalance.max.retries"):
+        raise KafkaConfigError(key, f"is {value!r}, not a positive whole number")
+    return number
+
+
+def _switch(key: str, value: Any) -> bool:
+    text = str(value).lower()
+    if text not in ("true", "false"):
+        raise KafkaConfigError(key, f"is {value!r}", "One of: true, false.")
+    return text == "true"

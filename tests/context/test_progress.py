@@ -1,0 +1,60 @@
+"""Progress per batch: names, figures, JSON."""
+
+from __future__ import annotations
+
+import json
+
+from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo, events
+from kstream.batch_time import Seconds, Time
+from kstream.context.progress import KEPT, ProgressListener, progress_of
+from tests.harness import World, started
+
+KAFKA = {"description": "Kafka[t]", "startOffset": {"t": {"0": 5}}, "endOffset": {"t": {"0": 15}}}
+
+
+def batch(ms: int = 1_763_719_200_000, processing: int | None = 500) -> BatchInfo:
+    time, start = Time(ms), ms + 20
+    end = None if processing is None else start + processing
+    inputs = {1: StreamInputInfo(1, 0), 0: StreamInputInfo(0, 10, {"Description": "x", "progress": KAFKA})}
+    outputs = {0: OutputOperationInfo(time, 0, "foreachRDD at job.py:3", "", start, end, "ValueError: no")}
+    return BatchInfo(time, inputs, ms + 5, start, end, outputs)
+
+
+def test_a_batch_is_told_in_the_names_of_structured_streaming() -> None:
+    assert progress_of(batch(), Seconds(2), "orders") == {
+        "name": "orders", "timestamp": "2025-11-21T10:00:00.000Z", "batchId": 1_763_719_200_000, "numInputRows": 10,
+        "inputRowsPerSecond": 5.0, "processedRowsPerSecond": 20.0,
+        "durationMs": {"schedulingDelay": 15, "processingDelay": 500, "totalDelay": 515},
+        "sources": [{"id": 0, "numInputRows": 10, **KAFKA}, {"id": 1, "numInputRows": 0}],
+        "outputs": [{"id": 0, "name": "foreachRDD at job.py:3", "durationMs": 500, "failureReason": "ValueError: no"}],
+    }  # fmt: skip
+
+
+def test_a_batch_that_took_no_time_has_no_rate_instead_of_a_division_error() -> None:
+    assert progress_of(batch(processing=0), Seconds(1), "n")["processedRowsPerSecond"] is None
+
+
+def test_progress_is_json_on_one_line_and_for_people() -> None:
+    progress = progress_of(batch(), Seconds(1), "n")
+    assert json.loads(progress.json) == json.loads(progress.prettyJson) == progress
+    assert "\n" not in progress.json
+
+
+def test_only_the_last_batches_are_kept() -> None:
+    listener = ProgressListener(Seconds(1), "n")
+    assert listener.last() is None and listener.recent() == []
+    for n in range(KEPT + 5):
+        listener.onBatchCompleted(events.StreamingListenerBatchCompleted(batch(1000 * n)))
+    last = listener.last()
+    assert last is not None and last["batchId"] == 1000 * (KEPT + 4)
+    assert [p["batchId"] for p in listener.recent()] == [1000 * n for n in range(5, KEPT + 5)]
+
+
+def test_an_engine_tells_the_progress_of_each_batch_with_its_records() -> None:
+    world = World()
+    driver = started(world)
+    listener = ProgressListener(Seconds(1), "n")
+    driver.bus.add(listener)
+    times = [driver.tick(3), driver.tick(2)]
+    driver.stop()
+    assert [(p["batchId"], p["numInputRows"]) for p in listener.recent()] == [(times[0], 3), (times[1], 2)]

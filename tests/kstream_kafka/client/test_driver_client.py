@@ -1,0 +1,186 @@
+"""The driver's questions about times and groups, with an AdminClient that answers as a test wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from itertools import repeat
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from kstream_kafka.client.driver_client import TIMES_IN_FLIGHT, KafkaDriverClient
+from kstream_kafka.client.params import KafkaParams
+from kstream_kafka.errors import KafkaError as OurError
+from kstream_kafka.errors import LeaderNotAvailableError, NotAuthorizedError, UnknownTopicError
+
+P, Q = ("t", 0), ("t", 1)
+
+
+def done(value: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    if isinstance(value, Exception):
+        future.set_exception(value)
+    else:
+        future.set_result(value)
+    return future
+
+
+class Admin:
+    """Answers offsets-for-times with `offset_at(partition, ms)`, and groups with the answers given, one after the other."""
+
+    def __init__(self, offset_at: Callable[[int, int], int] = lambda p, ms: ms, groups: list[Any] | None = None) -> None:
+        self.offset_at = offset_at
+        self.groups = groups or []
+        self.visible = KafkaError.UNKNOWN_TOPIC_OR_PART
+        self.in_flight = self.most_in_flight = self.asked = 0
+
+    def poll(self, _timeout: float) -> None:
+        pass
+
+    def list_topics(self, timeout: float) -> Any:
+        return SimpleNamespace(topics={}, brokers={})
+
+    def list_offsets(self, wanted: dict[TopicPartition, Any], **_options: Any) -> dict[TopicPartition, Any]:
+        self.asked += 1
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+
+        def result(at: TopicPartition, spec: Any) -> Any:
+            self.in_flight = 0
+            return SimpleNamespace(offset=self.offset_at(at.partition, getattr(spec, "_value", 0)), leader_epoch=None)
+
+        return {at: SimpleNamespace(result=lambda timeout, at=at, spec=spec: result(at, spec)) for at, spec in wanted.items()}
+
+    def describe_topics(self, topics: Any, **_options: Any) -> dict[str, Any]:
+        return {topic: done(KafkaException(KafkaError(self.visible))) for topic in topics.topic_names}
+
+    def list_consumer_group_offsets(self, wanted: list[ConsumerGroupTopicPartitions], **_options: Any) -> dict[str, Any]:
+        return {wanted[0].group_id: done(self.groups.pop(0))}
+
+    alter_consumer_group_offsets = list_consumer_group_offsets
+
+
+class QuickClock:
+    """Time passes only where somebody waits, and then at once."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+
+    def time_ms(self) -> int:
+        return self.now_ms
+
+    monotonic_ms = time_ms
+
+    def wait(self, milliseconds: int, stop: Any) -> bool:
+        self.now_ms += milliseconds
+        return False
+
+
+def client(admin: Admin, **params: Any) -> KafkaDriverClient:
+    given = {"bootstrap.servers": "127.0.0.1:1", "refresh.leader.backoff.ms": 1, **{k.replace("_", "."): v for k, v in params.items()}}
+    made = KafkaDriverClient(KafkaParams.parse(given), max_retries=1, clock=QuickClock())
+    made._admin = admin  # pyright: ignore
+    return made
+
+
+def answer(*offsets: tuple[int, int, int | None]) -> Any:
+    """(partition, offset, error code or None)"""
+    rows = [SimpleNamespace(topic="t", partition=p, offset=at, error=None if e is None else KafkaError(e)) for p, at, e in offsets]
+    return SimpleNamespace(topic_partitions=rows)
+
+
+def test_every_time_is_one_call_and_few_of_them_are_in_flight() -> None:
+    admin = Admin()
+    found = client(admin).at_times(range(100, 130), [P, Q])
+    assert found == [{P: ms, Q: ms} for ms in range(100, 130)]
+    assert admin.asked == 30 and admin.most_in_flight <= TIMES_IN_FLIGHT
+
+
+def test_a_time_later_than_every_record_is_none_and_not_an_error() -> None:
+    assert client(Admin(lambda p, ms: -1 if p else 7)).at_times([5], [P, Q]) == [{P: 7, Q: None}]
+
+
+def test_a_time_whose_answer_was_cut_off_is_asked_again() -> None:
+    answers = iter([-1001, 3])
+    assert client(Admin(lambda p, ms: next(answers))).at_times([5], [P]) == [{P: 3}]
+
+
+def failing(code: int, times: int, then: int = 0) -> Callable[[int, int], int]:
+    """An answer that fails so often."""
+    failures = repeat(None, times)
+
+    def offset_at(_partition: int, _ms: int) -> int:
+        for _ in failures:
+            raise KafkaException(KafkaError(code))
+        return then
+
+    return offset_at
+
+
+@pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError._TRANSPORT])
+def test_an_election_is_waited_for_whatever_the_number_of_retries(code: int) -> None:
+    """The stream survives the death of a leader: its batch is planned late instead of not at all."""
+    assert client(Admin(failing(code, 20, then=7))).latest([P])[P].offset == 7
+
+
+def test_an_election_that_lasts_is_an_error_after_the_time_for_one_question() -> None:
+    with pytest.raises(LeaderNotAvailableError, match=r"t-0 did not tell their offsets after \d+ retries") as caught:
+        client(Admin(failing(KafkaError.LEADER_NOT_AVAILABLE, 10**9)), default_api_timeout_ms=60).latest([P])
+    assert caught.value.facts["retries"] == 60
+
+
+def test_what_is_no_election_is_tried_again_just_as_often_as_is_set() -> None:
+    admin = Admin(failing(KafkaError.UNKNOWN_TOPIC_OR_PART, 10**9))
+    with pytest.raises(UnknownTopicError):
+        client(admin).latest([P])
+    assert admin.asked == 2
+
+
+def test_deleted_topics_are_unknown_topics_also_when_no_partition_is_left_to_ask() -> None:
+    def gone(_partition: int, _ms: int) -> int:
+        raise KafkaException(KafkaError(KafkaError._NOENT, "Failed to query partition leaders: No leaders found"))
+
+    with pytest.raises(UnknownTopicError, match="'t'"):
+        client(Admin(gone)).latest([P])
+
+
+def test_a_topic_without_leaders_that_may_not_be_described_is_an_error_about_permission() -> None:
+    def gone(_partition: int, _ms: int) -> int:
+        raise KafkaException(KafkaError(KafkaError._NOENT, "Failed to query partition leaders: No leaders found"))
+
+    admin = Admin(gone)
+    admin.visible = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(NotAuthorizedError, match="DESCRIBE the topic 't'"):
+        client(admin).latest([P])
+
+
+def test_committed_leaves_out_what_was_never_committed() -> None:
+    admin = Admin(groups=[answer((0, 4, None), (1, -1001, None))])
+    assert client(admin).committed("g", [P, Q]) == {P: 4}
+
+
+@pytest.mark.parametrize("code", [KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NOT_COORDINATOR])
+def test_a_coordinator_that_is_not_ready_is_asked_again_and_never_read_as_nothing_committed(code: int) -> None:
+    admin = Admin(groups=[answer((0, -1001, code)), KafkaException(KafkaError(code)), answer((0, 4, None))])
+    assert client(admin).committed("g", [P]) == {P: 4}
+
+
+def test_a_group_that_may_not_be_read_is_an_error_with_the_brokers_words() -> None:
+    admin = Admin(groups=[answer((0, -1001, KafkaError.GROUP_AUTHORIZATION_FAILED))])
+    with pytest.raises(OurError, match="authorization failed"):
+        client(admin).committed("g", [P])
+
+
+def test_a_commit_tells_how_it_went_partition_errors_included() -> None:
+    told: list[Any] = []
+    answers = [
+        answer((0, 4, None)),
+        answer((0, 4, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)),
+        KafkaException(KafkaError(KafkaError.UNKNOWN)),
+    ]
+    admin = Admin(groups=answers)
+    for _ in range(3):
+        client(admin).commit("g", {P: 4}, told.append)
+    assert told[0] is None and all(isinstance(error, OurError) for error in told[1:]) and len(told) == 3

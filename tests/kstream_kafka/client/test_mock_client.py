@@ -1,0 +1,96 @@
+"""The real client against librdkafka's mock cluster, in this process: no broker, no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from kstream_kafka import OffsetRange
+from kstream_kafka.client.driver_client import KafkaDriverClient
+from kstream_kafka.client.params import KafkaParams, bulk, small
+from kstream_kafka.errors import LeaderNotAvailableError, LogTruncatedError
+from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
+from kstream_kafka.reader.range_reader import read_range
+from kstream_kafka.source.subscription import subscription
+
+
+@pytest.fixture(scope="module")
+def params() -> Iterator[KafkaParams]:
+    """Parameters for a cluster of one broker with 25 records in each of the 4 partitions of `orders`."""
+    producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "replaced"})
+    broker = next(iter(producer.list_topics(timeout=10).brokers.values()))
+    for i in range(100):
+        producer.produce("orders", str(i), partition=i % 4)
+    assert producer.flush(10) == 0
+    yield KafkaParams.parse({"bootstrap.servers": f"{broker.host}:{broker.port}"})
+    del producer
+
+
+def test_the_driver_finds_partitions_and_both_ends(params: KafkaParams):
+    """K8a: earliest and latest of every partition."""
+    client = KafkaDriverClient(params)
+    partitions = client.partitions(subscription(["orders"]))
+    assert partitions == {("orders", i) for i in range(4)}
+    assert {end.offset for end in client.latest(partitions).values()} == {25}
+    assert {end.offset for end in client.earliest(partitions).values()} == {0}
+    assert client.latest([]) == {}
+
+
+@pytest.mark.parametrize("sized", [small, bulk])
+def test_one_consumer_reads_one_range_after_the_other(params: KafkaParams, sized: object):
+    assert callable(sized)
+    consumer = KafkaRangeConsumer(sized(params.executor()))
+    for partition, start, until in [(0, 0, 25), (3, 4, 5), (0, 20, 25), (0, 0, 1)]:
+        chunks = read_range(consumer, OffsetRange("orders", partition, start, until), 20_000)
+        assert [m.value() for chunk in chunks for m in chunk] == [b"%d" % (4 * i + partition) for i in range(start, until)]
+        consumer.unassign()
+    consumer.close()
+
+
+def test_ranges_that_are_not_there_are_told_apart(params: KafkaParams):
+    consumer = KafkaRangeConsumer(small(params.executor()))
+    with pytest.raises(LogTruncatedError, match="the partition ends at 25"):
+        list(read_range(consumer, OffsetRange("orders", 0, 20, 40), 20_000))
+    with pytest.raises(LogTruncatedError, match="offset 50 lies behind the log's end 25"):
+        list(read_range(consumer, OffsetRange("orders", 0, 50, 60), 20_000))
+    consumer.close()
+
+
+class CutOffAdmin:
+    """An AdminClient whose first answer has no offset and no error, as after the driver was frozen past its request's time."""
+
+    def __init__(self, real: AdminClient) -> None:
+        self._real = real
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def list_offsets(self, wanted: dict[TopicPartition, Any], **options: Any) -> Any:
+        self.asked += 1
+        if self.asked > 1:
+            return self._real.list_offsets(wanted, **options)
+        futures: dict[TopicPartition, Future[Any]] = {at: Future() for at in wanted}
+        for future in futures.values():
+            future.set_result(SimpleNamespace(offset=-1001, leader_epoch=None))
+        return futures
+
+
+def test_an_answer_without_an_offset_is_asked_for_again_and_never_taken_for_the_end_of_a_log(params: KafkaParams):
+    client = KafkaDriverClient(params, max_retries=1)
+    admin = client._admin = CutOffAdmin(client._admin)  # type: ignore[assignment]
+    assert {end.offset for end in client.latest([("orders", 0), ("orders", 1)]).values()} == {25}
+    assert admin.asked == 2
+
+
+def test_an_answer_without_an_offset_that_lasts_is_an_error(params: KafkaParams):
+    client = KafkaDriverClient(replace(params, own={"default.api.timeout.ms": 0}), max_retries=0)
+    client._admin = CutOffAdmin(client._admin)  # type: ignore[assignment]
+    with pytest.raises(LeaderNotAvailableError):
+        client.latest([("orders", 0)])

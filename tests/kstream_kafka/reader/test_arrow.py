@@ -1,0 +1,210 @@
+"""Chunks of messages as record batches: every column, and the sizes of the batches. Without a broker and without Spark."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from kstream_kafka import OffsetRange
+from kstream_kafka.reader import arrow
+from kstream_kafka.reader.arrow import Chunk, record_batches, schema, to_record_batch
+from kstream_kafka.reader.data_frame import SCHEMA, kafka_data_frame, read_tasks
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from kstream.errors import MissingDependencyError
+from tests.kstream_kafka.fakes import Message, records
+
+WHERE = OffsetRange("orders", 3, 0, 100)
+UTC = timezone.utc
+
+
+@dataclass
+class Timed(Message):
+    """A message with a timestamp of its own; 1 is the producer's, 2 the broker's, 0 none."""
+
+    kind: int = 1
+    stamp: int = 0
+
+    def timestamp(self) -> tuple[int, int]:
+        return (self.kind, self.stamp)
+
+
+def rows(messages: list[Any], where: OffsetRange = WHERE) -> list[dict[str, Any]]:
+    return to_record_batch([(where, messages)]).to_pylist()
+
+
+def column(name: str, messages: list[Any]) -> list[Any]:
+    return to_record_batch([(WHERE, messages)]).column(name).to_pylist()
+
+
+def test_the_columns_are_those_of_Sparks_Kafka_source():
+    assert [f"{field.name} {field.type}" for field in arrow.SCHEMA] == [
+        "key binary",
+        "value binary",
+        "topic string",
+        "partition int32",
+        "offset int64",
+        "timestamp timestamp[us, tz=UTC]",
+        "timestampType int32",
+        "headers list<item: struct<key: string, value: binary>>",
+    ]
+    assert SCHEMA.simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int,"
+        "headers:array<struct<key:string,value:binary>>>"
+    )
+    assert all(field.nullable for field in SCHEMA)
+
+
+def test_the_schema_told_to_Spark_is_the_schema_of_the_batches():
+    expected = [(field.name, field.type) for field in to_arrow_schema(SCHEMA, timezone="UTC")]
+    made = to_record_batch([(WHERE, records([1]))]).schema
+    assert [(name, str(kind).replace("element", "item")) for name, kind in expected] == [(f.name, str(f.type)) for f in made]
+    assert schema(False).names == SCHEMA.names[:-1]
+
+
+def test_a_record_is_a_row_with_all_its_parts():
+    message = Timed(41, b"v", b"k", extra=[("trace", b"\x00\xff")], stamp=1_700_000_000_123)
+    assert rows([message]) == [
+        {
+            "key": b"k",
+            "value": b"v",
+            "topic": "orders",
+            "partition": 3,
+            "offset": 41,
+            "timestamp": datetime(2023, 11, 14, 22, 13, 20, 123000, UTC),
+            "timestampType": 0,
+            "headers": [{"key": "trace", "value": b"\x00\xff"}],
+        }
+    ]
+
+
+def test_no_key_and_a_tombstone_are_null_and_empty_bytes_are_not():
+    messages = [Message(1, None, b"k"), Message(2, b"", None), Message(3, b"\xff\x00", b"")]
+    assert column("value", messages) == [None, b"", b"\xff\x00"]
+    assert column("key", messages) == [b"k", None, b""]
+
+
+def test_offsets_with_gaps_are_the_records_own():
+    assert column("offset", records([5, 6, 7])) == [5, 6, 7]
+    assert column("offset", records([5, 7, 9, 2**40])) == [5, 7, 9, 2**40]
+
+
+def test_timestamp_types_are_Javas_numbers_also_where_they_change_within_a_chunk():
+    messages = [Timed(1, kind=1, stamp=1000), Timed(2, kind=2, stamp=2000), Timed(3, kind=0, stamp=-1)]
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    assert column("timestampType", messages) == [0, 1, -1]
+    assert column("timestamp", messages) == [epoch + timedelta(seconds=1), epoch + timedelta(seconds=2), None]
+    assert column("timestampType", messages[1:2]) == [1]
+    assert column("timestamp", [Timed(1, kind=1, stamp=-1)]) == [None]
+
+
+def test_headers_are_null_where_there_are_none_and_values_may_be_null():
+    messages = [
+        Message(1),
+        Message(2, extra=[]),
+        Message(3, extra=[("a", None), ("a", b"2"), ("ключ", b"")]),
+    ]
+    assert column("headers", messages) == [
+        None,
+        None,
+        [{"key": "a", "value": None}, {"key": "a", "value": b"2"}, {"key": "ключ", "value": b""}],
+    ]
+    assert column("headers", messages[:2]) == [None, None]
+
+
+def test_without_headers_no_message_is_asked_for_them():
+    class Silent(Message):
+        def headers(self) -> Any:
+            raise AssertionError("asked")
+
+    batch = to_record_batch([(WHERE, [Silent(1)])], include_headers=False)
+    assert batch.schema.equals(schema(False)) and batch.num_rows == 1
+
+
+def test_no_messages_are_a_batch_of_no_rows():
+    batch = to_record_batch([(WHERE, [])])
+    assert batch.num_rows == 0 and batch.schema.equals(arrow.SCHEMA)
+
+
+def test_the_chunks_of_several_partitions_keep_their_places_in_one_batch():
+    other = OffsetRange("refunds", 0, 0, 100)
+    batch = to_record_batch([(WHERE, records([5, 9])), (other, records([7]))])
+    places = zip(*(batch.column(name).to_pylist() for name in ("topic", "partition", "offset")), strict=True)
+    assert list(places) == [("orders", 3, 5), ("orders", 3, 9), ("refunds", 0, 7)]
+
+
+# -- sizes
+
+
+def sizes(chunks: list[Chunk]) -> list[int]:
+    batches = list(record_batches(chunks))
+    values = [value for batch in batches for value in batch.column("value").to_pylist()]
+    assert values == [m.value() for _, messages in chunks for m in messages]
+    return [batch.num_rows for batch in batches]
+
+
+def test_small_chunks_are_put_together_and_full_ones_left_alone(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(arrow, "FEW_RECORDS", 4)
+    monkeypatch.setattr(arrow, "ENOUGH_RECORDS", 6)
+    chunks = [(WHERE, records(range(n))) for n in (1, 2, 3, 1, 1, 8, 2)]
+    assert sizes(chunks) == [6, 2, 8, 2]
+
+
+def test_large_records_come_in_bounded_batches_and_none_is_lost(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(arrow, "MOST_BYTES", 10_000)
+    large = [replace(m, payload=bytes([i]) * 3_000) for i, m in enumerate(records(range(10)))]
+    assert max(sizes([(WHERE, large)])) <= 4
+    assert sizes([(WHERE, [Message(i, b"x" * 50_000)]) for i in range(3)]) == [1, 1, 1]
+
+
+def test_nothing_gives_nothing():
+    assert sizes([]) == []
+    assert sizes([(WHERE, [])]) == []
+
+
+# -- the task
+
+
+class Reads:
+    """Task i holds one chunk, of one record with offset i."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def chunks(self, index: int) -> Iterator[Chunk]:
+        assert not gc.isenabled()
+        yield WHERE, list(records([index]))
+
+
+def ids(*batches: list[int]) -> Iterator[pa.RecordBatch]:
+    return iter([pa.RecordBatch.from_arrays([pa.array(numbers, pa.int64())], ["id"]) for numbers in batches])
+
+
+def test_a_task_reads_all_the_numbers_it_is_given():
+    batches = read_tasks(Reads(), ids([4], [0, 2]), True)  # pyright: ignore[reportArgumentType]
+    assert [offset for batch in batches for offset in batch.column("offset").to_pylist()] == [4, 0, 2]
+    assert list(read_tasks(Reads(), ids(), True)) == []  # pyright: ignore[reportArgumentType]
+
+
+def test_cycles_are_collected_again_after_a_read_and_after_one_given_up():
+    batches = read_tasks(Reads(), ids([1]), False)  # pyright: ignore[reportArgumentType]
+    next(batches)
+    assert not gc.isenabled()
+    batches.close()  # pyright: ignore[reportAttributeAccessIssue]
+    assert gc.isenabled()
+    list(read_tasks(Reads(), ids([1]), False))  # pyright: ignore[reportArgumentType]
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("package", ["pyarrow", "pandas"])
+def test_a_missing_package_is_told_on_the_driver_before_anything_runs(package: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingDependencyError, match=rf"needs {package} .*: pip install 'kstream-spark\[spark\]'") as caught:
+        kafka_data_frame(None, Reads())  # pyright: ignore[reportArgumentType]
+    assert caught.value.facts["package"] == package

@@ -1,0 +1,265 @@
+"""Reading one range: every way it can end, and every way it cannot be read. Then several ranges at once."""
+
+from __future__ import annotations
+
+import pytest
+from kstream_kafka.client.ports import Trouble
+from kstream_kafka.errors import KafkaError, LogTruncatedError, PollTimeoutError, RecordsRemovedError
+from kstream_kafka.planning.offset_range import OffsetRange
+from kstream_kafka.planning.packing import Piece
+from kstream_kafka.reader.range_reader import CHUNK, read_pieces, read_range
+
+from tests.kstream_kafka.fakes import FakeConsumer, Message, records
+
+EOF = Trouble.END_OF_PARTITION
+
+
+A, B, C = ("t", 0), ("t", 1), ("s", 0)
+"""Partitions."""
+
+
+def event(at: int, trouble: Trouble, where: tuple[str, int] = A) -> Message:
+    return Message(at, b"an error's text, not a value", problem=trouble, where=where)
+
+
+def read(consumer: FakeConsumer, start: int, until: int, epoch: int | None = None, timeout_ms: int = 1000) -> list[int]:
+    chunks = read_range(consumer, OffsetRange("t", 1, start, until), timeout_ms, epoch, consumer.monotonic)
+    return [m.offset() for chunk in chunks for m in chunk]
+
+
+def test_all_records_of_a_range_and_no_other():
+    consumer = FakeConsumer([records(range(5, 9)), records(range(9, 12))])
+    assert read(consumer, 5, 12) == list(range(5, 12))
+    assert consumer.assigned == [("t", 1, 5, None)]
+
+
+def test_an_empty_range_asks_nothing_of_the_broker():
+    consumer = FakeConsumer()
+    assert read(consumer, 5, 5) == []
+    assert not consumer.assigned and not consumer.asked
+
+
+def test_it_asks_for_no_more_than_is_left_since_consume_waits_for_all_it_is_asked_for():
+    consumer = FakeConsumer([records(range(CHUNK)), records(range(CHUNK, CHUNK + 3))])
+    read(consumer, 0, CHUNK + 3)
+    assert consumer.asked == [CHUNK, 3]
+
+
+def test_the_first_record_at_or_past_the_end_ends_the_range():
+    """Offsets 3–9 were compacted away: records beyond the range come, and none of them is given out."""
+    assert read(FakeConsumer([records([0, 1, 2, 10, 11])]), 0, 8) == [0, 1, 2]
+    assert read(FakeConsumer([records([8, 9])]), 0, 8) == []
+
+
+def test_the_position_reaching_the_end_ends_the_range_without_another_question():
+    consumer = FakeConsumer([records([0, 1, 7])])
+    assert read(consumer, 0, 8) == [0, 1, 7]
+    assert len(consumer.asked) == 1
+
+
+def test_the_end_of_the_partition_at_or_past_the_end_ends_the_range():
+    """The last offsets of the range hold a transaction marker, which is no record."""
+    assert read(FakeConsumer([[*records([0, 1, 2]), event(4, EOF)]]), 0, 4) == [0, 1, 2]
+    assert read(FakeConsumer([[event(9, EOF)]]), 0, 4) == []
+
+
+def test_the_end_of_the_partition_before_the_end_is_an_error_with_both_offsets():
+    consumer = FakeConsumer([[*records([0, 1]), event(2, EOF)]], log_range=(0, 2))
+    with pytest.raises(LogTruncatedError, match=r"t-1 \[0, 5\): the partition ends at 2") as caught:
+        read(consumer, 0, 5)
+    assert (caught.value.lost_from, caught.value.lost_until) == (2, 5)
+
+
+def test_an_early_end_that_the_broker_takes_back_is_read_on_from():
+    """Right after an election the leader may show less than it has."""
+    consumer = FakeConsumer([[*records([0, 1]), event(2, EOF)], records([2, 3])], log_range=(0, 4))
+    assert read(consumer, 0, 4) == [0, 1, 2, 3]
+
+
+def test_an_early_end_that_nobody_confirms_is_no_loss_and_the_range_is_begun_again():
+    """During an election the leader shows less than it has, and refuses to tell where its log ends."""
+    consumer = FakeConsumer([[*records([0, 1]), event(2, EOF)], [event(2, EOF)], records([2, 3])], log_range=(None, None))
+    assert read(consumer, 0, 4, epoch=3) == [0, 1, 2, 3]
+    assert consumer.assigned == [("t", 1, 0, 3), ("t", 1, 2, None), ("t", 1, 2, None)]
+    consumer = FakeConsumer([[*records([0, 1]), event(2, EOF)]], log_range=(None, None))
+    with pytest.raises(PollTimeoutError, match="no leader says where it does"):
+        read(consumer, 0, 4)
+
+
+def test_an_event_between_records_is_never_taken_for_a_record():
+    """An event's value is an error text; here a gap makes the offsets look gapless with the event among them."""
+    consumer = FakeConsumer([[*records([0, 1, 2]), event(3, EOF), *records([4, 5])]], log_range=(0, 6))
+    assert read(consumer, 0, 6) == [0, 1, 2, 4, 5]
+
+
+def test_a_gap_alone_is_no_error():
+    assert read(FakeConsumer([records([2, 4, 8])]), 0, 9) == [2, 4, 8]
+
+
+def test_retention_faster_than_the_stream_names_the_lost_records():
+    consumer = FakeConsumer([[event(5, Trouble.OUT_OF_RANGE)]], log_range=(8, 20))
+    with pytest.raises(RecordsRemovedError, match=r"records \[5, 7\) were removed") as caught:
+        read(consumer, 5, 7)
+    facts = caught.value.facts
+    assert (facts["at"], facts["earliest"], facts["latest"], facts["topic"], facts["partition"]) == (5, 8, 20, "t", 1)
+
+
+def test_an_offset_behind_the_end_speaks_of_a_log_that_was_cut_not_of_retention():
+    consumer = FakeConsumer([[event(50, Trouble.OUT_OF_RANGE)]], log_range=(0, 3))
+    with pytest.raises(LogTruncatedError, match=r"offset 50 lies behind the log's end 3\. An unclean leader election"):
+        read(consumer, 50, 60)
+
+
+def test_an_offset_refused_inside_the_log_speaks_of_a_log_cut_and_written_anew():
+    consumer = FakeConsumer([[event(5, Trouble.OUT_OF_RANGE)]], log_range=(0, 30))
+    with pytest.raises(LogTruncatedError, match="cut below offset 5 and written anew"):
+        read(consumer, 5, 9, epoch=3)
+
+
+def test_the_plans_leader_epoch_is_given_to_the_broker():
+    consumer = FakeConsumer([records([5], epoch=3)])
+    read(consumer, 5, 6, epoch=3)
+    assert consumer.assigned == [("t", 1, 5, 3)]
+
+
+def test_records_of_a_later_epoch_than_the_plans_are_refused_before_they_are_given_out():
+    consumer = FakeConsumer([[*records([0, 1], epoch=3), *records([2, 3], epoch=5)]])
+    with pytest.raises(LogTruncatedError, match="planned under leader epoch 3, but it holds records of epoch 5"):
+        read(consumer, 0, 4, epoch=3)
+
+
+def test_a_later_epoch_past_the_range_is_nobodys_trouble():
+    consumer = FakeConsumer([[*records([0, 1], epoch=3), *records([4], epoch=5)]])
+    assert read(consumer, 0, 3, epoch=3) == [0, 1]
+
+
+def test_a_broker_that_tells_no_epoch_is_believed():
+    assert read(FakeConsumer([records([0, 1])]), 0, 2, epoch=3) == [0, 1]
+
+
+def test_silence_for_the_poll_timeout_is_an_error_with_the_clients_last_words():
+    consumer = FakeConsumer()
+    consumer.words = "Connection refused"
+    with pytest.raises(PollTimeoutError, match=r"no record at or after offset 2 came within 300 ms.*Connection refused"):
+        read(consumer, 2, 4, timeout_ms=300)
+    assert 0.3 <= consumer.now < 0.4
+
+
+def test_each_record_starts_the_poll_timeout_anew():
+    consumer = FakeConsumer([records([0]), [], [], [], records([1])])
+    steps = iter(range(100))
+    chunks = read_range(consumer, OffsetRange("t", 1, 0, 2), 4000, None, lambda: float(next(steps)))
+    assert [m.offset() for chunk in chunks for m in chunk] == [0, 1]
+
+
+def test_passing_trouble_is_waited_out_and_told_when_it_does_not_pass():
+    passing = [event(0, Trouble.PASSING)]
+    assert read(FakeConsumer([passing, records([0, 1])]), 0, 2) == [0, 1]
+    with pytest.raises(PollTimeoutError, match="PASSING"):
+        read(FakeConsumer([passing]), 0, 2)
+
+
+def test_fatal_trouble_ends_the_read_at_once():
+    with pytest.raises(KafkaError, match="gave up at offset 1"):
+        read(FakeConsumer([[*records([0]), event(1, Trouble.FATAL)]]), 0, 2)
+
+
+# -- several at once
+
+
+def read_all(
+    consumer: FakeConsumer, *pieces: tuple[tuple[str, int], int, int], epoch: int | None = None
+) -> list[tuple[str, int, list[int]]]:
+    """(topic, partition, offsets) of each chunk, in the order they are given out."""
+    wanted = [Piece(OffsetRange(*where, start, until), epoch) for where, start, until in pieces]
+    chunks = read_pieces(consumer, wanted, 1000, consumer.monotonic)
+    return [(r.topic, r.partition, [m.offset() for m in messages]) for r, messages in chunks]
+
+
+def test_several_ranges_are_assigned_at_once_and_each_record_comes_with_its_range():
+    consumer = FakeConsumer([[*records([4, 5], where=A), *records([7], where=B), *records([0, 1], where=C)]])
+    assert read_all(consumer, (A, 4, 6), (B, 7, 8), (C, 0, 2), epoch=3) == [("t", 0, [4, 5]), ("t", 1, [7]), ("s", 0, [0, 1])]
+    assert consumer.assignments == 1
+    assert consumer.assigned == [("t", 0, 4, 3), ("t", 1, 7, 3), ("s", 0, 0, 3)]
+
+
+def test_records_come_in_the_order_of_the_ranges_whichever_partition_answers_first():
+    """Computed again, an RDD has the same records in the same places."""
+    script = [records([0], where=C), records([0], where=B), records([0, 1], where=A), records([1], where=C)]
+    assert read_all(FakeConsumer(script), (A, 0, 2), (B, 0, 1), (C, 0, 2)) == [("t", 0, [0, 1]), ("t", 1, [0]), ("s", 0, [0, 1])]
+
+
+def test_what_is_next_in_turn_is_given_out_before_the_rest_is_there():
+    consumer = FakeConsumer([[*records([0], where=A), *records([0], where=B)], []])
+    consumer.script.append(records([1], where=A))
+    chunks = read_pieces(consumer, [Piece(OffsetRange(*A, 0, 2)), Piece(OffsetRange(*B, 0, 1))], 1000, consumer.monotonic)
+    first, messages = next(chunks)
+    assert (first.partition, [m.offset() for m in messages]) == (0, [0]) and consumer.script
+    assert [r.partition for r, _ in chunks] == [0, 1]
+
+
+def test_each_range_has_its_own_end_and_what_comes_after_it_is_nobodys():
+    """A's end is a record past it, B's a gap at the end of its partition, C's its last offset; then A's log goes on, and is cut."""
+    script = [
+        [*records([0, 9], where=A), event(5, EOF, B), *records([1], where=C)],
+        [*records([10, 11], where=A), event(12, Trouble.OUT_OF_RANGE, A), event(12, Trouble.FATAL, A), *records([2], where=C)],
+    ]
+    assert read_all(FakeConsumer(script), (A, 0, 4), (B, 3, 5), (C, 1, 3)) == [("t", 0, [0]), ("s", 0, [1, 2])]
+
+
+def test_empty_ranges_among_others_ask_nothing():
+    consumer = FakeConsumer([records([0], where=A)])
+    assert read_all(consumer, (B, 3, 3), (A, 0, 1), (C, 0, 0)) == [("t", 0, [0])]
+    assert consumer.assigned == [("t", 0, 0, None)]
+
+
+def test_two_pieces_of_one_partition_are_refused_rather_than_read_half():
+    with pytest.raises(ValueError, match="two pieces of one partition"):
+        read_all(FakeConsumer(), (A, 0, 2), (A, 5, 6))
+
+
+def test_no_more_is_waited_for_than_is_left_of_all_ranges():
+    consumer = FakeConsumer([[*records([0], where=A), *records([0], where=B)], [], records([1], where=B)])
+    read_all(consumer, (A, 0, 1), (B, 0, 2))
+    assert consumer.asked[0] == 3 and consumer.asked[2] == 1
+
+
+@pytest.mark.parametrize(
+    "trouble, error", [(EOF, LogTruncatedError), (Trouble.OUT_OF_RANGE, LogTruncatedError), (Trouble.FATAL, KafkaError)]
+)
+def test_an_error_names_the_partition_it_is_of(trouble: Trouble, error: type[KafkaError]):
+    consumer = FakeConsumer([[*records([0], where=A), event(1, trouble, B)]], log_range=(0, 1))
+    with pytest.raises(error) as caught:
+        read_all(consumer, (A, 0, 2), (B, 1, 3), (C, 0, 1))
+    assert (caught.value.facts["topic"], caught.value.facts["partition"]) == B
+
+
+def test_a_later_epoch_in_any_of_the_ranges_is_refused():
+    consumer = FakeConsumer([[*records([0], 3, A), *records([0], 4, B)]])
+    with pytest.raises(LogTruncatedError, match="t-1"):
+        read_all(consumer, (A, 0, 1), (B, 0, 1), epoch=3)
+
+
+def test_the_poll_timeout_is_silence_of_all_ranges_and_names_the_first_that_is_missing():
+    consumer = FakeConsumer([records([0], where=A)])
+    with pytest.raises(PollTimeoutError, match=r"t-1 \[5, 6\): no record at or after offset 5"):
+        read_all(consumer, (A, 0, 1), (B, 5, 6), (C, 0, 1))
+    assert 1 <= consumer.now < 1.2
+    consumer = FakeConsumer([m for at in range(4) for m in (records([at], where=A), *([[]] * 30))])
+    assert read_all(consumer, (A, 0, 4), (B, 9, 9)) == [("t", 0, [at]) for at in range(4)]
+
+
+def test_trouble_of_a_broker_is_of_no_partition_and_is_told_when_it_does_not_pass():
+    nowhere: tuple[str, int] = (None, -1)  # type: ignore[assignment]
+    assert read_all(
+        FakeConsumer([[event(0, Trouble.PASSING, nowhere)], [*records([0], where=A), *records([0], where=B)]]), (A, 0, 1), (B, 0, 1)
+    )
+    with pytest.raises(PollTimeoutError, match="PASSING"):
+        read_all(FakeConsumer([[event(0, Trouble.PASSING, nowhere)]]), (A, 0, 1), (B, 0, 1))
+    with pytest.raises(KafkaError, match="gave up"):
+        read_all(FakeConsumer([[event(0, Trouble.FATAL, nowhere)]]), (A, 0, 1), (B, 0, 1))
+
+
+def test_an_early_end_that_the_broker_takes_back_holds_for_one_of_many_too():
+    consumer = FakeConsumer([[event(1, EOF, B)], [*records([0], where=A), *records([1], where=B)]], log_range=(0, 2))
+    assert read_all(consumer, (A, 0, 1), (B, 1, 2)) == [("t", 0, [0]), ("t", 1, [1])]

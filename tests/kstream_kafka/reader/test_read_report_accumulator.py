@@ -1,0 +1,148 @@
+"""What tasks report, changed by three threads at once: nothing is lost, whichever comes first."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kstream_kafka.reader.read_report_accumulator import BatchFindings, Merging
+
+PATIENCE = 20.0
+
+
+class WatchedLock:
+    """A lock that says when somebody has to wait for it."""
+
+    def __init__(self, waiting: threading.Event) -> None:
+        self._lock, self._waiting = threading.Lock(), waiting
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._waiting.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+class Accumulator:
+    """Spark's, without Spark."""
+
+    def __init__(self, value: Any, merging: Any) -> None:
+        self.value, self._merging = value, merging
+
+    def add(self, term: Any) -> None:
+        self.value = self._merging.addInPlace(self.value, term)
+
+
+class FakeContext:
+    def accumulator(self, value: Any, merging: Any) -> Accumulator:
+        return Accumulator(value, merging)
+
+
+class Meeting:
+    """Findings, and another thread that comes in the middle of a call: it is let in once, and runs until it has ended or has to wait."""
+
+    def __init__(self) -> None:
+        context: Any = FakeContext()
+        self.findings = BatchFindings(context)
+        self._stopped = threading.Event()
+        lock: Any = WatchedLock(self._stopped)
+        self.findings.merging.lock = lock
+        self.other: Callable[[], Any] = lambda: None
+        self.result: Any = None
+        self._thread: threading.Thread | None = None
+
+    def let_in(self) -> None:
+        """Called from the middle of a call of this thread."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run)
+            self._thread.start()
+            assert self._stopped.wait(PATIENCE)
+
+    def _run(self) -> None:
+        try:
+            self.result = self.other()
+        finally:
+            self._stopped.set()
+
+    def end(self) -> None:
+        assert self._thread is not None, "the other thread was never let in"
+        self._thread.join(PATIENCE)
+
+
+class Doors(dict[Any, Any]):
+    """A dict that lets the other thread in before `door` is called with `key`."""
+
+    def __init__(self, values: dict[Any, Any], meeting: Meeting, door: str, key: Any) -> None:
+        super().__init__(values)
+        self._meeting, self._door = meeting, (door, key)
+
+    def _pass(self, door: str, key: Any) -> None:
+        if self._door == (door, key):
+            self._meeting.let_in()
+
+    def __getitem__(self, key: Any) -> Any:
+        self._pass("getitem", key)
+        return super().__getitem__(key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._pass("setitem", key)
+        super().__setitem__(key, value)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        self._pass("get", key)
+        return super().get(key, default)
+
+
+def lost(offset: int) -> dict[str, Any]:
+    return {"lost": {("t", 0, offset): (offset + 1, "retention", "")}}
+
+
+def offsets(*taken: dict[str, Any]) -> list[int]:
+    return sorted(place[2] for found in taken for place in found["lost"])
+
+
+@pytest.fixture
+def meeting() -> Meeting:
+    return Meeting()
+
+
+def test_a_loss_of_an_older_batch_that_comes_while_its_losses_are_taken_is_taken_by_this_batch_or_the_next(meeting: Meeting) -> None:
+    """It was merged into the dict that `take` had just copied and was about to replace."""
+    findings = meeting.findings
+    findings.receiver.add({1: lost(5)})
+    findings.receiver.value[1] = Doors(findings.receiver.value[1], meeting, "setitem", "lost")
+    meeting.other = lambda: findings.receiver.add({1: lost(7)})
+    taken = findings.take(2)
+    meeting.end()
+    assert offsets(taken, findings.take(3)) == [5, 7]
+
+
+def test_a_batch_that_is_forgotten_while_another_one_takes_its_findings_is_no_error(meeting: Meeting) -> None:
+    """`forget` removed the older batch after `take` had listed it: a KeyError, and a good batch stayed pending."""
+    findings = meeting.findings
+    findings.receiver.add({1: lost(5), 2: lost(9)})
+    findings.receiver.value = Doors(findings.receiver.value, meeting, "getitem", 1)
+    meeting.other = lambda: findings.forget(1)
+    assert offsets(findings.take(2)) == [5, 9]
+    meeting.end()
+    assert offsets(findings.take(3)) == []
+
+
+def test_a_loss_that_comes_while_its_batch_is_taken_is_taken_with_it_or_with_a_later_one(meeting: Meeting) -> None:
+    """It was merged into an entry that `take` had removed meanwhile."""
+    findings = meeting.findings
+    findings.receiver.add({1: lost(5)})
+    meeting.other = lambda: findings.take(1)
+    findings.receiver.add({1: Doors(lost(7), meeting, "get", "counts")})
+    meeting.end()
+    assert offsets(meeting.result, findings.take(2)) == [5, 7]
+
+
+def test_tasks_get_a_copy_that_can_be_pickled() -> None:
+    merging = pickle.loads(pickle.dumps(Merging()))
+    assert merging.addInPlace(merging.zero({}), {1: lost(5)})[1]["lost"] == lost(5)["lost"]

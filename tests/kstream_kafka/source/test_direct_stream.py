@@ -1,0 +1,302 @@
+"""The direct stream against a fake cluster: where it starts, what it plans, what survives."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from kstream_kafka import KafkaUtils, OffsetRange, TopicAndPartition, restore_input, utf8_decoder, value_only
+from kstream_kafka.client.ports import Partition
+from kstream_kafka.errors import BrokerUnreachableError, KafkaConfigError, LogShrankError, PartitionRevokedError, UnknownTopicError
+
+from kstream.batch_time import Time
+from kstream.errors import NotRecoverableError
+from tests.kstream_kafka.fakes import FakeHost
+from tests.kstream_kafka.stream import BROKERS, Logs, Stream
+
+
+def test_KD1_a_batch_holds_a_range_of_every_partition_from_where_the_last_one_ended():
+    s = Stream({("t", 0): (0, 16), ("t", 1): (2, 16)}, auto_offset_reset="smallest").start()
+    assert s.batch() == [["t", 0, 0, 16], ["t", 1, 2, 16]]
+    s.client.logs["t", 1] = (2, 20)
+    assert s.batch() == [["t", 0, 16, 16], ["t", 1, 16, 20]]
+
+
+def test_KD2_a_pattern_takes_the_topics_it_matches_whole_and_no_other():
+    logs: Logs = {("pat1", 0): (0, 16), ("pat2", 0): (3, 16), ("pat3", 0): (4, 16), ("xpat1", 0): (0, 16), ("pat10", 0): (0, 16)}
+    s = Stream(logs, re.compile(r"pat\d"), auto_offset_reset="earliest").start()
+    ranges = s.batch()
+    assert ranges == [["pat1", 0, 0, 16], ["pat2", 0, 3, 16], ["pat3", 0, 4, 16]]
+    assert sum(until - start for _, _, start, until in ranges) == 41
+    named = Stream(logs, (r"^pat\d$",), auto_offset_reset="earliest").start()
+    assert len(named.batch()) == 3
+
+
+def test_a_pattern_never_takes_kafkas_own_topics():
+    s = Stream({("__consumer_offsets", 0): (0, 9), ("t", 0): (0, 1)}, re.compile(".*"), auto_offset_reset="earliest").start()
+    assert s.batch() == [["t", 0, 0, 1]]
+
+
+def test_KD3_latest_is_the_default_and_older_data_is_never_seen():
+    s = Stream({("t", 0): (0, 10)}).start()
+    assert s.stream.starting_point().data["ranges"] == [["t", 0, 10, 10]]
+    s.client.logs["t", 0] = (0, 12)
+    assert s.batch() == [["t", 0, 10, 12]]
+
+
+def test_KD3_an_explicit_offset_is_where_it_starts_even_past_the_end():
+    s = Stream({("t", 0): (0, 10)}, given={("t", 0): 11}).start()
+    assert s.batch() == [["t", 0, 11, 11]]
+    s.client.logs["t", 0] = (0, 14)
+    assert s.batch() == [["t", 0, 11, 14]]
+    s.client.logs["t", 0] = (0, 3)
+    with pytest.raises(LogShrankError):
+        s.plan()
+
+
+def test_a_start_past_the_end_still_waits_after_a_restart():
+    s = Stream({("t", 0): (0, 10)}, given={("t", 0): 11}).start()
+    data = s.plan()
+    again = Stream({("t", 0): (0, 10)}, given={("t", 0): 11})
+    again.stream.restored(Time(1000), data)
+    assert again.start().batch() == [["t", 0, 11, 11]]
+
+
+def test_KD4_the_number_of_records_and_the_ranges_are_known_when_planned():
+    stream = Stream({("t", 0): (0, 16), ("t", 1): (0, 0)}, auto_offset_reset="earliest").start().stream
+    plan = stream.plan(Time(1))
+    assert plan.num_records == 16
+    assert stream.metadata(Time(1), plan.data)["offsets"] == [OffsetRange("t", 0, 0, 16), OffsetRange("t", 1, 0, 0)]
+    assert stream.metadata(Time(1), plan.data)["Description"] == "topic: t\tpartition: 0\toffsets: 0 to 16"
+
+
+def test_with_given_offsets_just_those_partitions_are_read():
+    s = Stream({("t", 0): (0, 10), ("t", 1): (0, 10)}, given={("t", 1): 4}, metadata_max_age_ms=0).start()
+    assert s.batch() == [["t", 1, 4, 10]]
+
+
+def test_given_offsets_of_a_partition_that_is_not_there_fail_the_start():
+    with pytest.raises(KafkaConfigError, match="fromOffsets"):
+        Stream({("t", 0): (0, 10)}, given={("t", 5): 4}).start()
+
+
+@pytest.mark.parametrize("given", [{("other", 0): 1}, {("t", 0): -2}])
+def test_given_offsets_must_be_of_the_topics_named_and_not_negative(given: dict[Partition, int]):
+    with pytest.raises(KafkaConfigError, match="fromOffsets"):
+        Stream({("t", 0): (0, 10)}, given=given)
+
+
+def test_planning_moves_no_cursor_until_the_plan_is_durable():
+    s = Stream({("t", 0): (0, 10)}, auto_offset_reset="earliest").start()
+    first = s.plan()
+    s.client.logs["t", 0] = (0, 15)
+    assert first["ranges"] == [["t", 0, 0, 10]]
+    assert s.batch() == [["t", 0, 0, 15]]
+
+
+def test_one_question_a_batch_whatever_the_number_of_partitions():
+    s = Stream({("t", i): (0, 10) for i in range(1000)}, auto_offset_reset="earliest").start()
+    s.client.asked.clear()
+    for _ in range(3):
+        s.batch()
+    assert s.client.asked == ["latest"] * 3
+
+
+def test_a_partition_found_later_begins_at_earliest_whatever_the_reset_policy_says():
+    s = Stream({("t", 0): (0, 10)}, auto_offset_reset="latest", metadata_max_age_ms=5000).start()
+    s.client.logs["t", 1] = (3, 8)
+    s.clock.advance(4999)
+    assert s.batch() == [["t", 0, 10, 10]]
+    s.clock.advance(1)
+    assert s.batch() == [["t", 0, 10, 10], ["t", 1, 3, 8]]
+    assert s.batch() == [["t", 0, 10, 10], ["t", 1, 8, 8]]
+
+
+def test_a_new_partition_is_not_lost_with_a_plan_that_could_not_be_stored():
+    s = Stream({("t", 0): (0, 10)}, metadata_max_age_ms=5000).start()
+    s.client.logs["t", 1] = (3, 8)
+    s.clock.advance(5000)
+    lost = s.plan()
+    assert lost["ranges"][1] == ["t", 1, 3, 8]
+    assert s.batch()[1] == ["t", 1, 3, 8]
+
+
+def test_a_partition_that_vanishes_fails_each_batch_until_it_is_back():
+    s = Stream({("t", 0): (0, 10), ("t", 1): (0, 5)}, metadata_max_age_ms=5000).start()
+    kept = s.client.logs.pop(("t", 1))
+    for advance in (0, 5000, 0):
+        s.clock.advance(advance)
+        with pytest.raises(PartitionRevokedError, match="t-1"):
+            s.plan()
+    s.client.logs["t", 1] = kept
+    assert s.batch() == [["t", 0, 10, 10], ["t", 1, 5, 5]]
+
+
+@pytest.mark.parametrize("finder", ["the look for partitions", "the question for ends"])
+def test_a_topic_that_is_read_and_vanishes_was_revoked_whoever_finds_out(finder: str):
+    """UnknownTopicError, to correct the name, is for topics that were never there."""
+    s = Stream({("t", 0): (0, 10), ("u", 0): (0, 5)}, ("t", "u"), metadata_max_age_ms=5000).start()
+    s.batch()
+    if finder == "the look for partitions":
+        kept = s.client.logs.pop(("u", 0))
+        s.clock.advance(5000)
+    else:
+        kept, s.client.failure = (0, 5), UnknownTopicError(["u"], 1)
+    with pytest.raises(PartitionRevokedError, match=r"u-0 are being read"):
+        s.plan()
+    s.client.logs["u", 0], s.client.failure = kept, None
+    assert s.batch() == [["t", 0, 10, 10], ["u", 0, 5, 5]]
+
+
+def test_an_unreachable_broker_fails_the_batch_and_the_next_starts_at_the_same_place():
+    s = Stream({("t", 0): (0, 10)}, auto_offset_reset="earliest").start()
+    s.client.failure = BrokerUnreachableError("h:1", 10)
+    with pytest.raises(BrokerUnreachableError):
+        s.plan()
+    s.client.failure = None
+    assert s.batch() == [["t", 0, 0, 10]]
+
+
+def test_an_unknown_topic_fails_the_start():
+    with pytest.raises(UnknownTopicError, match="'nope'"):
+        Stream({("t", 0): (0, 1)}, ("nope",)).start()
+
+
+def test_reset_none_without_offsets_fails_the_start():
+    with pytest.raises(KafkaConfigError, match=r"auto\.offset\.reset.*t-0 is given no offset"):
+        Stream({("t", 0): (0, 1)}, auto_offset_reset="none").start()
+
+
+def test_a_restart_goes_on_from_the_newest_plan_and_resolves_nothing():
+    s = Stream({("t", 0): (0, 30)}, auto_offset_reset="latest")
+    s.stream.restored(Time(5000), {"ranges": [["t", 0, 5, 20]], "leader_epochs": [None], "topic_ids": None})
+    s.start()
+    assert s.client.asked == []
+    assert s.batch() == [["t", 0, 20, 30]]
+
+
+def test_a_partition_made_while_the_driver_was_down_begins_at_earliest():
+    s = Stream({("t", 0): (0, 30), ("t", 1): (0, 4)}, auto_offset_reset="latest")
+    s.stream.restored(Time(5000), {"ranges": [["t", 0, 5, 20]]})
+    assert s.start().batch() == [["t", 0, 20, 30], ["t", 1, 0, 4]]
+
+
+def test_partitions_of_topics_no_longer_asked_for_are_let_go():
+    s = Stream({("t", 0): (0, 30)})
+    s.stream.restored(Time(5000), {"ranges": [["old", 0, 5, 20], ["t", 0, 5, 20]]})
+    assert s.start().batch() == [["t", 0, 20, 30]]
+
+
+def test_KD7_the_maximum_rate_holds_over_batches():
+    s = Stream(
+        {("t", 0): (0, 25)}, conf={"spark.streaming.kafka.maxRatePerPartition": "100"}, batch_ms=100, auto_offset_reset="earliest"
+    ).start()
+    assert [s.batch()[0][2:] for _ in range(4)] == [[0, 10], [10, 20], [20, 25], [25, 25]]
+
+
+def test_the_leader_epoch_of_each_partition_is_in_the_plan():
+    s = Stream({("t", 0): (0, 1), ("t", 1): (0, 1)}).start()
+    assert s.plan()["leader_epochs"] == [7, 7]
+    s.client.epoch = None
+    assert s.plan()["leader_epochs"] == [None, None]
+
+
+def test_stopping_closes_the_client():
+    s = Stream({("t", 0): (0, 1)}).start()
+    s.stream.stop()
+    s.stream.stop()
+    assert s.client.closed
+
+
+def host() -> Any:
+    return FakeHost()
+
+
+def upper(raw: bytes | None) -> str:
+    return (raw or b"").decode().upper()
+
+
+def test_a_stream_made_again_from_its_recipe_has_the_same_recipe():
+    given = {TopicAndPartition("t", 0): 5}
+    stream = KafkaUtils.createDirectStream(host(), ["t"], {**BROKERS, "group.id": "g"}, given, None, upper, value_only)
+    recipe = stream.recipe()  # pyright: ignore[reportAttributeAccessIssue]
+    assert recipe.kind == "kafka-direct" and json.loads(json.dumps(recipe.args)) == recipe.args
+    assert recipe.functions == {"value_decoder": upper, "message_handler": value_only}
+    again = restore_input(host(), recipe)
+    assert again.recipe() == recipe  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_pattern_survives_its_recipe_with_its_flags():
+    recipe = KafkaUtils.createDirectStream(host(), re.compile("T.", re.IGNORECASE), BROKERS).recipe()  # pyright: ignore
+    stream: Any = restore_input(host(), recipe)
+    assert stream.spec.topics.wants("tx") and stream.spec.decoding.key_decoder is utf8_decoder
+
+
+def test_a_stream_with_a_secret_has_no_recipe_and_says_why():
+    ssc = host()
+    KafkaUtils.createDirectStream(ssc, ["t"], {**BROKERS, "sasl.password": "x"})
+    assert "secret" in ssc.graph.recorder.why_not
+
+
+@pytest.mark.parametrize(("topics", "params"), [("t", BROKERS), (["t"], "h:1")])
+def test_wrong_types_are_type_errors_as_in_spark(topics: Any, params: Any):
+    with pytest.raises(TypeError, match="should be"):
+        KafkaUtils.createDirectStream(host(), topics, params)
+
+
+@pytest.mark.parametrize("topics", [[], ["^a", "b"], ["^("]])
+def test_topics_that_cannot_work_are_refused(topics: list[str]):
+    with pytest.raises(KafkaConfigError, match="topics"):
+        KafkaUtils.createDirectStream(host(), topics, BROKERS)
+
+
+def test_a_parsed_plan_is_kept_no_longer_than_the_data_it_was_parsed_from():
+    s = Stream({("t", 0): (0, 10)}, auto_offset_reset="earliest", group_id="g").start()
+    for _ in range(20):
+        data = s.plan()
+        s.stream.remember_plan(s.time, data)
+        s.stream.planned(s.time, data)
+        s.stream.outcome(s.time, data)
+        s.stream.clear_metadata(s.time)
+    assert not s.stream.has_batch(Time(1000)) and s.stream.has_batch(s.time)
+    assert s.stream._parsed.keys() == s.stream._plans.keys()
+
+
+def test_a_plan_that_replaces_another_of_the_same_batch_is_parsed_anew():
+    s = Stream({("t", 0): (0, 10)}, auto_offset_reset="earliest").start()
+    first = s.plan()
+    s.stream.remember_plan(s.time, first)
+    assert len(s.stream.outcome(s.time, first).counts) == 1
+    other = {**first, "ranges": [["t", 0, 0, 3]]}
+    s.stream.remember_plan(s.time, other)
+    s.stream.planned(s.time, other)
+    assert s.batch() == [["t", 0, 3, 10]]
+
+
+def test_the_least_rate_of_a_partition_counts_records_of_a_batch_and_not_of_a_second():
+    """As in Spark's maxMessagesPerPartition: seconds times the rate, or the minimum as it is, whichever is more."""
+    conf = {"spark.streaming.kafka.maxRatePerPartition": "1", "spark.streaming.kafka.minRatePerPartition": "30"}
+    s = Stream({("t", 0): (0, 10_000)}, conf=conf, batch_ms=10_000, auto_offset_reset="earliest").start()
+    assert s.batch() == [["t", 0, 0, 30]]
+    s = Stream(
+        {("t", 0): (0, 10_000)},
+        conf={**conf, "spark.streaming.kafka.maxRatePerPartition": "5"},
+        batch_ms=10_000,
+        auto_offset_reset="earliest",
+    ).start()
+    assert s.batch() == [["t", 0, 0, 50]]
+
+
+@pytest.mark.parametrize("foreign", [{"files": []}, {"blocks": []}, {"rdds": 1}, {}], ids=["file", "receiver", "queue", "empty"])
+def test_stored_data_of_another_kind_of_input_is_refused(foreign: dict[str, Any]):
+    s = Stream({("t", 0): (0, 10)}, auto_offset_reset="earliest").start()
+    plan, stream = s.plan(), s.stream
+    with pytest.raises(NotRecoverableError, match="order in which the inputs are made"):
+        stream.reads_nothing_of(foreign, None)
+    with pytest.raises(NotRecoverableError, match="order in which the inputs are made") as caught:
+        stream.restored(Time(1000), foreign)
+    assert caught.value.facts == {"time": 1000}
+    assert stream.left_behind(foreign, None) is None
+    assert [list(stream.skipped_between(*both)) for both in ((foreign, plan), (plan, foreign), (foreign, foreign))] == [[], [], []]

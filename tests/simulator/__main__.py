@@ -1,0 +1,51 @@
+"""python -m tests.simulator: runs schedules; of the first that fails, what is broken and its trace."""
+
+from __future__ import annotations
+
+import click
+
+from tests.simulator.errors import SimulationFailedError
+from tests.simulator.kafka import KafkaSource
+from tests.simulator.run import run_schedule, simulate
+from tests.simulator.schedule import Scenario
+from tests.simulator.source import MakeSource, NumberSource
+
+
+@click.command()
+@click.option("--seed", default=0, show_default=True, help="The first seed.")
+@click.option("--schedules", default=1, show_default=True, help="How many, one seed each.")
+@click.option("--source", default="kafka", show_default=True, type=click.Choice(["numbers", "kafka"]), help="What is read.")
+@click.option("--processes", default=1, show_default=True, help="Run in so many processes.")
+def main(seed: int, schedules: int, source: str, processes: int) -> None:
+    """Simulates drivers through crashes, takeovers, store faults and a moving outside. One seed is always the same story.
+
+    Of a single schedule the trace is printed, whether it fails or not; of several that of the first that fails. Exit code 1 if one did.
+    """
+    made = _source(source)
+    if schedules == 1:
+        outcome = run_schedule(seed, Scenario(made))
+        _tell(seed, outcome.trace, outcome.broken)
+        return
+    try:
+        report = simulate(made, schedules=schedules, first_seed=seed, processes=processes)
+    except SimulationFailedError as e:
+        _tell(e.facts["seed"], e.facts["trace"], e.facts["broken"])
+        return
+    click.echo(f"{report.schedules} schedules, {report.drivers} drivers, {report.attempts} runs of {report.batches} batches: all held")
+
+
+def _source(name: str) -> MakeSource:
+    return {"numbers": NumberSource, "kafka": KafkaSource}[name]
+
+
+def _tell(seed: int, trace: list[str], broken: list[str]) -> None:
+    click.echo("\n".join(trace))
+    click.echo(f"seed {seed}: {'all held' if not broken else 'broken:'}")
+    for line in broken:
+        click.echo(f"  {line}")
+    if broken:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
