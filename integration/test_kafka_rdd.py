@@ -1,4 +1,4 @@
-"""KafkaRDD and the direct stream's planning against a real broker: rows KR1–KR3, KD1, and every error a user may meet."""
+"""KafkaRDD and the direct stream's planning against a real broker: Spark behaviours KR1–KR3 and KD1, and every error a user may meet."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def values(sc: Any, kafka: KafkaBroker, *ranges: OffsetRange, **options: Any) ->
     return rdd_of(sc, kafka, *ranges, decoding=Decoding(message_handler=value_only), **options).collect()
 
 
-# -- KR1 – KR3
+# -- Spark behaviours KR1 – KR3
 
 
 def test_KR1_count_take_and_isEmpty(sc: Any, kafka: KafkaBroker, topic: MakeTopic):
@@ -219,7 +219,7 @@ def test_an_unreachable_broker_is_one_error_that_names_it_and_not_a_screen_of_li
 
 
 def test_an_unknown_topic_is_an_error_and_is_not_created(kafka: KafkaBroker):
-    """K8a"""
+    """Spark behaviour K8a."""
     with pytest.raises(UnknownTopicError, match="no topic 'never-made'"):
         KafkaDriverClient(params(kafka)).partitions(subscription(["never-made"]))
     assert "never-made" not in kafka.admin.list_topics(timeout=10).topics

@@ -32,7 +32,7 @@ def records(batches: dict[int, Any]) -> int:
 
 @pytest.mark.parametrize(("job", "output"), [(job, output) for job, outputs in OUTPUTS.items() for output in outputs])
 def test_a_job_gives_the_same_batches_as_under_pyspark(jobs: dict[str, Twins], job: str, output: str) -> None:
-    """BO5, BO13, BO14, BO15, WO3, WO8, WO11, WO13, IS10"""
+    """Spark behaviours BO5, BO13, BO14, BO15, WO3, WO8, WO11, WO13 and IS10."""
     spark, here = jobs[job].pyspark.of(output), jobs[job].kstream.of(output)
     assert len(spark) == OUTPUTS[job][output]
     if (job, output) == ("access_log", "bad lines"):  # where there is no file, kstream counts 0: see test_same_as_pyspark.DIFFERENCES
@@ -47,7 +47,7 @@ def test_every_output_of_the_jobs_is_compared(jobs: dict[str, Twins]) -> None:
 
 
 def test_what_a_job_saved_as_text_is_the_same_file_by_file(jobs: dict[str, Twins]) -> None:
-    """CP6"""
+    """Spark behaviour CP6."""
     spark, here = (side.facts["saved"] for side in (jobs["sensors"].pyspark, jobs["sensors"].kstream))
     assert here == spark
     assert sum(name.endswith("_SUCCESS") for name in here) == 3 + 10

@@ -76,7 +76,7 @@ def test_a_graceful_stop_works_off_all_that_was_produced(ssc: StreamingContext, 
 
 
 def test_a_stop_that_comes_before_the_receiver_has_registered_ends(ssc: StreamingContext) -> None:
-    """SC8"""
+    """Spark behaviour SC8."""
     seen: list[Any] = []
     ssc.receiverStream(Paced(0.1, 0)).foreachRDD(lambda rdd: seen.extend(rdd.collect()))
     ssc.start()

@@ -216,7 +216,7 @@ def test_calls_return_and_raise_the_same(seen: dict[str, Twins], program: str) -
 
 
 def test_a_failed_output_is_told_and_no_other(seen: dict[str, Twins]) -> None:
-    """SL6"""
+    """Spark behaviour SL6."""
     spark, here = shown(seen["failures"], "endings")
     assert here == spark and [batch[1]["1 is fine"] for batch in here] == [True, False, True, True]
 
@@ -248,7 +248,7 @@ def end_of(fact: Any) -> Any:
 
 @pytest.mark.parametrize("name", list(DIFFERENCES))
 def test_what_differs_on_purpose_differs_in_this_way(seen: dict[str, Twins], name: str) -> None:
-    """BO7, BO12, BO18, WO7, WO11, WO12, WO15, IS8, CP15"""
+    """Spark behaviours BO7, BO12, BO18, WO7, WO11, WO12, WO15, IS8 and CP15."""
     twins, (_why, spark, here) = seen["differences"], DIFFERENCES[name]
     if name in twins.outputs():
         assert other_batches(twins, name) == (spark, here)
@@ -257,7 +257,7 @@ def test_what_differs_on_purpose_differs_in_this_way(seen: dict[str, Twins], nam
 
 
 def test_a_batch_without_an_rdd_has_no_output_on_either_side(seen: dict[str, Twins]) -> None:
-    """BO12"""
+    """Spark behaviour BO12."""
     for name in SAME_BATCHES:
         spark, here = seen["differences"].pyspark.of(name), seen["differences"].kstream.of(name)
         assert here == spark and [time // 1000 - START for time in here] == [2]
@@ -279,7 +279,7 @@ def test_another_process_goes_on_from_the_checkpoint_with_the_same_states_and_wi
 
 
 def test_setup_is_not_called_again(restarted: Twins) -> None:
-    """SC14"""
+    """Spark behaviour SC14."""
     assert restarted.outputs() == set(RESTARTED)
     assert restarted.kstream.facts == {"setup in life 1": True, "goes on in life 1": True, "goes on in life 2": True}
     assert restarted.pyspark.facts == restarted.kstream.facts

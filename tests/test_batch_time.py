@@ -1,4 +1,4 @@
-"""Time, Duration and Interval count as Spark's do (behaviours TD1–TD3)."""
+"""Time, Duration and Interval count as Spark's do (Spark behaviours TD1–TD3)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kstream.batch_time import Interval, format_batch_time
 
 
 def test_durations_compare_add_subtract_and_multiply() -> None:
-    """TD1"""
+    """Spark behaviour TD1."""
     short, long = Duration(1000), Duration(2000)
     assert short < long and short <= Duration(1000) and long > short and short != long
     assert short + long == Duration(3000)
@@ -22,18 +22,18 @@ def test_durations_compare_add_subtract_and_multiply() -> None:
 
 
 def test_dividing_durations_gives_a_real() -> None:
-    """TD1"""
+    """Spark behaviour TD1."""
     assert Duration(1000) / Duration(2000) == 0.5
 
 
 @pytest.mark.parametrize(("step", "multiple"), [(5, True), (1000, True), (1, True), (6, False)])
 def test_a_duration_knows_what_it_is_a_multiple_of(step: int, multiple: bool) -> None:
-    """TD1"""
+    """Spark behaviour TD1."""
     assert Duration(1000).isMultipleOf(Duration(step)) is multiple
 
 
 def test_durations_have_a_least_a_greatest_and_a_zero() -> None:
-    """TD1"""
+    """Spark behaviour TD1."""
     assert Duration(1).min(Duration(2)) == Duration(1)
     assert Duration(1).max(Duration(2)) == Duration(2)
     assert Duration(0).isZero() and not Duration(1).isZero()
@@ -46,13 +46,13 @@ def test_units_are_milliseconds() -> None:
 
 @pytest.mark.parametrize(("time", "step", "floor"), [(1350, 200, 1200), (1200, 200, 1200), (199, 200, 0), (1, 1, 1)])
 def test_floor_is_the_latest_multiple_not_after_the_time(time: int, step: int, floor: int) -> None:
-    """TD2"""
+    """Spark behaviour TD2."""
     assert Time(time).floor(Duration(step)) == Time(floor)
 
 
 @pytest.mark.parametrize(("zero", "floor"), [(50, 1250), (150, 1350), (200, 1200)])
 def test_floor_counts_from_the_zero_time(zero: int, floor: int) -> None:
-    """TD2"""
+    """Spark behaviour TD2."""
     assert Time(1350).floor(Duration(200), Time(zero)) == Time(floor)
 
 
@@ -61,14 +61,14 @@ def times(*milliseconds: int) -> list[Time]:
 
 
 def test_until_leaves_the_end_out() -> None:
-    """TD3"""
+    """Spark behaviour TD3."""
     assert Time(1000).until(Time(1100), Duration(100)) == times(1000)
     assert Time(1000).until(Time(1000), Duration(100)) == []
     assert Time(1000).until(Time(1100), Duration(30)) == times(1000, 1030, 1060, 1090)
 
 
 def test_to_includes_the_end() -> None:
-    """TD3"""
+    """Spark behaviour TD3."""
     assert Time(1000).to(Time(1100), Duration(100)) == times(1000, 1100)
     assert Time(1000).to(Time(1000), Duration(100)) == times(1000)
     assert Time(1000).to(Time(1100), Duration(30)) == times(1000, 1030, 1060, 1090)

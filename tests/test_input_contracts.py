@@ -143,7 +143,7 @@ class TestAQueue(InputDStreamContract):
         return made
 
     def test_it_cannot_be_taken_over(self) -> None:
-        """SC18."""
+        """Spark behaviour SC18."""
         _stream, point = self.started()
         with pytest.raises(NotRecoverableError):
             self.make_input().restored(batch_time(0), point.data)

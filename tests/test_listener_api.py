@@ -43,14 +43,14 @@ DELAYS = ("submissionTime", "processingStartTime", "processingEndTime", "schedul
     ids=["submitted", "started", "completed"],
 )
 def test_a_batch_tells_its_times_as_far_as_they_are_known(event: Any, expected: list[int]) -> None:
-    """SL1, SL2"""
+    """Spark behaviours SL1 and SL2."""
     info = event.batchInfo()
     assert figures(info, *DELAYS) == expected
     assert info.batchTime().milliseconds() == 1000 and str(info.batchTime()) == "1000 ms"
 
 
 def test_a_batch_tells_what_its_inputs_gave() -> None:
-    """SL1"""
+    """Spark behaviour SL1."""
     assert DONE.numRecords() == 12 and SUBMITTED.numRecords() == 0
     inputs = DONE.streamIdToInputInfo()
     assert list(inputs) == [0, 2] and inputs[0].inputStreamId() == 0
@@ -61,7 +61,7 @@ def test_a_batch_tells_what_its_inputs_gave() -> None:
 
 @pytest.mark.parametrize("kind", [events.StreamingListenerOutputOperationStarted, events.StreamingListenerOutputOperationCompleted])
 def test_an_output_operation_tells_its_number_its_name_and_how_it_ended(kind: Any) -> None:
-    """SL4, SL6"""
+    """Spark behaviours SL4 and SL6."""
     info = kind(FAILED).outputOperationInfo()
     assert figures(info, "id", "name", "description") == [1, "foreachRDD at job.py:3", "job.py:3"]
     assert figures(info, "startTime", "endTime", "duration", "failureReason") == [1010, 1030, 20, "ValueError: boom"]
@@ -75,7 +75,7 @@ def test_an_output_operation_tells_its_number_its_name_and_how_it_ended(kind: An
     [events.StreamingListenerReceiverStarted, events.StreamingListenerReceiverError, events.StreamingListenerReceiverStopped],
 )
 def test_a_receiver_tells_where_it_runs_and_its_last_error(kind: Any) -> None:
-    """SL3"""
+    """Spark behaviour SL3."""
     names = ("streamId", "name", "active", "location", "executorId", "lastErrorMessage", "lastError", "lastErrorTime")
     assert figures(kind(BROKEN).receiverInfo(), *names) == [
         3, "SocketReceiver-3", False, "host", "1", "lost it", "OSError: lost it", 1005,

@@ -1,4 +1,4 @@
-"""getOrCreate in a process that has no SparkContext yet: the graph, the settings, the life of Spark (SC1, SC7, SC14, CP4)."""
+"""getOrCreate in a process without a SparkContext: the graph, the settings, the life of Spark (Spark behaviours SC1, SC7, SC14, CP4)."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class BlockStoreBasedBlockHandler:
 
 
 class WriteAheadLogBasedBlockHandler:
-    """Writes a block to the receiver's log and to the executor's own store at once, and returns after both (BH1).
+    """Writes a block to the receiver's log and to the executor's own store at once, and returns after both.
 
     The log is what is promised: a block that the store did not take – there is no room, say – is stored all the same; one that the log
     did not take is not, nor one that either of them has not answered within `timeout_s` (`spark.streaming.receiver.blockStoreTimeout`).

@@ -58,7 +58,7 @@ def test_a_plan_of_an_older_epoch_after_one_of_a_newer_does_not_stand() -> None:
 
 
 def test_the_order_of_a_listing_does_not_matter() -> None:
-    """CP11"""
+    """Spark behaviour CP11."""
     pairs = keys((3, 1), (2, 2), (1, 1), (4, 2))
     assert standing(pairs) == standing(reversed(pairs))
 

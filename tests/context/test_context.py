@@ -1,4 +1,4 @@
-"""StreamingContext: its states, the one that is active, its end, its threads' properties (behaviours SC1 … SC21)."""
+"""StreamingContext: its states, the one that is active, its end, its threads' properties (Spark behaviours SC1 … SC21)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def with_output(sc: SparkContext) -> Stream:
 
 
 def test_a_context_is_initialized_then_active_then_stopped(sc: SparkContext) -> None:
-    """SC1"""
+    """Spark behaviour SC1."""
     stream = with_output(sc)
     assert stream.ssc.getState() is INITIALIZED
     stream.start()
@@ -42,7 +42,7 @@ def test_a_context_is_initialized_then_active_then_stopped(sc: SparkContext) -> 
 
 
 def test_starting_or_stopping_twice_is_no_error(sc: SparkContext) -> None:
-    """SC6"""
+    """Spark behaviour SC6."""
     stream = with_output(sc)
     stream.start().start()
     assert stream.ssc.getState() is ACTIVE
@@ -52,7 +52,7 @@ def test_starting_or_stopping_twice_is_no_error(sc: SparkContext) -> None:
 
 
 def test_stopping_before_the_start_ends_it_and_starting_after_a_stop_is_refused(sc: SparkContext) -> None:
-    """SC6"""
+    """Spark behaviour SC6."""
     stream = with_output(sc)
     stream.stop()
     assert stream.ssc.getState() is STOPPED
@@ -61,7 +61,7 @@ def test_stopping_before_the_start_ends_it_and_starting_after_a_stop_is_refused(
 
 
 def test_the_setting_decides_whether_stop_ends_spark_too(sc: SparkContext, setting: Setting) -> None:
-    """SC1"""
+    """Spark behaviour SC1."""
     setting("spark.streaming.stopSparkContextByDefault", "false")
     stream = with_output(sc).start()
     stream.ssc.stop()
@@ -69,7 +69,7 @@ def test_the_setting_decides_whether_stop_ends_spark_too(sc: SparkContext, setti
 
 
 def test_the_checkpoint_directory_may_be_a_setting(sc: SparkContext, setting: Setting, tmp_path: Path) -> None:
-    """SC2"""
+    """Spark behaviour SC2."""
     setting("spark.streaming.checkpoint.directory", str(tmp_path))
     stream = Stream(sc)
     stream.ssc.queueStream([[1]]).foreachRDD(lambda rdd: None)
@@ -108,7 +108,7 @@ def test_a_graph_without_outputs_is_not_started(sc: SparkContext) -> None:
 
 
 def test_a_stream_with_state_is_not_started_without_a_checkpoint_directory(sc: SparkContext) -> None:
-    """SC4"""
+    """Spark behaviour SC4."""
     stream = Stream(sc)
     stream.ssc.queueStream([[("a", 1)]]).updateStateByKey(lambda values, state: sum(values)).pprint()
     with pytest.raises(ConfigurationError, match="checkpoint directory has not been set"):
@@ -128,7 +128,7 @@ def test_a_local_checkpoint_directory_is_made_when_it_is_given(sc: SparkContext,
 
 
 def test_a_checkpoint_directory_of_the_settings_is_made_with_the_context(sc: SparkContext, setting: Setting, tmp_path: Path) -> None:
-    """SC2"""
+    """Spark behaviour SC2."""
     setting("spark.streaming.checkpoint.directory", str(tmp_path / "c"))
     StreamingContext(sc, 1)
     assert (tmp_path / "c").is_dir()
@@ -165,7 +165,7 @@ def test_functions_may_checkpoint_their_rdds_where_the_context_has_a_checkpoint_
 
 
 def test_functions_that_cannot_be_stored_fail_the_start_early(sc: SparkContext, setting: Setting, tmp_path: Path) -> None:
-    """SC3"""
+    """Spark behaviour SC3."""
     setting("spark.streaming.kstream.recovery", "graph")
     stream = Stream(sc)
     lock = threading.Lock()
@@ -179,7 +179,7 @@ def test_functions_that_cannot_be_stored_fail_the_start_early(sc: SparkContext, 
 
 
 def test_the_context_itself_cannot_be_stored_in_a_function(sc: SparkContext, setting: Setting, tmp_path: Path) -> None:
-    """SC3"""
+    """Spark behaviour SC3."""
     setting("spark.streaming.kstream.recovery", "graph")
     stream = Stream(sc)
     stream.ssc.queueStream([[1]]).foreachRDD(lambda rdd: stream.ssc.sparkContext.parallelize([1]))
@@ -202,7 +202,7 @@ def test_where_no_graph_is_stored_functions_of_the_driver_may_hold_anything(sc: 
 
 @pytest.mark.parametrize(("after", "word"), [("start", "start"), ("stop", "stop")])
 def test_nothing_can_be_added_after_start_or_stop(sc: SparkContext, after: str, word: str) -> None:
-    """SC17"""
+    """Spark behaviour SC17."""
     stream = Stream(sc)
     source = stream.ssc.queueStream([[1]])
     source.pprint()
@@ -235,7 +235,7 @@ def test_nothing_can_be_added_after_start_or_stop(sc: SparkContext, after: str, 
 
 
 def test_the_active_context_is_the_started_one(sc: SparkContext) -> None:
-    """SC15"""
+    """Spark behaviour SC15."""
     assert StreamingContext.getActive() is None
     stream = with_output(sc)
     assert StreamingContext.getActive() is None
@@ -246,7 +246,7 @@ def test_the_active_context_is_the_started_one(sc: SparkContext) -> None:
 
 
 def test_an_active_context_is_preferred_to_making_one(sc: SparkContext) -> None:
-    """SC15"""
+    """Spark behaviour SC15."""
     stream = with_output(sc).start()
 
     def never() -> StreamingContext:
@@ -262,7 +262,7 @@ def test_an_active_context_is_preferred_to_making_one(sc: SparkContext) -> None:
 
 
 def test_a_second_context_may_be_made_but_not_started(sc: SparkContext) -> None:
-    """SC16"""
+    """Spark behaviour SC16."""
     first = with_output(sc).start()
     second = with_output(sc)
     with pytest.raises(IllegalStateError, match="StreamingContext"):
@@ -278,7 +278,7 @@ def test_a_second_context_may_be_made_but_not_started(sc: SparkContext) -> None:
 
 
 def test_awaiting_termination_with_a_timeout_tells_whether_it_ended(sc: SparkContext) -> None:
-    """SC12"""
+    """Spark behaviour SC12."""
     stream = with_output(sc).start()
     begun = real_time.monotonic()
     assert stream.ssc.awaitTerminationOrTimeout(0.05) is False
@@ -311,7 +311,7 @@ def test_a_batch_that_stops_the_context_while_another_stop_waits_for_that_batch_
 
 
 def test_awaiting_termination_blocks_until_another_thread_stops(sc: SparkContext) -> None:
-    """SC12"""
+    """Spark behaviour SC12."""
     stream = with_output(sc).start()
     ended = threading.Event()
     waiter = threading.Thread(target=lambda: (stream.ssc.awaitTermination(), ended.set()))
@@ -322,7 +322,7 @@ def test_awaiting_termination_blocks_until_another_thread_stops(sc: SparkContext
 
 
 def test_stopping_from_inside_a_listener_is_refused_and_does_not_hang(sc: SparkContext) -> None:
-    """SL5"""
+    """Spark behaviour SL5."""
     stream = with_output(sc)
     caught: list[BaseException] = []
     told = threading.Event()
@@ -348,7 +348,7 @@ def test_stopping_from_inside_a_listener_is_refused_and_does_not_hang(sc: SparkC
 
 
 def test_jobs_run_with_the_properties_of_the_thread_that_started(sc: SparkContext) -> None:
-    """SC5"""
+    """Spark behaviour SC5."""
     stream, seen = Stream(sc), []
     keys = ["spark.jobGroup.id", "spark.job.interruptOnCancel", "spark.job.description", "custom"]
 
@@ -374,7 +374,7 @@ def test_jobs_run_with_the_properties_of_the_thread_that_started(sc: SparkContex
 
 
 def test_a_queue_stream_reports_no_records_and_the_python_view_of_delays(sc: SparkContext) -> None:
-    """SL2"""
+    """Spark behaviour SL2."""
     stream = with_output(sc).start()
     stream.tick()
     stream.stop()
@@ -384,7 +384,7 @@ def test_a_queue_stream_reports_no_records_and_the_python_view_of_delays(sc: Spa
 
 
 def test_jobs_carry_the_users_call_site(sc: SparkContext) -> None:
-    """SC21"""
+    """Spark behaviour SC21."""
     stream, seen = Stream(sc), []
     stream.ssc.queueStream([[1]]).foreachRDD(lambda rdd: seen.append(rdd.ctx.getLocalProperty("callSite.long")))
     stream.start()
@@ -396,7 +396,7 @@ def test_jobs_carry_the_users_call_site(sc: SparkContext) -> None:
 
 
 def test_an_input_that_feeds_no_output_disturbs_nobody(sc: SparkContext) -> None:
-    """SC19"""
+    """Spark behaviour SC19."""
     stream = with_output(sc)
     stream.ssc.queueStream([[9]])
     stream.start()
@@ -406,7 +406,7 @@ def test_an_input_that_feeds_no_output_disturbs_nobody(sc: SparkContext) -> None
 
 
 def test_a_graceful_stop_with_the_clock_far_ahead_makes_no_batch_on_stopped_inputs(sc: SparkContext) -> None:
-    """SC20"""
+    """Spark behaviour SC20."""
     stream = with_output(sc).start()
     stream.clock.wait_for_waiters()
     stopper = threading.Thread(target=stream.stop)

@@ -72,7 +72,7 @@ def test_lines_of_files_are_read_by_the_workers(stream: Stream, tmp_path: Path) 
 
 
 def test_records_of_a_fixed_length_are_bytes(stream: Stream, tmp_path: Path) -> None:
-    """IS3."""
+    """Spark behaviour IS3."""
     stream.ssc.binaryRecordsStream(f"file://{tmp_path}", 2).foreachRDD(note)
     stream.start()
     assert ticks(stream, arrives(stream, tmp_path / "a", "aabb"), arrives(stream, tmp_path / "b", "cc")) == [[b"aa", b"bb"], [b"cc"]]
@@ -89,7 +89,7 @@ def test_a_large_file_is_several_partitions(sc: SparkContext, tmp_path: Path, se
 
 
 def test_a_reader_and_a_filter_of_the_users(stream: Stream, tmp_path: Path) -> None:
-    """IS4, IS5."""
+    """Spark behaviours IS4 and IS5."""
     write(tmp_path / "x" / "there.csv", "1;2", START - 1000)
 
     def numbers(file: Any, path: str) -> list[tuple[str, int]]:
@@ -182,7 +182,7 @@ def test_hadoops_directory_that_cannot_be_listed_is_a_batch_without_files(
 
 
 def test_lines_of_a_socket(stream: Stream) -> None:
-    """IS1."""
+    """Spark behaviour IS1."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(PATIENCE)
         made: Any = stream.ssc.socketTextStream("127.0.0.1", server.getsockname()[1], StorageLevel.MEMORY_ONLY)
@@ -300,7 +300,7 @@ def wait_for(reached: Callable[[], Any]) -> None:
 
 
 def test_a_queue_takes_lists_and_rdds_and_what_is_appended(stream: Stream) -> None:
-    """IS8."""
+    """Spark behaviour IS8."""
     queue: list[Any] = [[1, 2], stream.ssc.sparkContext.parallelize([3])]
     stream.ssc.queueStream(queue, default=[9]).foreachRDD(note)
     stream.start()

@@ -29,7 +29,7 @@ def shown(error: BaseException) -> str:
 
 
 def test_an_error_in_a_task_is_raised_where_one_waits(sc: SparkContext) -> None:
-    """SC13"""
+    """Spark behaviour SC13."""
     stream = Stream(sc)
 
     def fail(_x: int) -> int:
@@ -45,7 +45,7 @@ def test_an_error_in_a_task_is_raised_where_one_waits(sc: SparkContext) -> None:
 
 
 def test_an_error_in_making_a_batch_is_raised_where_one_waits(sc: SparkContext) -> None:
-    """SC13"""
+    """Spark behaviour SC13."""
     stream = Stream(sc)
 
     def fail(_rdd: Any) -> Any:
@@ -61,7 +61,7 @@ def test_an_error_in_making_a_batch_is_raised_where_one_waits(sc: SparkContext) 
 def test_a_failing_task_is_raised_with_the_users_traceback_and_the_stream_goes_on(
     sc: SparkContext, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SC13"""
+    """Spark behaviour SC13."""
     stream, sums = Stream(sc), []
 
     def fail_on_two(x: int) -> int:
@@ -94,7 +94,7 @@ def test_a_failing_task_is_raised_with_the_users_traceback_and_the_stream_goes_o
 def test_a_failing_generation_is_raised_as_it_is_with_the_operator_and_the_stream_goes_on(
     sc: SparkContext, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SC13"""
+    """Spark behaviour SC13."""
     stream, batches = Stream(sc), []
 
     def fail_once(rdd: Any) -> Any:
@@ -120,7 +120,7 @@ def test_a_failing_generation_is_raised_as_it_is_with_the_operator_and_the_strea
 def test_a_driver_function_that_holds_the_spark_context_is_refused_where_the_graph_is_to_be_stored(
     sc: SparkContext, tmp_path: Path, setting: Callable[[str, str], None]
 ) -> None:
-    """SC3"""
+    """Spark behaviour SC3."""
     setting("spark.streaming.kstream.recovery", "graph")
     stream = Stream(sc)
 

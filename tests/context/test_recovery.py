@@ -163,7 +163,7 @@ def graph_mode(setting: Setting) -> None:
 
 @pytest.mark.usefixtures("sc", "graph_mode")
 def test_the_stored_graph_goes_on_without_setup_whatever_the_code_is_now(clock: ManualClock, path: str) -> None:
-    """SC14"""
+    """Spark behaviour SC14."""
     life(clock, path, setup, 2)
     life(clock, path, other_setup, 1)
     life(clock, path, other_setup, 1)
@@ -308,7 +308,7 @@ def state_of(ssc: StreamingContext) -> Any:
 
 
 def test_a_damaged_plan_is_raised_and_never_papered_over(sc: SparkContext, clock: ManualClock, path: str) -> None:
-    """SC14"""
+    """Spark behaviour SC14."""
     life(clock, path, setup, 1)
     store = open_store(path)
     name = "plans/" + store.list("plans")[-1]
@@ -322,7 +322,7 @@ def test_a_damaged_plan_is_raised_and_never_papered_over(sc: SparkContext, clock
 def test_a_queue_stream_starts_with_a_checkpoint_but_is_not_recovered(
     sc: SparkContext, clock: ManualClock, path: str, setting: Setting, mode: str
 ) -> None:
-    """SC18"""
+    """Spark behaviour SC18."""
     setting("spark.streaming.kstream.recovery", mode)
 
     def queue_setup() -> StreamingContext:
@@ -361,7 +361,7 @@ def test_interval_and_remember_come_back_with_the_graph(sc: SparkContext, clock:
 
 
 def test_every_setting_is_stored_but_addresses_of_a_process_and_secrets() -> None:
-    """CP4"""
+    """Spark behaviour CP4."""
     kept = {
         "spark.app.name": "orders",
         "spark.master": "spark://cluster:7077",

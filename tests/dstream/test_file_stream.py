@@ -48,7 +48,7 @@ def test_each_batch_has_the_lines_of_the_files_that_came_since_the_last(world: W
 
 
 def test_records_of_a_fixed_length_come_file_by_file(world: World, directory: str) -> None:
-    """IS3."""
+    """Spark behaviour IS3."""
     driver = FileDriver(world, directory, format=FixedRecords(1)).start()
     for text in ("abc", "de"):
         arrives(world, directory, text, text)
@@ -58,7 +58,7 @@ def test_records_of_a_fixed_length_come_file_by_file(world: World, directory: st
 
 @pytest.mark.parametrize(("new_only", "taken"), [(True, ["new"]), (False, ["new", "there"])])
 def test_what_was_there_before_is_taken_only_if_that_is_asked_for(world: World, directory: str, new_only: bool, taken: list[str]) -> None:
-    """IS4."""
+    """Spark behaviour IS4."""
     arrives(world, directory, "there", ago=5000)
     driver = FileDriver(world, directory, newFilesOnly=new_only).start()
     arrives(world, directory, "new")
@@ -77,7 +77,7 @@ def test_a_file_that_came_between_making_the_stream_and_starting_it_is_new(world
 
 
 def test_directories_that_match_are_watched_and_may_come_later(world: World, directory: str) -> None:
-    """IS5."""
+    """Spark behaviour IS5."""
     driver = FileDriver(world, f"{directory}/*/").start()
     for number in range(10):
         arrives(world, f"{directory}/sub{number % 2}", str(number))
@@ -86,7 +86,7 @@ def test_directories_that_match_are_watched_and_may_come_later(world: World, dir
 
 
 def test_of_a_directory_moved_in_only_the_files_of_the_window_are_read(world: World, tmp_path: Path) -> None:
-    """IS6."""
+    """Spark behaviour IS6."""
     write(tmp_path / "generated" / "sub" / "existing", "existing\n", START - 1)
     (tmp_path / "streaming").mkdir()
     driver = FileDriver(world, tmp_path / "streaming" / "sub*").start()

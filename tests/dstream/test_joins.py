@@ -1,4 +1,4 @@
-"""Two or more streams together, batch by batch (behaviours BO10, BO11, BO13, WO15)."""
+"""Two or more streams together, batch by batch (Spark behaviours BO10, BO11, BO13, WO15)."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def joined(sc: SparkContext) -> dict[str, list[list[Any]]]:
 
 @pytest.mark.parametrize("kind", list(BUILDS))
 def test_a_join_pairs_the_values_of_a_key_within_a_batch(joined: dict[str, list[list[Any]]], kind: str) -> None:
-    """BO13."""
+    """Spark behaviour BO13."""
     assert [len(batch) for batch in joined[kind]] == [len(batch) for batch in EXPECTED[kind]]
     assert [dict(batch) for batch in joined[kind]] == EXPECTED[kind]
 
 
 def test_a_cogroup_has_all_values_of_both_sides_duplicates_too(sc: SparkContext) -> None:
-    """BO13."""
+    """Spark behaviour BO13."""
 
     def build(ssc: StreamingContext, stream: DStream) -> DStream:
         other = ssc.queueStream([[("a", "x"), ("a", "x"), ("b", "y")], [("", "x")], [("", "x")], []])
@@ -75,7 +75,7 @@ def test_a_cogroup_has_all_values_of_both_sides_duplicates_too(sc: SparkContext)
 
 
 def test_a_join_shuffles_once_into_the_default_number_of_partitions_or_the_given(sc: SparkContext) -> None:
-    """BO13."""
+    """Spark behaviour BO13."""
     stream, plans = Stream(sc), []
     source = stream.ssc.queueStream(keyed(["ab"], 1))
     for one in (source.join(source), source.fullOuterJoin(source, 5), source.cogroup(source, numPartitions=4)):
@@ -116,7 +116,7 @@ def test_any_callable_may_transform_two_streams(sc: SparkContext) -> None:
 
 
 def test_a_context_transforms_many_streams_with_one_function(sc: SparkContext) -> None:
-    """BO10."""
+    """Spark behaviour BO10."""
 
     def build(ssc: StreamingContext, stream: DStream) -> DStream:
         streams = [stream, stream.map(lambda x: x + 4), stream.map(lambda x: x + 8)]
@@ -127,7 +127,7 @@ def test_a_context_transforms_many_streams_with_one_function(sc: SparkContext) -
 
 @pytest.mark.parametrize("below", ["transform", "union", "transformWith", "join", "ssc.union", "ssc.transform"])
 def test_a_parent_without_an_rdd_fails_the_batch_below_every_operator(sc: SparkContext, below: str) -> None:
-    """BO11."""
+    """Spark behaviour BO11."""
 
     def build(ssc: StreamingContext, stream: DStream) -> DStream:
         nothing = LogInput(ssc, [])
@@ -147,7 +147,7 @@ def test_a_parent_without_an_rdd_fails_the_batch_below_every_operator(sc: SparkC
 
 @pytest.mark.parametrize("together", ["union", "join", "cogroup", "transformWith"])
 def test_streams_that_slide_apart_or_belong_apart_do_not_go_together(together: str) -> None:
-    """WO15."""
+    """Spark behaviour WO15."""
 
     def combine(a: DStream, b: DStream) -> DStream:
         return a.transformWith(lambda x, y: x, b) if together == "transformWith" else getattr(a, together)(b)
@@ -160,7 +160,7 @@ def test_streams_that_slide_apart_or_belong_apart_do_not_go_together(together: s
 
 
 def test_a_context_unites_and_transforms_at_least_one_stream_and_only_streams_that_slide_together(sc: SparkContext) -> None:
-    """WO15."""
+    """Spark behaviour WO15."""
     ssc = StreamingContext(sc, 1)
     stream = ssc.queueStream([[1]])
     for unable in (lambda: ssc.union(), lambda: ssc.transform([], lambda rdds: rdds[0])):

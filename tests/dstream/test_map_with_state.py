@@ -1,4 +1,4 @@
-"""mapWithState as a stream (behaviours MS2 … MS7, MR2), on stand-ins for RDDs; tests/spark has what Spark does to them."""
+"""mapWithState as a stream (Spark behaviours MS2 … MS7, MR2), on stand-ins for RDDs; tests/spark has what Spark does to them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def running_count(key: str, value: int | None, state: State) -> int:
 
 
 def test_a_running_count_is_mapped_for_the_keys_of_the_batch_and_every_snapshot_has_all_keys() -> None:
-    """MS2"""
+    """Spark behaviour MS2."""
     mapped, snapshots = outcome(ones(LETTERS), StateSpec.function(running_count))
     assert mapped == [[], [1], [1, 2], [1, 2, 3], [3, 4], [5], []]
     assert snapshots == [states_of(text) for text in COUNTED]
@@ -82,7 +82,7 @@ def nothing(_key: str, value: int, state: State) -> None:
 
 
 def test_an_initial_state_shows_in_the_first_snapshot_and_a_function_may_emit_nothing() -> None:
-    """MS3"""
+    """Spark behaviour MS3."""
     spec = StateSpec.function(nothing).initialState([("a", 5), ("b", 10), ("c", -20), ("d", 0)])
     mapped, snapshots = outcome(ones(LETTERS[:4]), spec)
     assert mapped == [[], [], [], []]
@@ -98,7 +98,7 @@ def removing(key: str, _value: int, state: State) -> str | None:
 
 
 def test_a_removed_key_that_comes_again_starts_anew() -> None:
-    """MS4"""
+    """Spark behaviour MS4."""
     mapped, snapshots = outcome(ones([*LETTERS[:4], "ab", "a", "a", ""]), StateSpec.function(removing))
     assert ["".join(batch) for batch in mapped] == ["", "", "a", "b", "a", "", "a", ""]
     assert ["".join(sorted(snapshot)) for snapshot in snapshots] == ["", "a", "b", "ac", "bc", "abc", "bc", "bc"]
@@ -120,13 +120,13 @@ def test_a_key_that_is_idle_for_longer_than_the_timeout_is_given_once_more_and_g
 
 
 def test_keys_time_out_in_batches_without_data_and_in_those_without_an_rdd() -> None:
-    """MS5"""
+    """Spark behaviour MS5."""
     mapped, snapshots = outcome([[("a", 1)], [], None, None], StateSpec.function(with_timeout).timeout(2))
     assert [len(batch) for batch in mapped] == [0, 0, 0, 1] and snapshots == [{"a": 1}, {"a": 1}, {"a": 1}, {}]
 
 
 def test_the_function_runs_once_a_record_whatever_reads_its_results() -> None:
-    """MR2"""
+    """Spark behaviour MR2."""
     calls: list[str] = []
     batches = Batches(ones(["ab", "abc"]))
     made = batches.mapWithState(StateSpec.function(lambda key, _v, _s: calls.append(key)))
@@ -185,7 +185,7 @@ def host_stream(interval_ms: int = 1000) -> DStream:
 
 @pytest.mark.parametrize(("interval_ms", "every"), [(100, Seconds(1)), (1000, Seconds(10)), (10_000, Seconds(100))])
 def test_states_are_stored_every_ten_batches_unless_told_otherwise(interval_ms: int, every: Any) -> None:
-    """MS6"""
+    """Spark behaviour MS6."""
     stream = host_stream(interval_ms).mapWithState(StateSpec.function(running_count))
     assert stream.states.checkpoint_duration == every
     assert getattr(stream, "checkpoint_duration", None) is None
@@ -196,7 +196,7 @@ def test_states_are_stored_every_ten_batches_unless_told_otherwise(interval_ms: 
 
 @pytest.mark.parametrize("interval", [0.5, 1.5, 0])
 def test_a_checkpoint_interval_must_be_a_multiple_of_the_slide(interval: float) -> None:
-    """MS6"""
+    """Spark behaviour MS6."""
     with pytest.raises(ConfigurationError, match="multiple"):
         host_stream().mapWithState(StateSpec.function(running_count)).checkpoint(interval)
 

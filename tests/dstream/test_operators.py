@@ -1,4 +1,4 @@
-"""The operators do to each batch what Spark's do (behaviours BO1 … BO12, WO1 … WO9)."""
+"""The operators do to each batch what Spark's do (Spark behaviours BO1 … BO12, WO1 … WO9)."""
 
 from __future__ import annotations
 
@@ -72,18 +72,18 @@ def of_three(sc: SparkContext) -> dict[str, list[list[Any]]]:
 
 @pytest.mark.parametrize("name", list(BUILDS))
 def test_an_operator_is_applied_to_every_batch_in_order(of_three: dict[str, list[list[Any]]], name: str) -> None:
-    """BO1, BO2, BO3, BO6, BO10."""
+    """Spark behaviours BO1, BO2, BO3, BO6 and BO10."""
     assert of_three[name] == EXPECTED[name]
 
 
 def test_counting_gives_one_number_a_batch_and_zero_for_an_empty_one(sc: SparkContext) -> None:
-    """BO7."""
+    """Spark behaviour BO7."""
     batches = [[], [1], [1, 2], [1, 2, 3], [1, 2, 3, 4], sc.emptyRDD()]
     assert run(sc, batches, lambda _c, s: s.count()) == [[0], [1], [2], [3], [4], [0]]
 
 
 def test_reducing_an_empty_batch_gives_nothing_and_no_error(sc: SparkContext) -> None:
-    """BO6."""
+    """Spark behaviour BO6."""
     assert run(sc, [[1, 2], [], [3]], lambda _c, s: s.reduce(operator.add)) == [[3], [], [3]]
 
 
@@ -103,12 +103,12 @@ def keyed(sc: SparkContext) -> dict[str, list[list[Any]]]:
 
 
 def test_reducing_by_key_gives_each_key_once_and_nothing_for_an_empty_batch(keyed: dict[str, list[list[Any]]]) -> None:
-    """BO5."""
+    """Spark behaviour BO5."""
     assert counts(keyed["reduceByKey"]) == [{"a": 2, "b": 1}, {"": 2}, {}]
 
 
 def test_values_are_mapped_and_flat_mapped_under_their_keys(keyed: dict[str, list[list[Any]]]) -> None:
-    """BO9."""
+    """Spark behaviour BO9."""
     assert counts(keyed["mapValues"]) == [{"a": 12, "b": 11}, {"": 12}, {}]
     flat = [sorted(batch) for batch in keyed["flatMapValues"]]
     assert flat == [[("a", 2), ("a", 12), ("b", 1), ("b", 11)], [("", 2), ("", 12)], []]
@@ -120,13 +120,13 @@ def test_grouping_and_combining_by_key(keyed: dict[str, list[list[Any]]]) -> Non
 
 
 def test_values_are_counted_in_every_batch(sc: SparkContext) -> None:
-    """BO8."""
+    """Spark behaviour BO8."""
     seen = run(sc, [[1], [1, 1, 1], [1, 2], [1, 1, 2, 2], []], lambda _c, s: s.countByValue())
     assert counts(seen) == [{1: 1}, {1: 3}, {1: 1, 2: 1}, {1: 2, 2: 2}, {}]
 
 
 def test_repartitioned_batches_have_exactly_so_many_partitions_and_the_same_records(sc: SparkContext) -> None:
-    """BO4."""
+    """Spark behaviour BO4."""
     hundred = [list(range(100)), list(range(100, 200)), []]
     for before, after in ((2, 5), (5, 2)):
         seen = run(sc, hundred, lambda _c, s, after=after: s.repartition(after).glom(), partitions=before)
@@ -159,7 +159,7 @@ def test_a_transform_and_an_output_may_ask_for_the_batch_time(sc: SparkContext) 
 
 @pytest.mark.parametrize(("returned", "said"), [(None, "returned None"), ([1], "returned a list")])
 def test_a_transform_that_returns_no_rdd_fails_the_batch(sc: SparkContext, returned: Any, said: str) -> None:
-    """BO12."""
+    """Spark behaviour BO12."""
     with pytest.raises(NoRDDError, match=said):
         run(sc, [[1]], lambda _c, s: s.transform(lambda rdd: returned))
 
@@ -195,12 +195,12 @@ def windows(sc: SparkContext) -> dict[str, list[list[Any]]]:
 
 @pytest.mark.parametrize("name", list(WINDOWS))
 def test_a_window_has_the_last_batches_every_slide(windows: dict[str, list[list[Any]]], name: str) -> None:
-    """WO1, WO2, WO3, WO4."""
+    """Spark behaviours WO1, WO2, WO3 and WO4."""
     assert windows[name] == SEEN_IN_WINDOWS[name]
 
 
 def test_sums_over_a_window_forget_keys_that_fell_out(sc: SparkContext) -> None:
-    """WO6."""
+    """Spark behaviour WO6."""
     batches = [pairs("a"), pairs("a"), [], []]
     seen = run(sc, batches, lambda _c, s: s.reduceByKeyAndWindow(operator.add, None, 2, 1))
     assert counts(seen) == [{"a": 1}, {"a": 2}, {"a": 1}, {}]
@@ -227,13 +227,13 @@ def host_stream() -> DStream:
 
 @pytest.mark.parametrize(("window", "slide"), [(1.5, 1), (2, 0.5), (0, 1), (2, 0), (-2, 1)])
 def test_window_and_slide_must_be_positive_multiples_of_the_parents_slide(window: float, slide: float) -> None:
-    """WO14."""
+    """Spark behaviour WO14."""
     with pytest.raises(ValueError, match="multiple"):
         host_stream().window(window, slide)
 
 
 def test_windows_of_a_window_count_in_its_slides() -> None:
-    """WO14."""
+    """Spark behaviour WO14."""
     slow = host_stream().window(4, 2)
     assert slow.slide_duration == Seconds(2)
     with pytest.raises(ValueError, match="multiple"):
@@ -242,7 +242,7 @@ def test_windows_of_a_window_count_in_its_slides() -> None:
 
 
 def test_a_window_is_stored_in_its_parent() -> None:
-    """WO5."""
+    """Spark behaviour WO5."""
     parent = host_stream().map(lambda x: x)
     window = parent.window(2)
     assert window.storage_level is None and parent.storage_level == StorageLevel.MEMORY_ONLY
@@ -312,7 +312,7 @@ def test_a_queue_is_the_callers_list_and_may_grow(sc: SparkContext) -> None:
 
 
 def test_call_sites_are_the_users_own(sc: SparkContext) -> None:
-    """SC21."""
+    """Spark behaviour SC21."""
     stream = host_stream().map(lambda x: x).filter(bool)
     assert stream.creation_site.function == "filter"
     assert stream.creation_site.file == __file__

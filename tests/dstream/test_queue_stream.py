@@ -52,7 +52,7 @@ def test_all_that_wait_are_one_batch() -> None:
 
 @pytest.mark.parametrize(("default", "then"), [(None, []), (FakeRDD([9]), [9])])
 def test_an_empty_queue_gives_the_default_or_an_empty_rdd(default: Any, then: list[Any]) -> None:
-    """IS8."""
+    """Spark behaviour IS8."""
     world = World()
     driver = driver_of(world, [[1]], default=default)
     for _ in range(3):
@@ -69,7 +69,7 @@ def test_the_callers_list_is_left_as_it_is_and_may_feed_two_streams() -> None:
 
 
 def test_listeners_are_told_no_number_of_records() -> None:
-    """SL2."""
+    """Spark behaviour SL2."""
     world = World()
     driver = driver_of(world, [[1, 2, 3]])
     driver.tick()
@@ -78,7 +78,7 @@ def test_listeners_are_told_no_number_of_records() -> None:
 
 
 def test_with_a_checkpoint_it_starts_and_writes_plans_but_is_not_recovered() -> None:
-    """SC18."""
+    """Spark behaviour SC18."""
     world = World()
     driver = driver_of(world, [[1], [2]])
     driver.tick()

@@ -1,4 +1,4 @@
-"""Spark's pages show stages, RDDs and stored blocks where the user called the operator (behaviours SC21, DS1)."""
+"""Spark's pages show stages, RDDs and stored blocks where the user called the operator (Spark behaviours SC21, DS1)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Ran:
 
 
 def test_a_shuffle_and_a_job_are_shown_at_the_users_lines(sc: SparkContext) -> None:
-    """SC21."""
+    """Spark behaviour SC21."""
     lines: list[int] = []
 
     def build(source: Any, rdds: list[Any]) -> Any:
@@ -94,7 +94,7 @@ def test_a_shuffle_and_a_job_are_shown_at_the_users_lines(sc: SparkContext) -> N
 
 
 def test_an_output_of_ours_is_shown_where_the_user_called_it(sc: SparkContext, capsys: pytest.CaptureFixture[str]) -> None:
-    """SC21."""
+    """Spark behaviour SC21."""
     lines: list[int] = []
 
     def build(source: Any, _rdds: list[Any]) -> None:
@@ -106,7 +106,7 @@ def test_an_output_of_ours_is_shown_where_the_user_called_it(sc: SparkContext, c
 
 
 def test_what_a_function_for_rdds_does_is_shown_within_the_function(sc: SparkContext) -> None:
-    """SC21, DS1."""
+    """Spark behaviours SC21 and DS1."""
     lines: list[int] = []
 
     def swap(rdd: RDD[Any]) -> RDD[Any]:
@@ -126,7 +126,7 @@ def test_what_a_function_for_rdds_does_is_shown_within_the_function(sc: SparkCon
 
 
 def test_the_rdds_of_an_operator_share_one_scope_a_batch(sc: SparkContext) -> None:
-    """DS1."""
+    """Spark behaviour DS1."""
 
     def build(source: Any, rdds: list[Any]) -> Any:
         grouped = source.groupByKeyAndWindow(2, 1)
@@ -159,7 +159,7 @@ def test_a_stored_rdd_is_named_after_its_operator_and_batch(sc: SparkContext) ->
 
 
 def test_a_slice_leaves_the_callers_properties_alone(sc: SparkContext) -> None:
-    """SC5."""
+    """Spark behaviour SC5."""
     stream = Stream(sc)
     source = stream.ssc.queueStream([[("a", 1)]] * 3)
     reduced = source.reduceByKey(operator.add)
@@ -204,19 +204,19 @@ def test_a_restored_graph_is_shown_where_it_was_built(sc: SparkContext) -> None:
 
 
 def test_a_scope_of_a_batch_has_the_time_in_its_id_and_name() -> None:
-    """DS1."""
+    """Spark behaviour DS1."""
     time, at = Time(1_000_500), format_batch_time(Time(1_000_500), Duration(500))
     assert RDDScope("7", "join").of_batch(time, Duration(500)) == RDDScope("7_1000500", f"join @ {at}")
     assert RDDScope("7", "countByWindow").of_batch(time, Duration(500)).name == f"countByWindow\n@ {at}"
 
 
 def test_a_scope_is_written_as_spark_reads_it() -> None:
-    """DS1."""
+    """Spark behaviour DS1."""
     assert RDDScope("7_1000", 'a "b"').to_json() == '{"id":"7_1000","name":"a \\"b\\""}'
 
 
 def test_nested_streams_of_one_operator_have_its_scope_and_each_call_has_its_own() -> None:
-    """DS1."""
+    """Spark behaviour DS1."""
     source = LogInput(FakeHost({}), [])
     for make in (lambda: source.groupByKeyAndWindow(2, 1), lambda: source.countByWindow(2, 1)):
         inner, todo = list[DStream](), [made := make()]

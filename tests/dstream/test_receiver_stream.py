@@ -69,14 +69,14 @@ def test_a_plan_names_blocks_and_counts_in_the_order_of_arrival(world: World) ->
 
 
 def test_input_ids_count_over_all_kinds_in_order_of_creation(world: World) -> None:
-    """IS9."""
+    """Spark behaviour IS9."""
     driver = ReceiverDriver(world)
     more = [ReceiverInputDStream(driver.host, Quiet()) for _ in range(2)]
     assert [driver.input.id, driver.received.id, *(stream.id for stream in more)] == [0, 1, 2, 3]
 
 
 def test_an_input_that_feeds_no_output_is_not_started(world: World) -> None:
-    """SC19."""
+    """Spark behaviour SC19."""
     idle = Quiet()
     driver = ReceiverDriver(world)
     ReceiverInputDStream(driver.host, idle)
@@ -110,7 +110,7 @@ def test_a_batch_time_that_has_its_blocks_gets_the_same_ones_again_and_new_block
 
 
 def test_blocks_go_when_no_batch_or_window_needs_them(world: World) -> None:
-    """BO22"""
+    """Spark behaviour BO22."""
     driver = ReceiverDriver(world, over=windowed).start()
     for number in range(20):
         driver.receiver.store(number)
@@ -169,7 +169,7 @@ def graceful_stop(driver: ReceiverDriver) -> threading.Thread:
 
 
 def test_a_graceful_stop_runs_what_has_been_received(world: World) -> None:
-    """SC10."""
+    """Spark behaviour SC10."""
     driver = ReceiverDriver(world).start()
     driver.receiver.store(1)
     driver.tick()
@@ -209,7 +209,7 @@ def test_a_graceful_stop_with_nothing_received_needs_no_further_batch(world: Wor
 
 
 def test_a_graceful_stop_that_comes_while_the_receiver_is_still_starting_ends(world: World) -> None:
-    """SC8"""
+    """Spark behaviour SC8."""
     receiver, entered, stopped = Quiet(), threading.Event(), threading.Event()
     receiver.onStart = lambda: (entered.set(), stopped.wait(PATIENCE))
     receiver.on_stop = stopped.set
@@ -222,7 +222,7 @@ def test_a_graceful_stop_that_comes_while_the_receiver_is_still_starting_ends(wo
 
 
 def test_a_graceful_stop_long_after_computes_no_batch_on_what_is_stopped(world: World) -> None:
-    """SC20."""
+    """Spark behaviour SC20."""
     driver = ReceiverDriver(world).start()
     driver.receiver.store(1)
     stopping = graceful_stop(driver)

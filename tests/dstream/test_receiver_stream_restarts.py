@@ -166,7 +166,7 @@ def test_a_replaced_driver_acknowledges_no_block_any_more(world: World) -> None:
 
 
 def test_old_files_of_both_logs_go_with_the_batches_and_what_is_needed_stays(world: World) -> None:
-    """RC2, BT6"""
+    """Spark behaviours RC2 and BT6."""
     driver = ReceiverDriver(world, logged=True).start()
     for number in range(200):  # of which each is in a file of its own, of a minute
         driver.receiver.store(number)

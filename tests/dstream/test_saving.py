@@ -53,7 +53,7 @@ def test_a_batch_that_is_run_again_writes_its_files_again(sc: SparkContext, tmp_
 
 
 def test_a_function_of_transform_may_write_its_files_again_too(sc: SparkContext, tmp_path: Path) -> None:
-    """CP6."""
+    """Spark behaviour CP6."""
     stream, directory = Stream(sc), tmp_path / "side"
     directory.mkdir()
 
@@ -72,7 +72,7 @@ def test_a_function_of_transform_may_write_its_files_again_too(sc: SparkContext,
 
 
 def test_outside_of_streaming_jobs_an_existing_directory_stays_an_error(sc: SparkContext, tmp_path: Path) -> None:
-    """CP6."""
+    """Spark behaviour CP6."""
     stream = Stream(sc)
     stream.ssc.queueStream([[1]]).saveAsTextFiles(f"{tmp_path}/out")
     stream.start()

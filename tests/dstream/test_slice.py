@@ -1,4 +1,4 @@
-"""slice, and how long RDDs are remembered for it and for windows (behaviours BO18, BO19, BO20)."""
+"""slice, and how long RDDs are remembered for it and for windows (Spark behaviours BO18, BO19, BO20)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def held(stream: DStream) -> list[int]:
     [(0, 1, [1]), (0, 2, [1, 2]), (1, 2, [1, 2]), (2, 4, [2, 3, 4]), (-5, 0, []), (4, 99, [4]), (3, 2, []), (2, 2, [2])],
 )
 def test_a_slice_has_the_batches_of_both_ends_and_between(begin: int, end: int, expected: list[int]) -> None:
-    """BO18."""
+    """Spark behaviour BO18."""
     stream = Batches(lambda s: s.map(lambda x: x), remember=10).run(4).stream
     assert records(stream.slice(begin, end)) == [[n] for n in expected]
     assert records(stream.slice(Time(1000 * begin), Time(1000 * end))) == [[n] for n in expected]
@@ -83,7 +83,7 @@ def test_a_moment_is_a_datetime_seconds_or_a_time(moment: Any, milliseconds: int
 
 
 def test_a_slice_of_a_stream_that_has_not_started_or_feeds_no_output_is_an_error() -> None:
-    """BO19."""
+    """Spark behaviour BO19."""
     batches = Batches(lambda s: s.map(lambda x: x))
     with pytest.raises(IllegalStateError, match="has not been initialized"):
         batches.stream.slice(0, 1)
@@ -146,7 +146,7 @@ def test_the_times_that_outputs_are_handed_slice_the_stream(sc: SparkContext) ->
 
 
 def test_streams_without_windows_remember_as_long_as_the_context_does() -> None:
-    """BO20."""
+    """Spark behaviour BO20."""
     batches = Batches(lambda s: s.map(lambda x: x), remember=3).run(10)
     assert batches.stream.remember_duration == Seconds(3)
     assert held(batches.stream) == held(batches.input) == [8, 9, 10]
@@ -154,7 +154,7 @@ def test_streams_without_windows_remember_as_long_as_the_context_does() -> None:
 
 
 def test_a_chain_of_windows_remembers_for_all_of_them_and_no_longer() -> None:
-    """BO20."""
+    """Spark behaviour BO20."""
     batches = Batches(lambda s: s.map(lambda x: x).window(2, 1).window(4, 2), remember=3).run(10)
     outer = batches.stream
     (inner,) = outer.dependencies
@@ -166,7 +166,7 @@ def test_a_chain_of_windows_remembers_for_all_of_them_and_no_longer() -> None:
 
 
 def test_persisted_batches_are_let_go_when_no_window_needs_them_any_more() -> None:
-    """BO20."""
+    """Spark behaviour BO20."""
     made: list[Any] = []
     batches = Batches(lambda s: s.transform(lambda rdd: (made.append(rdd.map(lambda x: x)), made[-1])[1]).window(3)).run(6)
     assert batches.stream.remember_duration == Seconds(1)

@@ -39,7 +39,7 @@ def with_defaults(values: list[int], state: int | None, step: int = 1, more: int
     ],
 )
 def test_an_update_function_gets_two_arguments_or_four_by_what_it_must_be_given(function: Callable[..., Any], result: Any) -> None:
-    """BO16"""
+    """Spark behaviour BO16."""
     state: Any = [1, 3] if function is max else 2
     assert with_time_and_key(function)(Time(5), "k", [1], state) == result
 

@@ -1,4 +1,4 @@
-"""Streams with state on Spark: what keys hold after each batch, and after a restart (BO14 … BO17, WO7 … WO10, CP2, CP5, CP12)."""
+"""State on Spark: what keys hold after each batch and after a restart (Spark behaviours BO14 … BO17, WO7 … WO10, CP2, CP5, CP12)."""
 
 from __future__ import annotations
 
@@ -146,48 +146,48 @@ def by_letter(batches: Sequence[dict[str, int]], letters: str = "abc") -> list[l
 
 
 def test_a_key_without_data_is_given_again_in_every_batch(seen: Seen) -> None:
-    """BO14"""
+    """Spark behaviour BO14."""
     a, b, c = [1, 2, 3, 4, 5, 5], [None, 1, 2, 3, 3, 3], [None, None, 1, 1, 1, 1]
     assert by_letter(seen["counts"][:6]) == [list(row) for row in zip(a, b, c, strict=True)]
     assert seen["counts"][11] == {"a": 5, "b": 3, "c": 1}
 
 
 def test_keys_of_the_initial_state_are_in_the_first_batch_even_without_data(seen: Seen) -> None:
-    """BO15"""
+    """Spark behaviour BO15."""
     a, b, c = [2, 3, 4, 5, 6, 6], [None, 1, 2, 3, 3, 3], [2, 2, 3, 3, 3, 3]
     assert by_letter(seen["with initial"][:6]) == [list(row) for row in zip(a, b, c, strict=True)]
 
 
 def test_a_function_of_four_arguments_gets_the_batch_time_and_the_key(seen: Seen) -> None:
-    """BO16"""
+    """Spark behaviour BO16."""
     a, b, c = [1000, 3000, 6000, 10000, 15000, 15000], [None, 2000, 5000, 9000, 9000, 9000], [0, 0, 3000, 3000, 3000, 3000]
     assert by_letter(seen["with time"][:6]) == [list(row) for row in zip(a, b, c, strict=True)]
 
 
 def test_none_drops_a_key_and_the_function_runs_also_for_a_batch_without_an_rdd(seen: Seen) -> None:
-    """BO17"""
+    """Spark behaviour BO17."""
     assert seen["dropped"][:6] == [{"a": 1, "b": 1}, {"a": 1, "b": 1}, {"a": 3, "c": 1}, {"a": 3, "c": 2}, {"c": 2}, {}]
 
 
 def test_a_key_that_fell_out_of_a_window_with_an_inverse_stays_with_its_zero(seen: Seen) -> None:
-    """WO7"""
+    """Spark behaviour WO7."""
     assert seen["inverse"][:4] == [{"a": 1}, {"a": 2}, {"a": 1}, {"a": 0}]
 
 
 def test_a_filter_lets_go_of_keys_and_the_window_is_that_without_an_inverse(seen: Seen) -> None:
-    """WO6, WO8"""
+    """Spark behaviours WO6 and WO8."""
     assert seen["filtered"] == seen["not inverse"]
     assert seen["filtered"][5] == {"a": 1}
 
 
 def test_a_window_that_slides_by_two_with_an_inverse(seen: Seen) -> None:
-    """WO9"""
+    """Spark behaviour WO9."""
     assert seen["every two"][:4] == [{"a": 3}, {"a": 10}, {"a": 18}, {"a": 11}]
     assert len(seen["every two"]) == 6
 
 
 def test_a_big_input_through_a_window_with_an_inverse(seen: Seen) -> None:
-    """WO10"""
+    """Spark behaviour WO10."""
     a = [1, 2, 2, 2, 2, 1, 1, 2, 2, 2, 2, 1]
     b = [None, 1, 2, 2, 1, 0, 0, 1, 2, 2, 1, 0]
     c = [None, None, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0]

@@ -55,7 +55,7 @@ class Made:
 
 
 def test_the_interval_is_the_least_number_of_slides_that_makes_ten_seconds() -> None:
-    """CP15"""
+    """Spark behaviour CP15."""
     for interval, expected in ((100, 10_000), (1000, 10_000), (3000, 12_000), (10_000, 10_000), (60_000, 60_000)):
         host = FakeHost({}, interval)
         stream = FakeStateDStream(LogInput(host, []), Duration(interval))
@@ -65,7 +65,7 @@ def test_the_interval_is_the_least_number_of_slides_that_makes_ten_seconds() -> 
 
 @pytest.mark.parametrize("interval", [0, 0.5, 1.5, -1])
 def test_the_interval_must_be_a_multiple_of_the_slide_duration(interval: float) -> None:
-    """CP15"""
+    """Spark behaviour CP15."""
     with pytest.raises(ConfigurationError, match="multiple of the stream's slide duration, 1000 ms"):
         LogInput(FakeHost({}), []).checkpoint(interval)
 

@@ -1,4 +1,4 @@
-"""What is counted, reduced and grouped over windows (behaviours WO11, WO12, WO13, and that each batch is reduced once)."""
+"""What is counted, reduced and grouped over windows (Spark behaviours WO11, WO12, WO13, and that each batch is reduced once)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def grouped(sc: SparkContext) -> dict[str, list[Any]]:
 
 
 def test_values_are_grouped_over_a_window_and_keys_that_fell_out_are_gone(grouped: dict[str, list[Any]]) -> None:
-    """WO11."""
+    """Spark behaviour WO11."""
     assert [{key: list(values) for key, values in batch} for batch in grouped["2 every 1"]] == [
         {"a": [1]},
         {"a": [1, 1], "b": [1]},
@@ -51,7 +51,7 @@ def test_values_are_grouped_over_a_window_and_keys_that_fell_out_are_gone(groupe
 
 
 def test_values_grouped_over_a_window_come_in_the_order_of_their_batches(grouped: dict[str, list[Any]]) -> None:
-    """WO11."""
+    """Spark behaviour WO11."""
     seen = [[(key, list(values)) for key, values in batch] for batch in grouped["numbered"]]
     assert seen == [[("a", v)] for v in ([0], [0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4])]
     slow = [{key: list(values) for key, values in batch} for batch in grouped["from two partitions"]]
@@ -68,13 +68,13 @@ def test_a_group_of_a_window_may_be_gone_through_twice(grouped: dict[str, list[A
 
 
 def test_records_are_counted_over_a_window(sc: SparkContext, tmp_path: Path) -> None:
-    """WO12."""
+    """Spark behaviour WO12."""
     batches = [[1], [1], [1, 2], [0], [], []]
     assert run(sc, batches, lambda _c, s: s.countByWindow(2, 1), checkpoint=tmp_path) == [[1], [2], [3], [3], [1], [0]]
 
 
 def test_values_are_counted_over_a_window_and_forgotten_when_they_fell_out(sc: SparkContext, tmp_path: Path) -> None:
-    """WO13."""
+    """Spark behaviour WO13."""
     batches = [["a"], ["b", "b"], ["a", "b"]]
     seen = run_all(
         sc, batches,
@@ -115,7 +115,7 @@ WINDOWED: dict[str, Callable[[DStream], DStream]] = {
 
 @pytest.mark.parametrize("name", list(WINDOWED))
 def test_it_is_the_reduced_batches_that_a_window_keeps(name: str) -> None:
-    """WO5."""
+    """Spark behaviour WO5."""
     source = LogInput(FakeHost({}), [])
     stream = WINDOWED[name](source)
     while not isinstance(stream, WindowedDStream):

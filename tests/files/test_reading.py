@@ -51,7 +51,7 @@ def test_files_are_cut_at_units_and_a_small_rest_is_no_task_of_its_own() -> None
 
 
 def test_records_of_a_fixed_length_are_bytes_however_the_file_is_cut(tmp_path: Path) -> None:
-    """IS3."""
+    """Spark behaviour IS3."""
     (tmp_path / "a").write_bytes(bytes(range(30)))
     records = [bytes(range(n, n + 3)) for n in range(0, 30, 3)]
     assert read(tmp_path, FixedRecords(3)) == [records]

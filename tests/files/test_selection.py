@@ -34,7 +34,7 @@ def test_files_modified_after_the_threshold_and_up_to_the_batch_are_taken() -> N
 
 
 def test_a_file_is_taken_once() -> None:
-    """IS4."""
+    """Spark behaviour IS4."""
     selection = Selection(WINDOW, SINCE)
     file = at("a", SINCE + 500)
     assert take(selection, SINCE + 1000, file) == ["a"]
@@ -42,7 +42,7 @@ def test_a_file_is_taken_once() -> None:
 
 
 def test_the_threshold_follows_the_batches_at_the_distance_of_the_window() -> None:
-    """IS10."""
+    """Spark behaviour IS10."""
     selection = Selection(WINDOW, SINCE)
     selection.listed_ms = SINCE + 99_000
     assert selection.threshold(Time(SINCE + 100_000)) == SINCE + 40_000

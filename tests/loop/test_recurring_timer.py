@@ -1,4 +1,4 @@
-"""RecurringTimer ticks at every multiple, whatever the clock does (behaviours RT1–RT3)."""
+"""RecurringTimer ticks at every multiple, whatever the clock does (Spark behaviours RT1–RT3)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Ticks:
 
 
 def test_no_tick_is_skipped_when_the_clock_jumps() -> None:
-    """RT1"""
+    """Spark behaviour RT1."""
     ticks = Ticks()
     ticks.timer.start(0)
     ticks.clock.wait_for_waiters()
@@ -39,7 +39,7 @@ def test_no_tick_is_skipped_when_the_clock_jumps() -> None:
 
 
 def test_a_stop_that_does_not_interrupt_ticks_what_it_waited_for_and_once_more() -> None:
-    """RT2"""
+    """Spark behaviour RT2."""
     ticks = Ticks()
     ticks.timer.start(0)
     ticks.clock.wait_for_waiters()
@@ -82,13 +82,13 @@ def test_ticks_that_lie_in_the_past_come_at_once() -> None:
 
 @pytest.mark.parametrize(("now", "start"), [(0, 100), (99, 100), (100, 200), (101, 200)])
 def test_the_start_is_strictly_in_the_future(now: int, start: int) -> None:
-    """RT3"""
+    """Spark behaviour RT3."""
     assert Ticks(now).timer.start_time() == start
 
 
 @pytest.mark.parametrize(("now", "restart"), [(130, 230), (129, 130), (131, 230), (30, 130), (29, 30)])
 def test_the_restart_keeps_the_step_of_the_zero_time(now: int, restart: int) -> None:
-    """RT3"""
+    """Spark behaviour RT3."""
     assert Ticks(now).timer.restart_time(30) == restart
 
 

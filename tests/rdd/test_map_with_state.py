@@ -1,4 +1,4 @@
-"""What a batch does to the states of a partition (behaviours MS1, MR1, MR2)."""
+"""What a batch does to the states of a partition (Spark behaviours MS1, MR1, MR2)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(
 
 
 def test_a_state_that_is_not_set_exists_after_an_update() -> None:
-    """MS1"""
+    """Spark behaviour MS1."""
     state = State()
     assert not state.exists() and state.getOption() is None and not state.isTimingOut() and not state.is_updated
     with pytest.raises(StateError, match="no state"):
@@ -45,7 +45,7 @@ def test_a_state_that_is_not_set_exists_after_an_update() -> None:
 
 
 def test_a_state_that_is_set_can_be_updated_again() -> None:
-    """MS1"""
+    """Spark behaviour MS1."""
     state = State(1)
     assert state.exists() and state.get() == 1 and not state.is_updated
     state.update(2)
@@ -54,7 +54,7 @@ def test_a_state_that_is_set_can_be_updated_again() -> None:
 
 
 def test_a_removed_state_takes_no_update_and_no_second_removal() -> None:
-    """MS1"""
+    """Spark behaviour MS1."""
     state = State(1)
     state.update(2)
     state.remove()
@@ -67,7 +67,7 @@ def test_a_removed_state_takes_no_update_and_no_second_removal() -> None:
 
 
 def test_a_state_that_is_timing_out_can_only_be_read() -> None:
-    """MS1"""
+    """Spark behaviour MS1."""
     state = State(1, timing_out=True)
     assert state.exists() and state.get() == state.getOption() == 1 and state.isTimingOut()
     for call in (lambda: state.update(1), state.remove):
@@ -77,7 +77,7 @@ def test_a_state_that_is_timing_out_can_only_be_read() -> None:
 
 
 def test_a_state_prints_as_what_it_holds() -> None:
-    """MS1"""
+    """Spark behaviour MS1."""
     assert repr(State()) == "<state not set>" and str(State("x")) == "'x'" and repr(State(None)) == "None"
 
 
@@ -94,18 +94,18 @@ def noop(_key: Any, _value: Any, _state: State) -> str:
 
 
 def test_without_data_the_function_is_not_called() -> None:
-    """MR1"""
+    """Spark behaviour MR1."""
     assert run(noop, [], [("a", 1, 0)]) == ({"a": (1, 0)}, [])
 
 
 def test_with_data_the_function_is_called_whether_there_is_a_state_or_not() -> None:
-    """MR1"""
+    """Spark behaviour MR1."""
     assert run(noop, [("a", 1)]) == ({}, ["called"])
     assert run(noop, [("a", 1)], [("a", 5, 0)]) == ({"a": (5, 0)}, ["called"])
 
 
 def test_an_update_sets_state_and_time() -> None:
-    """MR1"""
+    """Spark behaviour MR1."""
 
     def function(key: str, value: int, state: State) -> tuple[str, int, int]:
         old = state.get() if state.exists() else 0
@@ -117,13 +117,13 @@ def test_an_update_sets_state_and_time() -> None:
 
 
 def test_a_removal_drops_the_state_also_of_a_key_that_has_none() -> None:
-    """MR1"""
+    """Spark behaviour MR1."""
     assert run(lambda _k, _v, state: state.remove(), [("a", 1)], [("a", 5, 0)]) == ({}, [])
     assert run(lambda _k, _v, state: state.remove(), [("a", 1)]) == ({}, [])
 
 
 def test_a_key_with_data_is_fresh_while_a_timeout_is_set_and_keeps_its_time_without_one() -> None:
-    """MR1"""
+    """Spark behaviour MR1."""
     assert run(noop, [("a", 1)], [("a", 5, 10)])[0] == {"a": (5, 10)}
     assert run(noop, [("a", 1)], [("a", 5, 10)], idle_before=0)[0] == {"a": (5, NOW)}
 
@@ -139,18 +139,18 @@ def timing_out(key: Any, value: Any, state: State) -> Any:
 
 @pytest.mark.parametrize(("idle_before", "goes"), [(1000, False), (1001, True)])
 def test_only_what_is_strictly_older_than_the_threshold_times_out(idle_before: int, goes: bool) -> None:
-    """MR1"""
+    """Spark behaviour MR1."""
     after, mapped = run(timing_out, [], [("a", 5, 1000)], idle_before)
     assert (after, mapped) == (({}, [("a", None, 5, "out")]) if goes else ({"a": (5, 1000)}, []))
 
 
 def test_without_a_timeout_nothing_times_out() -> None:
-    """MR1"""
+    """Spark behaviour MR1."""
     assert run(timing_out, [], [("a", 5, 1)])[0] == {"a": (5, 1)}
 
 
 def test_a_key_without_a_state_does_not_time_out() -> None:
-    """MR1"""
+    """Spark behaviour MR1."""
     assert run(timing_out, [("a", 1)], [], idle_before=1 << 40) == ({}, [])
 
 
@@ -160,7 +160,7 @@ def test_a_key_with_data_does_not_time_out_in_that_batch() -> None:
 
 
 def test_a_key_that_was_removed_in_the_batch_does_not_time_out() -> None:
-    """MR1"""
+    """Spark behaviour MR1."""
     calls: list[bool] = []
 
     def remove(_key: Any, _value: Any, state: State) -> None:
@@ -171,13 +171,13 @@ def test_a_key_that_was_removed_in_the_batch_does_not_time_out() -> None:
 
 
 def test_an_update_of_a_state_that_is_timing_out_fails_the_batch() -> None:
-    """MS1"""
+    """Spark behaviour MS1."""
     with pytest.raises(StateError, match="timing out"):
         run(lambda _k, _v, state: state.update(1), [], [("a", 5, 1)], idle_before=NOW)
 
 
 def test_the_function_is_called_once_a_record_also_for_a_key_that_comes_twice() -> None:
-    """MR2"""
+    """Spark behaviour MR2."""
 
     def add(key: str, value: int, state: State) -> tuple[str, int]:
         state.update((state.getOption() or 0) + value)
@@ -189,7 +189,7 @@ def test_the_function_is_called_once_a_record_also_for_a_key_that_comes_twice() 
 
 
 def test_the_states_of_the_batch_before_stay_as_they_were() -> None:
-    """MR2"""
+    """Spark behaviour MR2."""
     before = initial_states([("a", [1])], 0)
     kept = bytes(before)
 
@@ -202,7 +202,7 @@ def test_the_states_of_the_batch_before_stay_as_they_were() -> None:
 
 
 def test_none_is_emitted_by_no_call_and_everything_else_is() -> None:
-    """MS3"""
+    """Spark behaviour MS3."""
     _, mapped = run(lambda key, value, _s: value, [("a", None), ("a", 0), ("a", ""), ("a", False), ("a", [])])
     assert mapped == [0, "", False, []]
 
@@ -215,7 +215,7 @@ def test_a_function_of_four_gets_the_batch_time() -> None:
 
 
 def test_initial_states_are_as_old_as_their_batch_and_the_last_of_a_key_counts() -> None:
-    """MS3"""
+    """Spark behaviour MS3."""
     data = initial_states([("a", 1), ("b", 2), ("a", 3)], 70)
     assert entries(data) == {"a": (3, 70), "b": (2, 70)} and sorted(snapshot(data)) == [("a", 3), ("b", 2)]
     assert initial_states([], 70) is EMPTY

@@ -1,4 +1,4 @@
-"""The states of a partition are a dict over its bytes (behaviours SM1, SM2)."""
+"""The states of a partition are a dict over its bytes (Spark behaviours SM1, SM2)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def watched(count: int) -> StateMap:
 
 
 def test_an_empty_map_has_nothing_lets_everything_be_removed_and_is_its_own_copy() -> None:
-    """SM1"""
+    """Spark behaviour SM1."""
     states = StateMap()
     assert states.get(1) is NOTHING
     states.remove(1)
@@ -63,7 +63,7 @@ def test_an_empty_map_has_nothing_lets_everything_be_removed_and_is_its_own_copy
 
 @pytest.mark.parametrize("between", [lambda states: states, stored], ids=["as put", "as stored"])
 def test_what_was_put_is_got_until_it_is_removed(between: Callable[[StateMap], StateMap]) -> None:
-    """SM2"""
+    """Spark behaviour SM2."""
     states = StateMap()
     states.put(1, 100, 10)
     states = between(states)
@@ -80,7 +80,7 @@ def test_what_was_put_is_got_until_it_is_removed(between: Callable[[StateMap], S
 
 @pytest.mark.parametrize("between", [lambda states: states, stored], ids=["as put", "as stored"])
 def test_older_than_a_time_means_strictly_older(between: Callable[[StateMap], StateMap]) -> None:
-    """SM2"""
+    """Spark behaviour SM2."""
     states = StateMap()
     states.put(1, 100, 10)
     states = between(states)
@@ -95,7 +95,7 @@ def test_older_than_a_time_means_strictly_older(between: Callable[[StateMap], St
 
 
 def test_copies_do_not_see_what_is_done_to_one_another() -> None:
-    """SM2"""
+    """Spark behaviour SM2."""
     one = stored(StateMap.of([(1, 100, 1), (2, 200, 2)]))
     one.put(3, 300, 3)
     other = one.copy()
@@ -133,7 +133,7 @@ KEYS: list[Any] = [
 
 
 def test_any_operations_on_keys_of_any_kind_are_those_of_a_dict() -> None:
-    """SM2"""
+    """Spark behaviour SM2."""
     for seed in range(30):
         chance = random.Random(seed)
         states, model = StateMap(), dict[Any, tuple[Any, int]]()

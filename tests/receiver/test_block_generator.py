@@ -1,4 +1,4 @@
-"""What a receiver stores becomes blocks (behaviours BG1–BG4)."""
+"""What a receiver stores becomes blocks (Spark behaviours BG1–BG4)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def states(run: Run) -> tuple[bool, bool]:
 
 
 def test_it_is_active_from_the_start_to_the_stop(run: Run) -> None:
-    """BG1, BG2"""
+    """Spark behaviours BG1 and BG2."""
     assert states(run) == (False, False)
     run.start()
     assert states(run) == (True, False)
@@ -122,14 +122,14 @@ def test_what_comes_in_an_interval_is_pushed_as_a_block_in_order(run: Run) -> No
 
 
 def test_data_that_is_merely_added_is_not_told(run: Run) -> None:
-    """BG1"""
+    """Spark behaviour BG1."""
     run.start()
     run.generator.addData(1)
     assert run.listener.added == []
 
 
 def test_data_with_metadata_is_told_item_by_item(run: Run) -> None:
-    """BG1"""
+    """Spark behaviour BG1."""
     run.start()
     for number in range(10):
         run.generator.addDataWithCallback(number, f"m{number}")
@@ -137,7 +137,7 @@ def test_data_with_metadata_is_told_item_by_item(run: Run) -> None:
 
 
 def test_many_data_are_told_once_with_their_one_metadata_also_when_they_are_none(run: Run) -> None:
-    """BG1"""
+    """Spark behaviour BG1."""
     run.start()
     run.generator.addMultipleDataWithCallback(range(100), "meta")
     run.generator.addMultipleDataWithCallback([], "none")
@@ -216,7 +216,7 @@ def test_a_record_and_its_metadata_are_in_the_same_block_also_where_the_interval
 
 
 def test_before_the_start_and_after_the_stop_nothing_can_be_added(run: Run) -> None:
-    """BG2"""
+    """Spark behaviour BG2."""
 
     def refused() -> None:
         for call in (
@@ -258,7 +258,7 @@ def test_a_stop_waits_until_the_last_block_is_pushed(run: Run) -> None:
 
 
 def test_it_cannot_be_started_twice_nor_after_a_stop() -> None:
-    """BG2"""
+    """Spark behaviour BG2."""
     run = Run().start()
     for state in ("active", "stopped all"):
         with pytest.raises(IllegalStateError, match="make another") as e:
@@ -273,7 +273,7 @@ def test_it_cannot_be_started_twice_nor_after_a_stop() -> None:
 
 
 def test_an_error_of_a_push_is_told_and_the_next_block_follows(run: Run) -> None:
-    """BG3"""
+    """Spark behaviour BG3."""
     run.listener.refuse.add("input-3-run-1")
     run.start()
     run.generator.addData(1)

@@ -1,4 +1,4 @@
-"""Blocks read back: stores first, the log where no store has them (WB1)."""
+"""Blocks read back: stores first, the log where no store has them (Spark behaviour WB1)."""
 
 from __future__ import annotations
 

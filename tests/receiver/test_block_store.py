@@ -38,7 +38,7 @@ def test_memory_is_free_again_after_a_removal_and_files_are_gone(tmp_path: Path)
 
 
 def test_a_block_for_memory_alone_that_does_not_fit_is_refused_with_the_figures(tmp_path: Path) -> None:
-    """BH3"""
+    """Spark behaviour BH3."""
     store = BlockStore(10, tmp_path)
     store.put("a", [bytes(8)], MEMORY)
     with pytest.raises(BlockNotStoredError, match="block b of 3 bytes does not fit into the 2 bytes of memory that are left"):

@@ -1,4 +1,4 @@
-"""How fast a receiver may be (behaviours RM1)."""
+"""How fast a receiver may be (Spark behaviour RM1)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def taken_in(limiter: RateLimiter, clock: SleepingClock, milliseconds: int) -> i
 
 @pytest.mark.parametrize(("most", "limit"), [(None, 105), (0, 105), (-1, 105), (110, 105), (100, 100)])
 def test_an_update_holds_up_to_the_highest_rate_there_may_be(most: int | None, limit: int) -> None:
-    """RM1"""
+    """Spark behaviour RM1."""
     limiter = RateLimiter(SleepingClock(), most)
     limiter.updateRate(105)
     assert limiter.getCurrentLimit() == limit
@@ -47,7 +47,7 @@ def test_an_update_holds_up_to_the_highest_rate_there_may_be(most: int | None, l
 
 @pytest.mark.parametrize("rate", [0, -1, -105])
 def test_an_update_to_zero_or_less_is_ignored(rate: int) -> None:
-    """RM1"""
+    """Spark behaviour RM1."""
     for limiter, limit in ((RateLimiter(SleepingClock(), 110, 50), 50), (RateLimiter(SleepingClock()), None)):
         limiter.updateRate(rate)
         assert limiter.getCurrentLimit() == limit
@@ -60,7 +60,7 @@ def test_an_update_to_zero_or_less_is_ignored(rate: int) -> None:
 def test_the_first_rate_is_the_initial_one_bounded_by_the_highest_and_that_without_it(
     most: int | None, initial: int | None, limit: int | None
 ) -> None:
-    """RM1"""
+    """Spark behaviour RM1."""
     assert RateLimiter(SleepingClock(), most, initial).getCurrentLimit() == limit
 
 

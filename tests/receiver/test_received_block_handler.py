@@ -51,7 +51,7 @@ def store(into: ReceivedBlockHandler, name: str, records: Iterable[Any]) -> Stor
 
 
 def test_a_block_is_on_the_receivers_own_executor_and_on_one_other() -> None:
-    """BH1"""
+    """Spark behaviour BH1."""
     own, *peers = (FakeStore(str(n)) for n in range(4))
     stored = store(handler(own, own, *peers), "b", iter(range(100)))
     assert (stored.num_records, stored.executors) == (100, ("0", "1"))
@@ -164,7 +164,7 @@ def test_both_are_written_at_the_same_time(tmp_path: Path) -> None:
 
 
 def test_a_block_that_only_the_log_took_is_stored(tmp_path: Path) -> None:
-    """BH3"""
+    """Spark behaviour BH3."""
     stored = store(logging_handler(tmp_path, FakeStore("0", fails=True)), "b", range(70))
     assert (stored.num_records, stored.executors) == (70, ()) and read_back(tmp_path, stored) == list(range(70))
 
@@ -208,7 +208,7 @@ def test_a_block_that_the_store_takes_after_the_log_has_failed_does_not_stay_the
 
 
 def test_old_files_of_the_log_are_removed(tmp_path: Path) -> None:
-    """BH4"""
+    """Spark behaviour BH4."""
     now = iter(range(500, 100_000, 500))
     log = FileBasedWriteAheadLog(LocalFileStore(tmp_path), "log", rolling_interval_secs=1)
     made = WriteAheadLogBasedBlockHandler(handler(FakeStore("0"), replicas=1), log, lambda: next(now))

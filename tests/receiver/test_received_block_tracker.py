@@ -1,4 +1,4 @@
-"""Each received block gets into one batch, whoever dies (behaviours BT1–BT7; the allocation is the plan, see the streams' tests)."""
+"""Each received block gets into one batch, whoever dies (Spark behaviours BT1–BT7; the allocation is the plan, see the streams' tests)."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_there_is_a_log_only_if_one_is_given_and_without_one_all_is_in_memory() 
 
 
 def test_what_a_plan_names_waits_no_more_and_naming_it_again_changes_nothing() -> None:
-    """BT2"""
+    """Spark behaviour BT2."""
     driver = Driver()
     driver.add(*"abcde")
     assert driver.waiting() == list("abcde") and driver.tracker.has_unallocated_blocks
@@ -140,7 +140,7 @@ def test_a_hundred_thousand_blocks_fit_into_one_batch() -> None:
 
 
 def test_what_was_added_waits_after_a_recovery_and_is_in_no_block_store() -> None:
-    """BT4"""
+    """Spark behaviour BT4."""
     driver = Driver()
     added = driver.add(*"abc")
     assert all(block.block_id_valid for block in driver.tracker.get_unallocated_blocks(STREAM))
@@ -159,7 +159,7 @@ def test_what_a_stored_plan_names_does_not_wait_after_a_recovery() -> None:
 
 
 def test_nothing_is_loaded_unless_it_is_said() -> None:
-    """BT4"""
+    """Spark behaviour BT4."""
     driver = Driver()
     driver.add("a")
     assert Driver(driver.log).waiting() == []
@@ -174,7 +174,7 @@ def test_what_no_plan_names_waits_again() -> None:
 
 
 def test_the_log_has_what_happened_in_order_and_forgets_old_blocks() -> None:
-    """BT6"""
+    """Spark behaviour BT6."""
     driver = Driver(now=1000)
     first = driver.add("a", "b")
     driver.take("a", "b")

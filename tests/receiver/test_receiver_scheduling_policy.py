@@ -1,4 +1,4 @@
-"""Which executors a receiver is given (behaviours RS1–RS3)."""
+"""Which executors a receiver is given (Spark behaviours RS1–RS3)."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def infos(*known: ReceiverTrackingInfo) -> dict[int, ReceiverTrackingInfo]:
 
 
 def test_without_executors_a_receiver_that_starts_again_has_no_candidates() -> None:
-    """RS1"""
+    """Spark behaviour RS1."""
     assert POLICY.rescheduleReceiver(0, None, {}, []) == []
     assert POLICY.rescheduleReceiver(0, "host1", {}, []) == []
 
 
 def test_the_preferred_host_and_the_idle_executor_are_the_candidates() -> None:
-    """RS1"""
+    """Spark behaviour RS1."""
     found = POLICY.rescheduleReceiver(1, "host1", infos(active(0, 1)), executors(1, 2))
     assert found == [HostLocation("host1"), ExecutorLocation("host2", "2")]
 
 
 def test_all_idle_executors_are_candidates_when_there_is_one() -> None:
-    """RS1"""
+    """Spark behaviour RS1."""
     assert POLICY.rescheduleReceiver(1, None, infos(active(0, 1)), executors(1, 2, 3, 4, 5)) == executors(2, 3, 4, 5)
 
 
@@ -74,14 +74,14 @@ def test_what_the_receiver_itself_did_before_and_dead_executors_count_for_nothin
 
 
 def test_six_receivers_on_three_executors_are_two_on_each() -> None:
-    """RS2"""
+    """Spark behaviour RS2."""
     found = POLICY.scheduleReceivers(dict.fromkeys(range(6)), executors(1, 2, 3))
     assert {len(candidates) for candidates in found.values()} == {1}
     assert Counter(candidates[0] for candidates in found.values()) == dict.fromkeys(executors(1, 2, 3), 2)
 
 
 def test_three_receivers_on_six_executors_have_two_each_and_share_none() -> None:
-    """RS2"""
+    """Spark behaviour RS2."""
     found = POLICY.scheduleReceivers(dict.fromkeys(range(3)), executors(1, 2, 3, 4, 5, 6))
     assert [len(candidates) for candidates in found.values()] == [2, 2, 2]
     assert Counter(location for candidates in found.values() for location in candidates) == dict.fromkeys(executors(1, 2, 3, 4, 5, 6), 1)
@@ -98,7 +98,7 @@ def test_receivers_that_prefer_a_host_get_its_executors_and_the_others_the_rest(
 
 
 def test_no_receivers_give_nothing_and_no_executors_leave_every_receiver_without_candidates() -> None:
-    """RS2"""
+    """Spark behaviour RS2."""
     assert POLICY.scheduleReceivers({}, executors(1, 2)) == {}
     assert POLICY.scheduleReceivers({0: None, 7: "host1"}, []) == {0: [], 7: []}
 

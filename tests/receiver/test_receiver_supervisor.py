@@ -75,7 +75,7 @@ def run() -> Any:
 
 
 def test_a_receiver_is_started_once_stores_and_is_stopped_once(run: Run) -> None:
-    """RC1."""
+    """Spark behaviour RC1."""
     assert not run.receiver.isStarted() and not run.receiver.isStopped()
     run.start()
     assert run.receiver.isStarted() and not run.receiver.isStopped() and run.receiver.streamId == 3
@@ -181,7 +181,7 @@ def test_a_start_that_raises_stops_the_receiver_and_is_told(run: Run) -> None:
 
 
 def test_an_error_that_is_reported_changes_nothing_else(run: Run) -> None:
-    """SL3."""
+    """Spark behaviour SL3."""
     run.start()
     error = ValueError("test exception")
     run.receiver.reportError("test report error", error)

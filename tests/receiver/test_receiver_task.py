@@ -182,7 +182,7 @@ def test_a_block_of_its_own_is_known_to_the_driver_when_storing_it_returns(tmp_p
 
 
 def test_a_receiver_that_stops_itself_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """TR1"""
+    """Spark behaviour TR1."""
     receiver = Scripted(lambda r: r.stop("enough"), lambda r: r.storeAll([1]))
     with running(receiver, tmp_path, monkeypatch) as world:
         world.wait_events(STARTED, STOPPED, STARTED)
@@ -224,7 +224,7 @@ def test_a_restart_is_heard_as_a_stop_and_a_start_and_is_no_new_task(tmp_path: P
 
 
 def test_a_rate_reaches_the_receiver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """TR1"""
+    """Spark behaviour TR1."""
     rates: list[int] = []
     reached = threading.Event()
     monkeypatch.setattr(RateLimiter, "updateRate", lambda _self, rate: (rates.append(rate), reached.set()))
@@ -259,7 +259,7 @@ def test_a_block_that_is_in_no_store_any_more_is_an_error_that_says_who_was_aske
 def test_pickled_records_are_a_block_that_nobody_has_counted_and_its_metadata_reaches_the_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """BH2"""
+    """Spark behaviour BH2."""
     receiver = Scripted(lambda r: r.storeBytes(pickle.dumps(["a", "b"]), {"offset": 7}))
     with running(receiver, tmp_path, monkeypatch) as world:
         receiver.wait_done()
@@ -307,7 +307,7 @@ def test_a_receivers_own_generator_tells_it_what_is_in_which_block_and_the_stop_
 
 
 def test_ten_threads_that_store_a_thousand_records_each_have_stored_ten_thousand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """IS7"""
+    """Spark behaviour IS7."""
 
     def store(receiver: Receiver) -> None:
         threads = [threading.Thread(target=lambda n=n: [receiver.store((n, i)) for i in range(1000)]) for n in range(10)]

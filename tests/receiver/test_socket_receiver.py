@@ -93,7 +93,7 @@ def runs() -> Iterator[Callable[..., Run]]:
 
 
 def test_lines_arrive_in_order_as_they_are_sent(server: Server, runs: Callable[..., Run]) -> None:
-    """IS1."""
+    """Spark behaviour IS1."""
     run = runs(server.port)
     connection = server.accept()
     for number in range(1, 6):

@@ -70,7 +70,7 @@ def test_an_open_block_that_has_grown_too_large_becomes_several_in_order() -> No
 
 
 def test_an_iterator_that_raises_stores_nothing() -> None:
-    """BH3"""
+    """Spark behaviour BH3."""
 
     def records() -> Iterator[int]:
         yield 1

@@ -1,4 +1,4 @@
-"""The small books of the scheduler: unfinished batches, input infos, jobs of a set (behaviours II1)."""
+"""The small books of the scheduler: unfinished batches, input infos, jobs of a set (Spark behaviour II1)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_waiting_ends_when_nothing_runs_and_says_whether_it_did() -> None:
 
 
 def test_input_infos_are_kept_by_time_and_stream() -> None:
-    """II1"""
+    """Spark behaviour II1."""
     tracker = InputInfoTracker()
     first, second, later = StreamInputInfo(0, 100), StreamInputInfo(1, 300), StreamInputInfo(0, 7)
     tracker.reportInfo(Time(0), first)
@@ -74,7 +74,7 @@ def test_input_infos_are_kept_by_time_and_stream() -> None:
 
 
 def test_a_stream_reports_once_a_batch() -> None:
-    """II1"""
+    """Spark behaviour II1."""
     tracker = InputInfoTracker()
     tracker.reportInfo(Time(0), StreamInputInfo(0, 1))
     with pytest.raises(IllegalStateError, match="already reported"):
@@ -82,7 +82,7 @@ def test_a_stream_reports_once_a_batch() -> None:
 
 
 def test_clean_up_removes_what_is_strictly_older() -> None:
-    """II1"""
+    """Spark behaviour II1."""
     tracker = InputInfoTracker()
     for n in (0, 1):
         tracker.reportInfo(Time(n), StreamInputInfo(0, n))
@@ -105,7 +105,7 @@ def test_a_set_is_complete_with_its_last_job_and_remembers_who_failed() -> None:
 
 
 def test_an_error_without_a_message_is_a_reason_of_failure_all_the_same() -> None:
-    """SL6"""
+    """Spark behaviour SL6."""
     job = Job(Time(1000), 0, lambda: None)
     assert job.to_info().failureReason() is None
     job.error = KeyError()

@@ -132,7 +132,7 @@ def test_a_name_is_some_text_without_commas(name: str) -> None:
 
 
 def test_the_inputs_hear_of_the_restart_once_however_many_outputs_they_feed() -> None:
-    """CP9"""
+    """Spark behaviour CP9."""
 
     def build(_host: object, driver: Driver) -> None:
         for _ in range(3):

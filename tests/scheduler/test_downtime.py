@@ -15,7 +15,7 @@ def downtime(last: int, restart: int, remember: int = 1, most: int = 1000, busy:
 
 
 def test_downtime_is_from_the_last_planned_to_the_restart_both_excluded() -> None:
-    """CP14"""
+    """Spark behaviour CP14."""
     assert downtime(5, 9) == [6, 7, 8]
     assert downtime(5, 6) == []
     assert downtime(5, 5) == []

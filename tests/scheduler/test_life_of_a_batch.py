@@ -79,7 +79,7 @@ def test_a_tick_without_jobs_is_planned_and_completed_at_once() -> None:
 
 
 def test_a_failed_batch_does_not_stop_the_stream_and_stays_pending() -> None:
-    """JG2"""
+    """Spark behaviour JG2."""
     world = World()
     driver = Driver(world)
 
@@ -214,7 +214,7 @@ def test_old_rdds_and_plans_are_forgotten_as_batches_end() -> None:
 
 
 def test_streams_remember_as_long_as_the_windows_below_need() -> None:
-    """behaviours BO20: outer 3 s, inner 3 + 4 = 7 s, mapped 3 + 4 + 2 = 9 s."""
+    """Spark behaviour BO20: outer 3 s, inner 3 + 4 = 7 s, mapped 3 + 4 + 2 = 9 s."""
     world = World()
     streams: list[DStream] = []
 

@@ -1,4 +1,4 @@
-"""What listeners hear, when, and what they may not do (behaviours SL1–SL7)."""
+"""What listeners hear, when, and what they may not do (Spark behaviours SL1–SL7)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def four_batches() -> Driver:
 
 
 def test_a_batch_is_told_when_submitted_started_and_completed_with_the_delays_known_by_then() -> None:
-    """SL1"""
+    """Spark behaviour SL1."""
     driver = four_batches()
     submitted, begun, completed = (infos(driver, f"onBatch{what}") for what in ("Submitted", "Started", "Completed"))
     assert len(submitted) == len(begun) == len(completed) == 4
@@ -45,7 +45,7 @@ def test_a_batch_is_told_when_submitted_started_and_completed_with_the_delays_kn
 
 
 def test_the_number_of_records_is_known_from_the_beginning() -> None:
-    """SL1"""
+    """Spark behaviour SL1."""
     driver = four_batches()
     for what in ("Submitted", "Started", "Completed"):
         for info in infos(driver, f"onBatch{what}"):
@@ -54,7 +54,7 @@ def test_the_number_of_records_is_known_from_the_beginning() -> None:
 
 
 def test_times_of_batches_only_rise() -> None:
-    """SL1"""
+    """Spark behaviour SL1."""
     driver = four_batches()
     completed = infos(driver, "onBatchCompleted")
     for read in ("submissionTime", "processingStartTime", "processingEndTime"):
@@ -64,14 +64,14 @@ def test_times_of_batches_only_rise() -> None:
 
 
 def test_the_start_is_told_once_and_first() -> None:
-    """SL2"""
+    """Spark behaviour SL2."""
     driver = four_batches()
     assert driver.listener.events[0][0] == "onStreamingStarted"
     assert [event.time for event in driver.listener.named("onStreamingStarted")] == [START]
 
 
 def test_a_listener_can_hear_all_nine_events_by_sparks_names() -> None:
-    """SL3"""
+    """Spark behaviour SL3."""
     told: list[str] = []
 
     class Ear(StreamingListener):
@@ -111,7 +111,7 @@ def three_outputs(_host: FakeHost, driver: Driver) -> None:
 
 
 def test_output_operations_are_told_with_their_numbers_in_order() -> None:
-    """SL4"""
+    """Spark behaviour SL4."""
     driver = started(World(), build=three_outputs)
     time = driver.tick(1)
     for what in ("Started", "Completed"):
@@ -139,7 +139,7 @@ def test_events_of_one_batch_come_in_the_order_of_its_life() -> None:
 
 @pytest.mark.parametrize("failing", [set(), {0}, {1}, {0, 1}], ids=str)
 def test_failures_are_told_by_output(failing: set[int]) -> None:
-    """SL6"""
+    """Spark behaviour SL6."""
 
     def build(_host: FakeHost, driver: Driver) -> None:
         for index in (0, 1):
@@ -166,7 +166,7 @@ def test_a_batch_that_failed_is_told_as_completed_all_the_same() -> None:
 
 
 def test_nothing_is_told_after_stop() -> None:
-    """SL7"""
+    """Spark behaviour SL7."""
     driver = four_batches()
     told = len(driver.listener.events)
     driver.bus.post(events.StreamingListenerStreamingStarted(1))
@@ -174,7 +174,7 @@ def test_nothing_is_told_after_stop() -> None:
 
 
 def test_what_was_posted_before_stop_is_told() -> None:
-    """SL7"""
+    """Spark behaviour SL7."""
     bus, heard = StreamingListenerBus(), Heard()
     bus.add(heard)
     bus.start()

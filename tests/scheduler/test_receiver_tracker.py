@@ -92,7 +92,7 @@ class World:
 
 
 def test_receivers_lie_evenly_on_the_executors() -> None:
-    """RS2"""
+    """Spark behaviour RS2."""
     world = World(receivers=3)
     assert sorted(str(places[0]) for _, _, places in world.runner.runs) == ["executor_host1_1", "executor_host2_2", "executor_host3_3"]
 
@@ -105,7 +105,7 @@ def test_the_latest_run_of_a_receiver_may_register_once_and_nobody_else() -> Non
 
 
 def test_a_receiver_whose_task_ends_runs_again_and_its_old_run_is_not_heard() -> None:
-    """TR1"""
+    """Spark behaviour TR1."""
     world = World()
     world.register()
     world.runner.endings[0, 1]("executor lost")
@@ -213,7 +213,7 @@ def test_in_local_mode_a_receiver_is_always_accepted() -> None:
 
 
 def test_a_receiver_of_a_lost_executor_moves_to_one_that_lives() -> None:
-    """RS1"""
+    """Spark behaviour RS1."""
     world = World()
     world.register(executor="1")
     world.runner.living = world.runner.living[1:]
@@ -383,7 +383,7 @@ def test_without_receivers_that_run_a_stop_ends_at_once() -> None:
 
 @pytest.mark.parametrize("preferred", ["host3", "elsewhere"])
 def test_a_receiver_goes_where_it_would_like_to(preferred: str) -> None:
-    """RS3"""
+    """Spark behaviour RS3."""
 
     class Choosy(Nothing):
         def preferredLocation(self) -> str:

@@ -93,7 +93,7 @@ def test_missed_batches_share_a_backlog_under_the_rate_cap() -> None:
 
 
 def test_pending_batches_come_before_missed_ones_and_the_timer_goes_on_after_both() -> None:
-    """CP14"""
+    """Spark behaviour CP14."""
     world = World()
     driver = failing(world, at(1), at(2))
     driver.tick(1)

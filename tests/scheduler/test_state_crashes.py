@@ -1,4 +1,4 @@
-"""State through death: drivers killed at and around every write come back to the state of one that never stopped (CP5)."""
+"""State through death: drivers killed at and around every write come back to the state of one that never stopped (Spark behaviour CP5)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def check_files(world: World, most: int = 2) -> None:
 def test_a_driver_killed_at_a_crash_point_comes_back_to_the_state_of_one_that_never_stopped(
     point: str, occurrences: tuple[int, ...], jobs: int
 ) -> None:
-    """CP5"""
+    """Spark behaviour CP5."""
     story = StateStory(nth(point, *occurrences), jobs)
     check(story.run())
     assert story.deaths == len(occurrences)
@@ -91,7 +91,7 @@ def test_a_driver_killed_around_a_write_comes_back_to_the_same_state(moment: str
 @pytest.mark.parametrize("occurrence", [1, 2])
 @pytest.mark.parametrize("moment", moments("delete state", "delete plans", "delete done"))
 def test_a_driver_killed_while_it_cleans_up_comes_back_to_the_same_state(moment: str, occurrence: int) -> None:
-    """CP2"""
+    """Spark behaviour CP2."""
     story = StateStory(nth(moment, occurrence))
     check(story.run())
     assert story.deaths == 1
@@ -155,7 +155,7 @@ def test_keys_and_windows_of_a_driver_killed_around_a_write_are_those_of_a_twin(
 
 @pytest.mark.parametrize("seed", range(6))
 def test_keys_and_windows_of_drivers_killed_at_random_are_those_of_a_twin(seed: int) -> None:
-    """CP5, MS7"""
+    """Spark behaviours CP5 and MS7."""
     chance = random.Random(900 + seed)
     check_counts(KeyedStory(lambda _moment: chance.random() < 0.05, 1 + seed % 2).run())
 
@@ -193,7 +193,7 @@ def test_chained_states_after_kills_are_those_of_a_twin(seed: int) -> None:
 
 
 def test_old_files_of_state_go_and_nothing_that_was_never_named_stays() -> None:
-    """CP2"""
+    """Spark behaviour CP2."""
     story = StateStory(nth("state-written", 2))
     world = story.run()
     check(world)

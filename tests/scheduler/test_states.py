@@ -81,7 +81,7 @@ def test_a_batch_that_writes_state_costs_one_create_a_partition_and_every_other_
 
 
 def test_state_is_written_at_multiples_of_the_interval_since_zero_time_before_the_end_of_the_batch_is_noted() -> None:
-    """CP2"""
+    """Spark behaviour CP2."""
     world = World()
     life(world, 6, 2)
     assert list(named(world))[-1] == START + 6 * INTERVAL

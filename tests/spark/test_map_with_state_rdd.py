@@ -1,4 +1,4 @@
-"""What Spark does to states: where they lie, how often the function runs, how they are restored (behaviours MS2, MS3, MS7, MR2)."""
+"""What Spark does to states: where they lie, how often the function runs, how they are restored (Spark behaviours MS2, MS3, MS7, MR2)."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_snapshot_is_joined_in_place_with_what_is_partitioned_like_it(sc: Spar
 
 
 def test_initial_states_may_be_an_rdd(sc: SparkContext) -> None:
-    """MS3"""
+    """Spark behaviour MS3."""
     pairs = sc.parallelize([("a", 5), ("b", 10), ("c", -20), ("d", 0)], 3)
     states = batch(sc, ones("ab"), SparkStateRDDs(sc).initial(pairs, 2, 0))
     assert content(states) == {"a": 6, "b": 11, "c": -20, "d": 0}
@@ -93,7 +93,7 @@ def test_initial_states_may_be_an_rdd(sc: SparkContext) -> None:
 
 @pytest.mark.parametrize("level", [StorageLevel.MEMORY_ONLY, StorageLevel(True, True, False, True)], ids=str)
 def test_the_function_runs_once_a_record_for_all_that_read_a_persisted_batch(sc: SparkContext, level: StorageLevel) -> None:
-    """MR2"""
+    """Spark behaviour MR2."""
     calls = sc.accumulator(0)
 
     def counting(key: str, _value: int, state: State) -> str:
@@ -181,7 +181,7 @@ RESTORED: dict[str, tuple[int, Callable[[SparkContext, list[bytes]], RDD[bytes]]
 
 @pytest.mark.parametrize("how", list(RESTORED))
 def test_states_that_were_stored_go_on_as_those_that_were_not(sc: SparkContext, counted: MapWithStateRDD, how: str) -> None:
-    """MS7"""
+    """Spark behaviour MS7."""
     stored = [pickle.loads(pickle.dumps(data)) for data in counted.collect()]
     partitions, restored = RESTORED[how]
     after = batch(sc, ones("ad"), restored(sc, stored), partitions=partitions)
@@ -229,7 +229,7 @@ def test_a_key_that_could_not_be_found_again_is_named(sc: SparkContext) -> None:
 
 
 def test_a_stream_of_states_on_a_real_context(sc: SparkContext, tmp_path: Path) -> None:
-    """MS2"""
+    """Spark behaviour MS2."""
     stream = Stream(sc)
     stream.ssc.checkpoint(str(tmp_path))
     mapped: list[list[Any]] = []

@@ -138,25 +138,25 @@ class Bench:
 
 
 def test_a_batch_is_stored_as_it_always_was() -> None:
-    """WL7."""
+    """Spark behaviour WL7."""
     assert zlib.crc32(GOLDEN[9:]).to_bytes(4, "big") == GOLDEN[5:9]
     assert aggregate([b"ab", b"c"]) == GOLDEN and deaggregate(GOLDEN) == [b"ab", b"c"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 100])
 def test_what_is_aggregated_comes_out_again(count: int) -> None:
-    """WL7."""
+    """Spark behaviour WL7."""
     records = [record(i) for i in range(count)]
     assert deaggregate(aggregate(records)) == records
 
 
 def test_a_record_that_was_written_without_batching_is_itself() -> None:
-    """WL7."""
+    """Spark behaviour WL7."""
     assert [deaggregate(r) for r in (b"{}", b"KWAL", b"K")] == [[b"{}"], [b"KWAL"], [b"K"]]
 
 
 def test_a_batch_with_any_byte_changed_or_cut_is_told_and_one_of_a_newer_kstream_too() -> None:
-    """WL7."""
+    """Spark behaviour WL7."""
     whole = aggregate([b"ab", b"c"])
     for at in range(5, len(whole)):
         with pytest.raises(CorruptRecordError, match="checksum"):
@@ -169,7 +169,7 @@ def test_a_batch_with_any_byte_changed_or_cut_is_told_and_one_of_a_newer_kstream
 
 
 def test_a_batch_has_the_highest_time_of_its_records_which_are_sorted() -> None:
-    """WL7."""
+    """Spark behaviour WL7."""
     bench = Bench()
     bench.write(3)
     bench.write(5, 8, 12, 10)
@@ -181,7 +181,7 @@ def test_a_batch_has_the_highest_time_of_its_records_which_are_sorted() -> None:
 
 
 def test_a_write_that_fails_is_raised_to_every_caller_and_the_log_goes_on() -> None:
-    """WL7."""
+    """Spark behaviour WL7."""
     bench = Bench()
     bench.inner.error = StorageError("Hello!", path="x")
     bench.write(3)
@@ -196,7 +196,7 @@ def test_a_write_that_fails_is_raised_to_every_caller_and_the_log_goes_on() -> N
 
 
 def test_close_fails_what_is_queued_and_in_flight() -> None:
-    """WL7."""
+    """Spark behaviour WL7."""
     bench = Bench()
     bench.write(3)
     bench.write(5, 8)
@@ -211,7 +211,7 @@ def test_close_fails_what_is_queued_and_in_flight() -> None:
 
 
 def test_a_write_after_close_is_refused() -> None:
-    """WL7."""
+    """Spark behaviour WL7."""
     bench = Bench()
     bench.log.close()
     with pytest.raises(IllegalStateError, match="was closed"):
@@ -231,7 +231,7 @@ def test_a_record_that_is_not_written_in_time_fails_and_one_still_waiting_is_not
 
 
 def test_reading_by_a_handle_is_not_supported(tmp_path: Path) -> None:
-    """WL7."""
+    """Spark behaviour WL7."""
     log = BatchedWriteAheadLog(FileBasedWriteAheadLog(LocalFileStore(tmp_path), "log"))
     handle = log.write(b"a", 1)
     with pytest.raises(IllegalStateError, match="use readAll"):
@@ -240,7 +240,7 @@ def test_reading_by_a_handle_is_not_supported(tmp_path: Path) -> None:
 
 
 def test_cleaning_is_passed_on() -> None:
-    """WL7."""
+    """Spark behaviour WL7."""
     bench = Bench()
     bench.log.clean(5, wait=False)
     assert bench.inner.calls == [(5, False)]
@@ -248,7 +248,7 @@ def test_cleaning_is_passed_on() -> None:
 
 
 def test_single_records_come_out_in_order_of_a_log_that_was_not_always_batched(tmp_path: Path) -> None:
-    """WL7."""
+    """Spark behaviour WL7."""
     plain = FileBasedWriteAheadLog(LocalFileStore(tmp_path), "log", rolling_interval_secs=1)
     plain.write(b"plain", 0)
     plain.close()
@@ -262,7 +262,7 @@ def test_single_records_come_out_in_order_of_a_log_that_was_not_always_batched(t
 
 
 def test_a_damaged_batch_is_left_out_and_told_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    """WL4, WL7."""
+    """Spark behaviours WL4 and WL7."""
     bench = Bench()
     bench.inner.calls = [aggregate([b"a"]), aggregate([b"b"])[:-1] + b"x", aggregate([b"c", b"d"])]
     assert list(bench.log.readAll()) == [b"a", b"c", b"d"]

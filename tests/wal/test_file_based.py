@@ -25,7 +25,7 @@ def written(log: FileBasedWriteAheadLog, count: int, step_ms: int = 500) -> list
 
 
 def test_a_log_rolls_and_gives_its_records_in_order_over_its_files_to_a_new_one_too(tmp_path: Path) -> None:
-    """WL2."""
+    """Spark behaviour WL2."""
     store = LocalFileStore(tmp_path)
     log = FileBasedWriteAheadLog(store, "log", rolling_interval_secs=1)
     written(log, 100)
@@ -37,7 +37,7 @@ def test_a_log_rolls_and_gives_its_records_in_order_over_its_files_to_a_new_one_
 
 
 def test_a_record_at_the_stop_time_still_goes_into_the_file_and_one_after_it_does_not(tmp_path: Path) -> None:
-    """WL2."""
+    """Spark behaviour WL2."""
     log = FileBasedWriteAheadLog(LocalFileStore(tmp_path), "log", rolling_interval_secs=1)
     assert [log.write(b"x", t).path for t in (100, 1100, 1101, 50, 2101, 2102)] == [
         f"log/log-{t}-{t + 1000}" for t in (100, 100, 1101, 1101, 1101, 2102)
@@ -45,7 +45,7 @@ def test_a_record_at_the_stop_time_still_goes_into_the_file_and_one_after_it_doe
 
 
 def test_any_handle_is_read_in_any_order_at_once_and_by_a_log_of_another_process(tmp_path: Path) -> None:
-    """WL5."""
+    """Spark behaviour WL5."""
     log = FileBasedWriteAheadLog(LocalFileStore(tmp_path), "log", rolling_interval_secs=1)
     handles = written(log, 30)
     for i, handle in enumerate(handles):
@@ -56,7 +56,7 @@ def test_any_handle_is_read_in_any_order_at_once_and_by_a_log_of_another_process
 
 
 def test_a_write_is_durable_when_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """WL5."""
+    """Spark behaviour WL5."""
     synced: list[int] = []
     monkeypatch.setattr(local_file_module, "_SYNC", lambda d: synced.append(os.fstat(d).st_size))
     log = FileBasedWriteAheadLog(LocalFileStore(tmp_path), "log")
@@ -69,7 +69,7 @@ def test_a_write_is_durable_when_it_returns(tmp_path: Path, monkeypatch: pytest.
     "moved", [FileBasedWriteAheadLogSegment("log/log-0-60000", 0, 4), FileBasedWriteAheadLogSegment("log/log-0-60000", 1, 5)]
 )
 def test_a_handle_that_does_not_fit_is_told_with_the_file_and_the_place(tmp_path: Path, moved: FileBasedWriteAheadLogSegment) -> None:
-    """WL5."""
+    """Spark behaviour WL5."""
     for store in (LocalFileStore(tmp_path), memory()):
         log = FileBasedWriteAheadLog(store, "log", close_file_after_write=True)
         log.write(b"first", 0)
@@ -79,7 +79,7 @@ def test_a_handle_that_does_not_fit_is_told_with_the_file_and_the_place(tmp_path
 
 
 def test_a_handle_into_a_cut_or_removed_file_is_told(tmp_path: Path) -> None:
-    """WL5."""
+    """Spark behaviour WL5."""
     log = FileBasedWriteAheadLog(LocalFileStore(tmp_path), "log")
     handle = log.write(b"first", 0)
     os.truncate(tmp_path / handle.path, 7)
@@ -93,7 +93,7 @@ def test_a_handle_into_a_cut_or_removed_file_is_told(tmp_path: Path) -> None:
 
 
 def test_with_close_file_after_write_each_write_is_a_file_of_its_own(tmp_path: Path) -> None:
-    """WL6."""
+    """Spark behaviour WL6."""
     for store in (LocalFileStore(tmp_path), memory()):
         log = FileBasedWriteAheadLog(store, "log", close_file_after_write=True)
         handles = [log.write(record(i), i * 100) for i in range(3)]
@@ -102,7 +102,7 @@ def test_with_close_file_after_write_each_write_is_a_file_of_its_own(tmp_path: P
 
 
 def test_writes_of_one_moment_or_of_a_clock_set_back_keep_their_order_and_their_files() -> None:
-    """WL6."""
+    """Spark behaviour WL6."""
     log = FileBasedWriteAheadLog(memory(), "log", close_file_after_write=True, rolling_interval_secs=1)
     paths = [log.write(record(i), t).path for i, t in enumerate((5, 5, 3, 9))]
     assert paths == ["log/log-5-1005", "log/log-6-1006", "log/log-7-1007", "log/log-9-1009"]
@@ -110,7 +110,7 @@ def test_writes_of_one_moment_or_of_a_clock_set_back_keep_their_order_and_their_
 
 
 def test_a_store_whose_files_cannot_grow_gets_a_file_a_write_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """WL6."""
+    """Spark behaviour WL6."""
     store = memory()
     with caplog.at_level(logging.WARNING):
         FileBasedWriteAheadLog(store, "log", close_file_after_write=True)
@@ -124,7 +124,7 @@ def test_a_store_whose_files_cannot_grow_gets_a_file_a_write_and_is_told_once(ca
 
 
 def test_a_name_that_another_has_taken_is_passed_by_and_nothing_of_it_is_lost() -> None:
-    """WL6."""
+    """Spark behaviour WL6."""
     store = memory()
     put(store, 5, 60005, [b"theirs"])
     put(store, 6, 60006, [b"mine"])
@@ -144,7 +144,7 @@ def test_a_file_that_is_there_already_is_left_to_whoever_wrote_it(tmp_path: Path
 
 
 def test_nothing_is_written_behind_a_torn_tail_where_nobody_would_find_it(tmp_path: Path) -> None:
-    """WL4, BT7."""
+    """Spark behaviours WL4 and BT7."""
     store = LocalFileStore(tmp_path)
     put(store, 4000, 5000, [b"before"], tail=b"\0\0\0\x09torn")
     log = FileBasedWriteAheadLog(store, "log", rolling_interval_secs=1)
@@ -153,7 +153,7 @@ def test_nothing_is_written_behind_a_torn_tail_where_nobody_would_find_it(tmp_pa
 
 
 def test_a_write_is_tried_max_failures_times_and_then_raises_the_last_error() -> None:
-    """WL10."""
+    """Spark behaviour WL10."""
     store = FaultyStore(memory())
     failing: list[str] = []
 
@@ -176,7 +176,7 @@ def test_a_write_is_tried_max_failures_times_and_then_raises_the_last_error() ->
 
 @pytest.mark.parametrize("outcome", ["after", "again"])
 def test_a_try_that_failed_and_yet_made_its_file_is_not_logged_twice(outcome: str) -> None:
-    """WL10, design §5: a write whose outcome is unknown is read back."""
+    """WL10: a write whose outcome is unknown is read back."""
     faults = iter([outcome if outcome == "after" else "before", "again" if outcome == "again" else None])
     store = FaultyStore(memory())
     store.fault = lambda verb, _name: next(faults, None) if verb == "create" else None
@@ -186,7 +186,7 @@ def test_a_try_that_failed_and_yet_made_its_file_is_not_logged_twice(outcome: st
 
 
 def test_after_a_failure_on_a_disk_a_new_file_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """WL10."""
+    """Spark behaviour WL10."""
     failures, real = [0], LocalAppendableFile.append
 
     def append(self: LocalAppendableFile, data: bytes) -> int:
@@ -210,7 +210,7 @@ def test_after_a_failure_on_a_disk_a_new_file_is_begun(tmp_path: Path, monkeypat
 @pytest.mark.parametrize("wait", [True, False])
 @pytest.mark.parametrize("close_file_after_write", [True, False])
 def test_files_that_stop_before_the_threshold_are_removed(tmp_path: Path, wait: bool, close_file_after_write: bool) -> None:
-    """WL3."""
+    """Spark behaviour WL3."""
     store = DeletionSignal(LocalFileStore(tmp_path).url)
     log = FileBasedWriteAheadLog(store, "log", rolling_interval_secs=1, close_file_after_write=close_file_after_write)
     written(log, 20)
@@ -249,7 +249,7 @@ def test_a_file_that_stops_at_the_threshold_stays(tmp_path: Path) -> None:
 
 
 def test_the_file_that_is_being_written_is_never_cleaned(tmp_path: Path) -> None:
-    """WL3."""
+    """Spark behaviour WL3."""
     log = FileBasedWriteAheadLog(LocalFileStore(tmp_path), "log", rolling_interval_secs=1)
     handle = log.write(b"a", 0)
     log.clean(1_000_000, wait=True)
@@ -260,7 +260,7 @@ def test_the_file_that_is_being_written_is_never_cleaned(tmp_path: Path) -> None
 
 
 def test_what_could_not_be_removed_is_tried_again_by_the_next_clean_up(caplog: pytest.LogCaptureFixture) -> None:
-    """WL3."""
+    """Spark behaviour WL3."""
     store = FaultyStore(memory())
     log = FileBasedWriteAheadLog(store, "log", close_file_after_write=True, rolling_interval_secs=1)
     written(log, 3)
@@ -273,7 +273,7 @@ def test_what_could_not_be_removed_is_tried_again_by_the_next_clean_up(caplog: p
 
 
 def test_a_clean_up_lists_the_folder_once_and_then_knows_its_files() -> None:
-    """WL3, design §5: no list in what is done for every batch."""
+    """WL3: what is done for every batch lists nothing."""
     store = CountingStore(memory())
     log = FileBasedWriteAheadLog(store, "log", close_file_after_write=True, rolling_interval_secs=1)
     for i in range(5):
@@ -284,7 +284,7 @@ def test_a_clean_up_lists_the_folder_once_and_then_knows_its_files() -> None:
 
 
 def test_a_closed_log_takes_no_record_and_can_be_closed_again(tmp_path: Path) -> None:
-    """WL3."""
+    """Spark behaviour WL3."""
     log = FileBasedWriteAheadLog(LocalFileStore(tmp_path), "log")
     handle = log.write(b"a", 0)
     log.close()
@@ -296,7 +296,7 @@ def test_a_closed_log_takes_no_record_and_can_be_closed_again(tmp_path: Path) ->
 
 
 def test_no_directory_is_made_before_the_first_write(tmp_path: Path) -> None:
-    """WL9."""
+    """Spark behaviour WL9."""
     for close_file_after_write in (True, False):
         log = FileBasedWriteAheadLog(LocalFileStore(tmp_path / "c"), "log", close_file_after_write=close_file_after_write)
         assert list(log.readAll()) == []
@@ -306,7 +306,7 @@ def test_no_directory_is_made_before_the_first_write(tmp_path: Path) -> None:
 
 
 def test_writes_of_many_threads_are_all_there_and_readable(tmp_path: Path) -> None:
-    """WL5."""
+    """Spark behaviour WL5."""
     for store in (LocalFileStore(tmp_path), memory()):
         log = FileBasedWriteAheadLog(store, "log", close_file_after_write=store.url.startswith("memory"))
         handles: dict[bytes, FileBasedWriteAheadLogSegment] = {}
@@ -327,6 +327,6 @@ def test_writes_of_many_threads_are_all_there_and_readable(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("wrong", [{"rolling_interval_secs": 0}, {"max_failures": 0}, {"max_failures": -1}])
 def test_numbers_that_cannot_work_are_refused(wrong: dict[str, int]) -> None:
-    """WL10."""
+    """Spark behaviour WL10."""
     with pytest.raises(ConfigurationError, match="must be at least 1"):
         FileBasedWriteAheadLog(memory(), "log", **wrong)  # pyright: ignore[reportArgumentType]

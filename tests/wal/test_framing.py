@@ -21,7 +21,7 @@ def reader_of(data: bytes) -> FrameReader:
 
 
 def test_a_file_of_a_log_is_lengths_and_records_and_nothing_else(tmp_path) -> None:
-    """WL1."""
+    """Spark behaviour WL1."""
     store = LocalFileStore(tmp_path)
     log = FileBasedWriteAheadLog(store, "log")
     handles = [log.write(r, 1000) for r in (b"first", b"\xff", b"the third!\0\n")]
@@ -31,24 +31,24 @@ def test_a_file_of_a_log_is_lengths_and_records_and_nothing_else(tmp_path) -> No
 
 
 def test_the_records_of_a_file_written_long_ago_are_read() -> None:
-    """WL1."""
+    """Spark behaviour WL1."""
     assert list(reader_of(GOLDEN)) == [b"first", b"\xff", b"the third!\0\n"]
 
 
 def test_files_are_in_the_order_of_their_starts_as_numbers_and_strangers_are_left_alone() -> None:
-    """WL1."""
+    """Spark behaviour WL1."""
     names = ["log-1000-2000", "log-999-1999", "log-20-30", "log-1000-1500", "log-5", "log-1-2.tmp", "xlog-1-2", "log--1-2"]
     assert [file.name for file in log_files(names)] == ["log-20-30", "log-999-1999", "log-1000-1500", "log-1000-2000"]
 
 
 def test_the_next_free_start_passes_by_all_that_are_taken() -> None:
-    """WL1."""
+    """Spark behaviour WL1."""
     assert first_free(5, [LogFile(5, 9), LogFile(6, 10), LogFile(8, 12)]) == 7
 
 
 @pytest.mark.parametrize("last", [b"x", b"0123456789" * 3])
 def test_a_file_cut_at_any_byte_of_its_last_record_loses_only_that(last: bytes) -> None:
-    """WL4."""
+    """Spark behaviour WL4."""
     before = frame(b"a") + frame(b"bb")
     for cut in range(len(frame(last))):
         reader = reader_of(before + frame(last)[:cut])
@@ -59,13 +59,13 @@ def test_a_file_cut_at_any_byte_of_its_last_record_loses_only_that(last: bytes) 
 
 @pytest.mark.parametrize("garbage", [b"\0", b"\0" * 4096, b"\xff" * 64, b"garbage!", b"\x7f\xff\xff\xff"])
 def test_what_follows_the_last_record_and_is_none_ends_the_reading(garbage: bytes) -> None:
-    """WL4."""
+    """Spark behaviour WL4."""
     reader = reader_of(frame(b"a") + garbage)
     assert list(reader) == [b"a"] and not reader.is_whole
 
 
 def test_asking_past_the_end_raises_and_an_empty_file_has_no_record() -> None:
-    """WL4."""
+    """Spark behaviour WL4."""
     records = iter(reader_of(frame(b"a")))
     assert next(records) == b"a"
     with pytest.raises(StopIteration):
@@ -75,7 +75,7 @@ def test_asking_past_the_end_raises_and_an_empty_file_has_no_record() -> None:
 
 @pytest.mark.parametrize("chunk", [1, 3, 8, 1000])
 def test_records_come_out_alike_whatever_is_read_at_once_and_no_more_than_the_file_has(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """WL4."""
+    """Spark behaviour WL4."""
     monkeypatch.setattr(framing_module, "CHUNK", chunk)
     records = [bytes([i]) * i for i in range(1, 30)]
     data = b"".join(frame(r) for r in records)
@@ -90,7 +90,7 @@ def test_records_come_out_alike_whatever_is_read_at_once_and_no_more_than_the_fi
 
 
 def test_a_file_that_shrinks_while_it_is_read_ends_there() -> None:
-    """WL4."""
+    """Spark behaviour WL4."""
     data = frame(b"a") + frame(b"bb")
     assert list(FrameReader(cutting(data, 7), len(data))) == [b"a"]
     assert list(FrameReader(cutting(data, 10), len(data))) == [b"a"]
@@ -101,6 +101,6 @@ def cutting(data: bytes, end: int) -> Callable[[int, int], bytes]:
 
 
 def test_a_record_without_a_byte_is_refused_as_a_run_of_zeros_is_no_record() -> None:
-    """WL4."""
+    """Spark behaviour WL4."""
     with pytest.raises(ConfigurationError, match="1 to 2147483647 bytes, this one 0"):
         frame(b"")

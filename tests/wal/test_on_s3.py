@@ -24,7 +24,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
 
 
 def test_a_log_on_s3_is_written_read_recovered_and_cleaned_object_by_object(s3: S3Server) -> None:
-    """WL3, WL5, WL6."""
+    """Spark behaviours WL3, WL5 and WL6."""
     store = open_store(f"s3://{BUCKET}/{uuid.uuid4().hex}")
     log = create_log_for_receiver(FakeConf(), store, 0)
     s3.take()

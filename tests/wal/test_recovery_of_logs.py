@@ -18,7 +18,7 @@ from tests.wal.logs import BusyStore, memory, put, record
 
 
 def test_a_log_torn_at_any_byte_of_its_last_record_gives_all_before_and_goes_on(tmp_path: Path) -> None:
-    """WL4."""
+    """Spark behaviour WL4."""
     twin = [record(i) for i in range(5)]
     whole = FileBasedWriteAheadLog(LocalFileStore(tmp_path / "whole"), "log", rolling_interval_secs=1)
     handles = [whole.write(record(i), 500 * i) for i in range(6)]
@@ -39,7 +39,7 @@ def test_a_log_torn_at_any_byte_of_its_last_record_gives_all_before_and_goes_on(
 def test_files_that_are_damaged_give_what_is_whole_before_and_later_files_are_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """WL4."""
+    """Spark behaviour WL4."""
     for store in (LocalFileStore(tmp_path), memory()):
         caplog.clear()
         put(store, 0, 10, [b"a"])
@@ -63,7 +63,7 @@ def test_files_that_are_damaged_give_what_is_whole_before_and_later_files_are_re
 
 @pytest.mark.parametrize("close_file_after_write", [True, False])
 def test_a_file_that_is_cleaned_between_listing_and_reading_is_no_error(tmp_path: Path, close_file_after_write: bool) -> None:
-    """WL4."""
+    """Spark behaviour WL4."""
     for store in (LocalFileStore(tmp_path), memory()):
         put(store, 0, 10, [b"a"])
         put(store, 11, 20, [b"b"])
@@ -86,7 +86,7 @@ def test_a_store_that_fails_is_no_damage_and_ends_the_recovery(close_file_after_
 
 
 def test_a_thousand_files_are_read_in_order_and_no_more_than_so_many_at_once() -> None:
-    """WL6."""
+    """Spark behaviour WL6."""
     store = BusyStore(memory())
     for i in range(1000):
         put(store.inner, i, i, [record(i), b"second"])
@@ -99,7 +99,7 @@ def test_a_thousand_files_are_read_in_order_and_no_more_than_so_many_at_once() -
 
 
 def test_files_are_read_at_the_same_time_with_close_file_after_write() -> None:
-    """WL6."""
+    """Spark behaviour WL6."""
     store = MeetingStore(3)
     for i in range(3):
         put(store.inner, i, i, [record(i)])
@@ -119,7 +119,7 @@ class MeetingStore(BusyStore):
 
 
 def test_iterating_after_close_fails_only_where_files_are_read_in_parallel(tmp_path: Path) -> None:
-    """WL6."""
+    """Spark behaviour WL6."""
     store = LocalFileStore(tmp_path)
     for i in range(1, 11):
         put(store, i, i, [record(i)])
@@ -135,7 +135,7 @@ def test_iterating_after_close_fails_only_where_files_are_read_in_parallel(tmp_p
 
 
 def test_a_log_may_change_between_growing_files_and_one_a_write(tmp_path: Path) -> None:
-    """WL6."""
+    """Spark behaviour WL6."""
     store, expected = LocalFileStore(tmp_path), []
     for run in range(4):
         log = FileBasedWriteAheadLog(store, "log", rolling_interval_secs=1, close_file_after_write=run % 2 == 1)

@@ -79,7 +79,7 @@ def files(directory: Path) -> list[str]:
 
 
 def test_by_default_the_drivers_log_is_in_files_and_batched_and_a_receivers_is_not_batched(tmp_path: Path) -> None:
-    """WL8."""
+    """Spark behaviour WL8."""
     driver, receiver = for_driver(FakeConf(), LocalFileStore(tmp_path)), for_receiver(FakeConf(), LocalFileStore(tmp_path), 0)
     assert type(driver) is BatchedWriteAheadLog and type(driver.wrapped) is FileBasedWriteAheadLog
     assert type(receiver) is FileBasedWriteAheadLog
@@ -94,7 +94,7 @@ def test_batching_is_switched_off_on_the_drivers_side_only() -> None:
 
 @pytest.mark.parametrize("side", SIDES)
 def test_a_log_lies_where_spark_has_it_and_rolls_after_a_minute(tmp_path: Path, side: str) -> None:
-    """WL10."""
+    """Spark behaviour WL10."""
     log = made(side, LocalFileStore(tmp_path))
     for time_ms in (0, 60_000, 60_001):
         log.write(b"x", time_ms)
@@ -168,7 +168,7 @@ def test_a_class_of_the_users_own_is_made_with_the_configuration_or_with_nothing
 
 
 def test_a_class_of_the_users_own_is_batched_on_the_driver_and_the_other_sides_class_is_not_taken() -> None:
-    """WL8."""
+    """Spark behaviour WL8."""
     conf = FakeConf({key("driver", "class"): f"{__name__}.NoLog"})
     driver = for_driver(conf, memory())
     assert isinstance(driver, BatchedWriteAheadLog) and type(driver.wrapped) is NoLog
@@ -191,7 +191,7 @@ def test_a_class_of_the_users_own_is_batched_on_the_driver_and_the_other_sides_c
     ],
 )
 def test_a_class_that_cannot_be_a_log_is_refused_with_its_key_and_the_reason(side: str, name: str, reason: str) -> None:
-    """WL8."""
+    """Spark behaviour WL8."""
     with pytest.raises(ConfigurationError, match=reason) as caught:
         made(side, memory(), class_=name)
     assert (caught.value.facts["key"], caught.value.facts["value"]) == (key(side, "class"), name)

@@ -58,7 +58,7 @@ _RAW = "librdkafka."
 SMALL_FETCH = {
     "fetch.wait.max.ms": 10, "fetch.queue.backoff.ms": 0, "max.partition.fetch.bytes": 65536, "queued.min.messages": 1000,
 }  # fmt: skip
-"""For ranges of few records: the first one is there in about 1 ms, and little is fetched past the end (facts.md)."""
+"""For ranges of few records: the first one is there in about 1 ms, and little is fetched past the end."""
 
 BULK_FETCH = {"fetch.wait.max.ms": 10, "fetch.queue.backoff.ms": 10, "max.partition.fetch.bytes": 4_194_304}
 """For long ranges. The short wait matters here too: a consumer that has fetched past its range waits at the log's end, and is given the

@@ -1,7 +1,7 @@
 """One Kafka consumer per Python worker process and configuration, lent to one task at a time and kept between batches.
 
-Making a consumer costs 50–100 ms, giving a live one another range about 1 ms (facts.md). It takes the place of the JVM connector's
-consumer pool (KC1): there each executor kept a consumer per partition, here a worker process runs one task at a time, so one
+Making a consumer costs 50–100 ms, giving a live one another range about 1 ms. It takes the place of the JVM connector's
+consumer pool: there each executor kept a consumer per partition, here a worker process runs one task at a time, so one
 consumer, re-assigned, is enough. Runs in Spark's Python workers only; a worker is one thread, so there is no lock.
 
 Rules, each of which has bitten someone:

@@ -1,4 +1,4 @@
-"""The offset planner: rows KD7–KD13 of Spark's suites, and what must never come out of it."""
+"""The offset planner: Spark behaviours KD7–KD13, and what must never come out of it."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def test_after_a_restart_ranges_are_those_of_before_and_every_record_counts_once
 
 
 def test_an_rdd_takes_ranges_leaders_and_a_handler(sc: SparkContext, address: str) -> None:
-    """KP1"""
+    """Spark behaviour KP1."""
     host, _, port = address.partition(":")
     leaders = {TopicAndPartition("orders", 0): Broker(host, int(port))}
     ranges = [OffsetRange("orders", 0, 1, 3), OffsetRange("orders", 0, 5, 6)]
