@@ -41,17 +41,18 @@ class Ticked:
         self._ticker = Ticker()
         self.ssc.addStreamingListener(self._ticker)
 
-    def batch(self, timeout: float = 60) -> float:
-        """Runs one batch. Returns the seconds from the tick until listeners heard of its end.
-
-        The clean-up that follows the end is waited for, too, and not counted: it must not run beside what is timed next.
-        """
+    def tick(self, timeout: float = 60) -> float:
+        """Runs one batch. Returns the seconds from the tick until listeners heard of its end; its clean-up may still run."""
         self.clock.wait_for_waiters()
         began = time.perf_counter()
         self.clock.advance(INTERVAL_MS, wait=False)
         if not self._ticker.ended.acquire(timeout=timeout):
             raise SystemExit(f"a batch did not end within {timeout:.0f} s")
-        seconds = self._ticker.ended_at - began
+        return self._ticker.ended_at - began
+
+    def batch(self, timeout: float = 60) -> float:
+        """As `tick`. The clean-up that follows the end is waited for, too, and not counted: it must not run beside what is timed next."""
+        seconds = self.tick(timeout)
         self.clock.advance(0)
         return seconds
 
