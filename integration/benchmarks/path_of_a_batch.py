@@ -11,8 +11,8 @@ removes one, and none packs many into the history. The Kafka is librdkafka's moc
 
 Every thread of the driver counts, and every Python process that Spark starts: workers, the receiver's task, the block store. Files are
 those of kstream and kstream_kafka, less kstream.testing. A file counts if a function in its text ran, a class if a method in its text did;
-a file of dataclasses without methods does not count. A generator that goes on counts as a call, as Python's profiler has it, and so do calls
-of threads that look now and then. So the calls of a received block differ by a few from run to run; files, classes and functions do not.
+a file of dataclasses without methods does not count. A generator that goes on counts as a call, as Python's profiler has it, and so do
+calls of threads that look now and then.
 
 `--json` stores what was found. `--compare` takes such a file of earlier code, and ends with status 1 if a path passes more than 0.60 of the
 files that it passed then.
