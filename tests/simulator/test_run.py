@@ -88,9 +88,3 @@ def test_the_command_prints_the_trace_of_the_seed_that_fails(monkeypatch: pytest
         assert done.exit_code == 1
         assert "driver 1 main: create epoch-1" in done.output
         assert "broken:\n  who_runs_has_looked: " in done.output
-
-
-def test_a_source_that_no_connector_has_is_one_line() -> None:
-    done = CliRunner().invoke(main, ["--source", "nonsense"])
-    assert done.exit_code == 1
-    assert done.output.startswith("Error: no connector named 'nonsense'") and done.output.count("\n") == 1

@@ -24,7 +24,7 @@ from kstream_kafka.source import direct_input_dstream
 from py4j.clientserver import ClientServerConnection
 from pyspark import SparkContext
 
-from kstream import context
+from kstream.context import streaming_context
 from kstream.dstream import graph
 from kstream.loop import EventLoop, WorkerPool
 from kstream.storage import LocalFileStore
@@ -140,7 +140,7 @@ class Costs:
         self._leaders = leaders
         self._counting = counting = Counting(patch)
         self._store = CountingStore(LocalFileStore(folder))
-        patch.setattr(context, "open_checkpoint_to_write", lambda _url, _settings: self._store)
+        patch.setattr(streaming_context, "open_checkpoint_to_write", lambda _url, _settings: self._store)
         patch.setattr(direct_input_dstream, "_real_client", self._client)
         self._clients: list[KafkaDriverClient] = []
         self._stream = Stream(sc)
