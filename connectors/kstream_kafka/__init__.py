@@ -32,13 +32,12 @@ if TYPE_CHECKING:
         TopicPartition,
         utf8_decoder,
     )
-    from kstream_kafka.planning.per_partition_config import PerPartitionConfig
-    from kstream_kafka.reader.consumer_record import ConsumerRecord
-    from kstream_kafka.reader.decoding import consumer_record, value_only
+    from kstream_kafka.planning.planner import PerPartitionConfig
+    from kstream_kafka.reader.decoding import ConsumerRecord, consumer_record, value_only
     from kstream_kafka.reader.kafka_rdd import KafkaRDD
     from kstream_kafka.reader.location_strategy import LocationStrategies, LocationStrategy
-    from kstream_kafka.source.consumer_strategy import ConsumerStrategies, ConsumerStrategy
     from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
+    from kstream_kafka.source.subscription import ConsumerStrategies, ConsumerStrategy
     from kstream_kafka.tools.lag import log_ends
     from kstream_kafka.tools.offset_reset import reset_offsets, rewound_offsets, standing_still
     from kstream_kafka.utils import KafkaUtils
@@ -74,9 +73,9 @@ __all__ = [
 _LAZY = {
     "Broker": "planning.offset_range",
     "CanCommitOffsets": "planning.offset_range",
-    "ConsumerRecord": "reader.consumer_record",
-    "ConsumerStrategies": "source.consumer_strategy",
-    "ConsumerStrategy": "source.consumer_strategy",
+    "ConsumerRecord": "reader.decoding",
+    "ConsumerStrategies": "source.subscription",
+    "ConsumerStrategy": "source.subscription",
     "DirectKafkaInputDStream": "source.direct_input_dstream",
     "HasOffsetRanges": "planning.offset_range",
     "KafkaMessageAndMetadata": "planning.offset_range",
@@ -85,7 +84,7 @@ _LAZY = {
     "LocationStrategies": "reader.location_strategy",
     "LocationStrategy": "reader.location_strategy",
     "OffsetRange": "planning.offset_range",
-    "PerPartitionConfig": "planning.per_partition_config",
+    "PerPartitionConfig": "planning.planner",
     "TopicAndPartition": "planning.offset_range",
     "TopicPartition": "planning.offset_range",
     "consumer_record": "reader.decoding",

@@ -18,16 +18,14 @@ from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.planning.offset_range import Broker, KafkaMessageAndMetadata, OffsetRange, TopicAndPartition, utf8_decoder
 from kstream_kafka.planning.packing import Packing, Piece
-from kstream_kafka.planning.per_partition_config import PerPartitionConfig
+from kstream_kafka.planning.planner import PerPartitionConfig
 from kstream_kafka.planning.positions import Positions
-from kstream_kafka.reader.decoding import Decoding, consumer_record
-from kstream_kafka.reader.deserializers import decoder
+from kstream_kafka.reader.decoding import Decoding, consumer_record, decoder
+from kstream_kafka.reader.kafka_rdd import check_available
 from kstream_kafka.reader.location_strategy import NO_PREFERENCE, LocationStrategy
-from kstream_kafka.reader.ranges import check_available
-from kstream_kafka.source.consumer_strategy import ConsumerStrategy
 from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 from kstream_kafka.source.stream_spec import StreamSpec
-from kstream_kafka.source.subscription import Partitions, Topics, subscription
+from kstream_kafka.source.subscription import ConsumerStrategy, Partitions, Topics, subscription
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -125,7 +123,7 @@ class KafkaUtils:
         Asks nobody before `ssc.start()`. KafkaConfigError for parameters that cannot work, TypeError for wrong types,
         MissingDependencyError without kazoo.
         """
-        from kstream_kafka.zookeeper.stream import receiver_stream
+        from kstream_kafka.zookeeper.kafka_receiver import receiver_stream
 
         return receiver_stream(
             ssc, (zkQuorum, groupId, topics, kafkaParams), storageLevel, keyDecoder, valueDecoder, reliable=reliable is not False
@@ -159,8 +157,8 @@ class KafkaUtils:
         else:
             decoding, locations = Decoding(keyDecoder, valueDecoder, messageHandler), NO_PREFERENCE
             check_available(params, ranges)
-        from kstream_kafka.reader.executor_locations import executor_locations
         from kstream_kafka.reader.kafka_rdd import KafkaRDD
+        from kstream_kafka.reader.location_strategy import executor_locations
 
         packing = Packing(maxTasks, maxRecordsPerTask)
         conf = Settings(sc.getConf()).get

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from kstream_kafka import OffsetRange
 from kstream_kafka.planning.packing import NOT_PACKED
-from kstream_kafka.reader.executor_locations import executor_locations
-from kstream_kafka.reader.location_strategy import LocationStrategies
+from kstream_kafka.reader.location_strategy import LocationStrategies, executor_locations
 
 from kstream.receiver.block_reading import BlockPlace, Replica
 from kstream.rpc import RpcCredentials

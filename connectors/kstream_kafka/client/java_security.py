@@ -1,21 +1,140 @@
-"""The Java client's parameters about TLS and SASL → librdkafka's, read together: a key store is a type, a file and a password.
+"""`sasl.jaas.config` of the Java client → librdkafka's properties: PLAIN, SCRAM, OAUTHBEARER and Kerberos login modules.
+
+One entry: `package.Module flag key="value" … ;`, on one line or several, with `//` and `/* */` comments, values in either quotes with
+Java's escapes (\" \\ \n \101), or bare. No message shows a value.
+
+The Java client's parameters about TLS and SASL → librdkafka's, read together: a key store is a type, a file and a password.
 
 What has no counterpart is refused by name, with what to set instead. Nothing here shows a value that may be secret.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kstream_kafka.client import jaas, oauth
-from kstream_kafka.client.properties import words
+from kstream_kafka.client import oauth
+from kstream_kafka.client.redaction import property_names
 from kstream_kafka.errors import KafkaConfigError
+
+JAAS_KEY = "sasl.jaas.config"
+_FLAGS = ("required", "requisite", "sufficient", "optional")
+_TOKEN = re.compile(
+    r"""\s+ | //[^\n]* | /\*.*?\*/
+      | (?P<quoted>"(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*')
+      | (?P<mark>[=;])
+      | (?P<word>[^\s=;"']+)""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
+_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b", "a": "\a", "v": "\v"}
+_TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
+_MSK = (
+    "MSK's IAM is OAUTHBEARER for clients other than Java's: set sasl.mechanism=OAUTHBEARER and an oauth_cb that returns what "
+    "MSKAuthTokenProvider.generate_auth_token(region) of the package aws-msk-iam-sasl-signer-python gives, its expiry divided by 1000."
+)
+
+
+def credentials(config: str, given: Mapping[str, Any]) -> dict[str, str]:
+    """librdkafka's properties for the login module; `given` are all parameters. KafkaConfigError, without the text, if there are none."""
+    module, options = parse(config)
+    name = module.rsplit(".", 1)[-1]
+    if name in ("PlainLoginModule", "ScramLoginModule"):
+        return _password(options)
+    if name == "OAuthBearerLoginModule":
+        return _token(options, given)
+    if name == "Krb5LoginModule":
+        return _kerberos(options)
+    if name == "IAMLoginModule":
+        raise msk(JAAS_KEY)
+    hint = "Set sasl.username and sasl.password for PLAIN and SCRAM, or give an oauth_cb for OAUTHBEARER."
+    raise KafkaConfigError(JAAS_KEY, f"names the login module {name!r}, which only a Java client has", hint)
+
+
+def msk(key: str) -> KafkaConfigError:
+    """What to do instead of Amazon's Java classes."""
+    return KafkaConfigError(key, "is for Amazon MSK's IAM, whose classes only a Java client has", _MSK)
+
+
+def parse(config: str) -> tuple[str, dict[str, str]]:
+    """(class name, options) of the one entry. KafkaConfigError where Java would refuse it."""
+    tokens = list(_tokens(config))
+    if len(tokens) < 2 or tokens[0][0] != "word" or tokens[1][1].lower() not in _FLAGS:
+        raise _malformed("does not begin with a login module and a flag")
+    options: dict[str, str] = {}
+    at = 2
+    while at < len(tokens) and tokens[at] != ("mark", ";"):
+        if at + 2 >= len(tokens) or tokens[at][0] != "word" or tokens[at + 1] != ("mark", "=") or tokens[at + 2][0] == "mark":
+            raise _malformed("has an option that is not key=value")
+        options[tokens[at][1]] = tokens[at + 2][1]
+        at += 3
+    if at + 1 < len(tokens):
+        raise _malformed("has more than one login module")
+    return tokens[0][1], options
+
+
+def _tokens(config: str) -> Iterator[tuple[str, str]]:
+    at = 0
+    while at < len(config):
+        match = _TOKEN.match(config, at)
+        if match is None:
+            raise _malformed("has a quote that is not closed")
+        at = match.end()
+        if match.lastgroup == "quoted":
+            yield "quoted", _ESCAPE.sub(_unescaped, match[0][1:-1])
+        elif match.lastgroup:
+            yield match.lastgroup, match[0]
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    text = match[1]
+    return chr(int(text, 8)) if text[0] in "01234567" else _LETTERS.get(text, text)
+
+
+def _malformed(what: str) -> KafkaConfigError:
+    return KafkaConfigError(JAAS_KEY, what, 'Write: package.Module required key="value" key="value";')
+
+
+def _password(options: Mapping[str, str]) -> dict[str, str]:
+    if options.get("tokenauth", "false").lower() == "true":
+        raise KafkaConfigError(
+            JAAS_KEY, "asks for a delegation token (tokenauth)", "librdkafka has none: set sasl.username and sasl.password."
+        )
+    if "username" not in options or "password" not in options:
+        raise KafkaConfigError(JAAS_KEY, "lacks a username or a password", 'Write: …Module required username="…" password="…";')
+    return {"sasl.username": options["username"], "sasl.password": options["password"]}
+
+
+def _token(options: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, str]:
+    """Client credentials (OIDC), an unsecured token for tests, or nothing where an oauth_cb makes the tokens."""
+    extensions = ",".join(f"{k.removeprefix('extension_')}={v}" for k, v in options.items() if k.startswith("extension_"))
+    found = {"sasl.oauthbearer.extensions": extensions} if extensions else {}
+    if subject := options.get("unsecuredLoginStringClaim_sub"):
+        life = options.get("unsecuredLoginLifetimeSeconds")
+        config = f"principal={subject}" + (f" lifeSeconds={life}" if life else "")
+        return {**found, "enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": config}
+    if "oauth_cb" in given:
+        return found
+    names = {"clientId": "sasl.oauthbearer.client.id", "clientSecret": "sasl.oauthbearer.client.secret", "scope": "sasl.oauthbearer.scope"}
+    found.update({name: options[option] for option, name in names.items() if option in options})
+    if not given.get(_TOKEN_URL):
+        raise KafkaConfigError(JAAS_KEY, f"is of OAuthBearerLoginModule and {_TOKEN_URL} is missing", "Set it, or give an oauth_cb.")
+    return {**found, "sasl.oauthbearer.method": "oidc"}
+
+
+def _kerberos(options: Mapping[str, str]) -> dict[str, str]:
+    names = {"keyTab": "sasl.kerberos.keytab", "principal": "sasl.kerberos.principal", "serviceName": "sasl.kerberos.service.name"}
+    found = {name: options[option] for option, name in names.items() if option in options}
+    if options.get("useTicketCache", "false").lower() == "true" and "keyTab" not in options:
+        found["sasl.kerberos.kinit.cmd"] = ""  # librdkafka's word for: the ticket is there, somebody else renews it
+    return found
+
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 
-DROPPED = words(
+DROPPED = property_names(
     """
     ssl.protocol ssl.enabled.protocols ssl.keymanager.algorithm ssl.trustmanager.algorithm ssl.secure.random.implementation
     ssl.truststore.type ssl.truststore.password ssl.keystore.type sasl.login.class sasl.login.connect.timeout.ms
@@ -34,7 +153,7 @@ _UNSUPPORTED = {
     "ssl.provider": "OpenSSL is used, not Java's security providers.",
     "ssl.engine.factory.class": "OpenSSL is used: set ssl.ca.location, ssl.certificate.location and ssl.key.location.",
 }
-_HANDLERS = words(
+_HANDLERS = property_names(
     """
     sasl.login.callback.handler.class sasl.client.callback.handler.class sasl.oauthbearer.jwt.retriever.class
     sasl.oauthbearer.jwt.validator.class
@@ -61,8 +180,8 @@ def translate(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     for key in [key for key in rest if key in _HANDLERS]:
         _handler(key, str(rest.pop(key)))
     _stores(given, rest, found)
-    if jaas.KEY in rest:
-        found.update(jaas.credentials(str(rest.pop(jaas.KEY)), given))
+    if JAAS_KEY in rest:
+        found.update(credentials(str(rest.pop(JAAS_KEY)), given))
     if oauth.KEY in rest:
         callback = rest.pop(oauth.KEY)
         found[oauth.KEY] = callback if isinstance(callback, oauth.TokenCallback) else oauth.TokenCallback(callback)
@@ -81,7 +200,7 @@ def checked(settings: dict[str, Any]) -> dict[str, Any]:
         settings["security.protocol"] = _one_of("security.protocol", settings["security.protocol"], PROTOCOLS)
     if "sasl.mechanism" in settings:
         if str(settings["sasl.mechanism"]).upper() == "AWS_MSK_IAM":
-            raise jaas.msk("sasl.mechanism")
+            raise msk("sasl.mechanism")
         settings["sasl.mechanism"] = _one_of("sasl.mechanism", settings["sasl.mechanism"], MECHANISMS)
     if str(settings.get("security.protocol", "")).startswith("SASL_"):
         _check_sasl(settings)
@@ -104,7 +223,7 @@ def _check_sasl(settings: Mapping[str, Any]) -> None:
     elif mechanism != "GSSAPI":
         for key in ("sasl.username", "sasl.password"):
             if not settings.get(key):
-                raise KafkaConfigError(key, f"is missing, and sasl.mechanism is {mechanism}", f"Set it, or {jaas.KEY}.")
+                raise KafkaConfigError(key, f"is missing, and sasl.mechanism is {mechanism}", f"Set it, or {JAAS_KEY}.")
 
 
 def _one_of(key: str, value: Any, allowed: tuple[str, ...]) -> str:
@@ -117,7 +236,7 @@ def _one_of(key: str, value: Any, allowed: tuple[str, ...]) -> str:
 def _handler(key: str, name: str) -> None:
     """Kafka's own do what librdkafka does by itself; anybody else's is code."""
     if name.startswith("software.amazon.msk"):
-        raise jaas.msk(key)
+        raise msk(key)
     if not name.startswith(_KAFKAS_OWN):
         raise KafkaConfigError(key, f"names {name}, a Java class", "Give an oauth_cb, a Python function that returns a token.")
 

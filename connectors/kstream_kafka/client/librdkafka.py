@@ -1,4 +1,9 @@
-"""What the driver's client and the workers' have in common: making them, and what a broker's answer means.
+"""Where librdkafka's own log lines go: to a logger that is silent unless the application gives it a handler of its own.
+
+An unreachable broker is one error of ours, not a screen of lines. Our own warnings go to `kstream.kafka` and are seen. Neither shows a
+secret, whatever librdkafka's `debug` is set to.
+
+What the driver's client and the workers' have in common: making them, and what a broker's answer means.
 
 Of the connector only this module, the two clients and `producer.py` import confluent_kafka; its exceptions are mapped here and in the
 clients, `from` kept. librdkafka's log goes to the logger `kstream.kafka.librdkafka`, which is silent unless the application gives it a
@@ -7,6 +12,7 @@ handler of its own: an unreachable broker is one error of ours, not a screen of 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Collection
 from typing import Any
@@ -14,11 +20,18 @@ from typing import Any
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, TopicCollection
 
-from kstream_kafka.client.librdkafka_log import client_log
 from kstream_kafka.client.oauth import TokenCallback
 from kstream_kafka.client.ports import Settings
-from kstream_kafka.client.redaction import hidden, remember
+from kstream_kafka.client.redaction import HidingFilter, hidden, remember
 from kstream_kafka.errors import AuthenticationFailedError, KafkaConfigError, KafkaError, NotAuthorizedError
+
+client_log = logging.getLogger("kstream.kafka.librdkafka")
+client_log.addHandler(logging.NullHandler())
+client_log.addFilter(HidingFilter())
+client_log.propagate = False
+
+logging.getLogger("kstream.kafka").addFilter(HidingFilter())
+
 
 _MOCK = "mockCluster"
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"

@@ -1,4 +1,10 @@
-"""Kafka parameters in either dialect, the Java client's or librdkafka's, made into librdkafka's.
+"""The names of librdkafka's configuration properties (2.16), from `rd_kafka_conf_properties_show`.
+
+librdkafka tells an unknown name, but only when a client is made, one at a time and without a suggestion; with the tables a wrong
+parameter is found on the driver before anything else happens. A name added by a later librdkafka passes with the prefix
+`librdkafka.`, which skips the tables.
+
+Kafka parameters in either dialect, the Java client's or librdkafka's, made into librdkafka's.
 
 `KafkaParams.parse` reads what the user gives, once, on the driver. `driver()` and `executor()` are the properties for the two kinds
 of client. What Spark sets on executors (kafka-0-10, `KafkaUtils.fixKafkaParams`) is set here: reset policy none ("error"),
@@ -13,10 +19,68 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kstream_kafka.client import jaas, java_security
-from kstream_kafka.client.properties import COMMON, CONSUMER, PRODUCER, words
-from kstream_kafka.client.redaction import Properties, is_open, shown
+from kstream_kafka.client import java_security
+from kstream_kafka.client.redaction import Properties, is_open, property_names, shown
 from kstream_kafka.errors import KafkaConfigError
+
+COMMON = property_names(
+    """
+    allow.auto.create.topics api.version.fallback.ms api.version.request api.version.request.timeout.ms
+    bootstrap.servers broker.address.family broker.address.ttl broker.version.fallback client.dns.lookup client.id
+    client.rack connections.max.idle.ms debug enable.metrics.push enable.random.seed
+    enable.sasl.oauthbearer.unsecure.jwt enable.ssl.certificate.verification error_cb https.ca.location https.ca.pem
+    internal.termination.signal log.connection.close log.thread.name log_level max.in.flight
+    max.in.flight.requests.per.connection message.copy.max.bytes message.max.bytes metadata.broker.list
+    metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy oauth_cb
+    plugin.library.paths receive.message.max.bytes reconnect.backoff.jitter.ms reconnect.backoff.max.ms
+    reconnect.backoff.ms retry.backoff.max.ms retry.backoff.ms sasl.kerberos.keytab sasl.kerberos.kinit.cmd
+    sasl.kerberos.min.time.before.relogin sasl.kerberos.principal sasl.kerberos.service.name sasl.mechanism
+    sasl.mechanisms sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+    sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+    sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+    sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
+    sasl.oauthbearer.assertion.jwt.template.file sasl.oauthbearer.assertion.private.key.file
+    sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.private.key.pem
+    sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
+    sasl.oauthbearer.client.id sasl.oauthbearer.client.secret sasl.oauthbearer.config sasl.oauthbearer.extensions
+    sasl.oauthbearer.grant.type sasl.oauthbearer.metadata.authentication.type sasl.oauthbearer.method
+    sasl.oauthbearer.scope sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url sasl.password
+    sasl.username security.protocol socket.blocking.max.ms socket.connection.setup.timeout.ms
+    socket.keepalive.enable socket.max.fails socket.nagle.disable socket.receive.buffer.bytes
+    socket.send.buffer.bytes socket.timeout.ms ssl.ca.certificate.stores ssl.ca.location ssl.ca.pem
+    ssl.certificate.location ssl.certificate.pem ssl.cipher.suites ssl.crl.location ssl.curves.list
+    ssl.endpoint.identification.algorithm ssl.engine.id ssl.engine.location ssl.key.location ssl.key.password
+    ssl.key.pem ssl.keystore.location ssl.keystore.password ssl.providers ssl.sigalgs.list statistics.interval.ms
+    stats_cb throttle_cb topic.blacklist topic.metadata.propagation.max.ms topic.metadata.refresh.fast.cnt
+    topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.interval.ms topic.metadata.refresh.sparse
+    """
+)
+"""Properties of every kind of client; callbacks are those confluent_kafka takes."""
+
+CONSUMER = property_names(
+    """
+    auto.commit.enable auto.commit.interval.ms auto.offset.reset check.crcs consume.callback.max.messages
+    coordinator.query.interval.ms enable.auto.commit enable.auto.offset.store enable.partition.eof
+    fetch.error.backoff.ms fetch.max.bytes fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms
+    fetch.wait.max.ms group.id group.instance.id group.protocol group.protocol.type group.remote.assignor
+    heartbeat.interval.ms isolation.level max.partition.fetch.bytes max.poll.interval.ms max.poll.records
+    offset.store.method offset.store.path offset.store.sync.interval.ms partition.assignment.strategy
+    queued.max.messages.kbytes queued.min.messages session.timeout.ms share.acknowledgement.mode
+    """
+)
+"""Properties only consumers have: not for the driver's admin client."""
+
+PRODUCER = property_names(
+    """
+    acks batch.num.messages batch.size compression.codec compression.level compression.type
+    delivery.report.only.error delivery.timeout.ms enable.gapless.guarantee enable.idempotence linger.ms
+    message.send.max.retries message.timeout.ms produce.offset.report queue.buffering.backpressure.threshold
+    queue.buffering.max.kbytes queue.buffering.max.messages queue.buffering.max.ms queuing.strategy
+    request.required.acks request.timeout.ms retries sticky.partitioning.linger.ms transaction.timeout.ms
+    transactional.id
+    """
+)
+"""Properties only producers have: accepted, since people share one dict between both sides, and left out."""
 
 RENAMED = {
     "metadata.broker.list": "bootstrap.servers",
@@ -33,7 +97,7 @@ RENAMED = {
 }
 """Java's name (or 0.8's, or librdkafka's own alias) → the one name used from here on."""
 
-DROPPED = words(
+DROPPED = property_names(
     """
     key.deserializer value.deserializer max.poll.records interceptor.classes metric.reporters metrics.num.samples
     metrics.recording.level metrics.sample.window.ms exclude.internal.topics partition.assignment.strategy
@@ -201,7 +265,7 @@ def _plain(key: str, value: Any) -> Any:
 
 
 def _nearest(key: str) -> str:
-    names = COMMON | CONSUMER | RENAMED.keys() | DROPPED | OWN | {jaas.KEY, "ssl.truststore.location"} | java_security.DROPPED
+    names = COMMON | CONSUMER | RENAMED.keys() | DROPPED | OWN | {java_security.JAAS_KEY, "ssl.truststore.location"} | java_security.DROPPED
     close = difflib.get_close_matches(key, sorted(names), n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else "A property of a newer librdkafka passes as 'librdkafka.<name>'."
 

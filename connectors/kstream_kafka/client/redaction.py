@@ -13,7 +13,30 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from kstream_kafka.client.properties import NOT_SECRET
+
+def property_names(text: str) -> frozenset[str]:
+    """Return the names of a text, which are separated by blanks."""
+    return frozenset(text.split())
+
+
+NOT_SECRET = property_names(
+    """
+    bootstrap.servers auto.offset.reset group.id client.id client.rack isolation.level security.protocol sasl.mechanism
+    max.partition.fetch.bytes fetch.max.bytes fetch.min.bytes fetch.wait.max.ms fetch.error.backoff.ms fetch.queue.backoff.ms
+    queued.min.messages queued.max.messages.kbytes receive.message.max.bytes message.max.bytes check.crcs
+    socket.timeout.ms socket.receive.buffer.bytes socket.send.buffer.bytes socket.keepalive.enable socket.nagle.disable
+    socket.connection.setup.timeout.ms metadata.max.age.ms topic.metadata.refresh.interval.ms connections.max.idle.ms
+    reconnect.backoff.ms reconnect.backoff.max.ms retry.backoff.ms retry.backoff.max.ms broker.address.family
+    client.dns.lookup allow.auto.create.topics api.version.request broker.version.fallback session.timeout.ms
+    heartbeat.interval.ms max.poll.interval.ms statistics.interval.ms debug log_level
+    refresh.leader.backoff.ms default.api.timeout.ms
+    enable.ssl.certificate.verification ssl.endpoint.identification.algorithm ssl.ca.location ssl.certificate.location
+    ssl.key.location ssl.keystore.location ssl.crl.location ssl.ca.certificate.stores ssl.cipher.suites ssl.curves.list
+    ssl.sigalgs.list sasl.kerberos.keytab sasl.kerberos.service.name sasl.oauthbearer.method sasl.oauthbearer.grant.type
+    enable.sasl.oauthbearer.unsecure.jwt
+    """
+)
+"""What may be stored beside a checkpoint and shown: nothing here can hold a secret. The rest is hidden, and not stored."""
 
 HIDDEN = "[hidden]"
 SHORTEST = 4

@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from kstream_kafka.client.librdkafka_log import client_log
+from kstream_kafka.client.librdkafka import client_log
 from kstream_kafka.errors import KafkaError
 
 OnAcknowledged = Callable[[int, int], None]

@@ -1,4 +1,6 @@
-"""The offset planner: from where to where each partition is read in one batch. Pure: maps in, ranges out.
+"""PerPartitionConfig: rates that differ from partition to partition, decided by the user's code.
+
+The offset planner: from where to where each partition is read in one batch. Pure: maps in, ranges out.
 
 Re-implements `DirectKafkaInputDStream.maxMessagesPerPartition` and `clamp` of Spark's kafka-0-10 (v3.0.1), whose 0-8 form has the
 same shares with whole-number rates. A rate is in records a second; it becomes a number of records by the length of the batch.
@@ -11,7 +13,22 @@ from dataclasses import dataclass
 
 from kstream_kafka.client.ports import Partition
 from kstream_kafka.errors import LogShrankError, PartitionRevokedError
-from kstream_kafka.planning.offset_range import OffsetRange
+from kstream_kafka.planning.offset_range import OffsetRange, TopicAndPartition
+
+
+class PerPartitionConfig:
+    """Subclass it and give it to `createDirectStream`. Called on the driver for every partition of every batch: be quick.
+
+    Stored with the graph, so it must be picklable.
+    """
+
+    def maxRatePerPartition(self, topicPartition: TopicAndPartition) -> int:
+        """Most records of the partition in a second; 0 is no limit."""
+        raise NotImplementedError
+
+    def minRatePerPartition(self, topicPartition: TopicAndPartition) -> int:
+        """Fewest records of the partition in a *batch*, not in a second, where a rate limits the batch. As Spark counts it."""
+        return 1
 
 
 @dataclass(frozen=True, slots=True)

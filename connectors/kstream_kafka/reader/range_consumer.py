@@ -1,9 +1,17 @@
-"""KafkaRangeConsumer: a worker's client, which reads planned ranges."""
+"""KafkaRangeConsumer: a worker's client, which reads planned ranges.
+
+FreshTopicIds: topic ids that are at most about a second old, for a worker that reads many small ranges.
+
+A worker must know that the records it has fetched are of the topic that was planned, before it gives them out. To ask for each range
+would be a request per partition; so what was learnt a moment ago still counts. A topic that is deleted, made anew and filled past the
+offsets of the old one within that moment would be read unseen.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -12,11 +20,10 @@ from confluent_kafka.admin import AdminClient
 
 from kstream_kafka.client.connection_watch import ConnectionWatch
 from kstream_kafka.client.librdkafka import AWAY, MOVING, NOT_OURS, UNKNOWN, ask_topic_ids, made, refused
+from kstream_kafka.client.params import CONSUMER
 from kstream_kafka.client.ports import Settings, Trouble
-from kstream_kafka.client.properties import CONSUMER
 from kstream_kafka.client.redaction import hidden
 from kstream_kafka.errors import KafkaError
-from kstream_kafka.reader.topic_ids import FreshTopicIds
 
 logger = logging.getLogger("kstream.kafka")
 
@@ -123,3 +130,29 @@ class KafkaRangeConsumer:
     def _on_error(self, error: ClientError) -> None:
         if error.code() not in NOT_OURS:
             self._watch.heard(error.name(), error.str())
+
+
+MAX_AGE_S = 1.0
+SHARE = 20
+"""An answer about topics of a thousand partitions takes 100 ms: it counts for SHARE times as long as it took, if that is more."""
+
+Ask = Callable[[Collection[str]], Mapping[str, str]]
+
+
+class FreshTopicIds:
+    """`ask` blocks on the broker and leaves out topics that are not there. One thread."""
+
+    def __init__(self, ask: Ask, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._ask = ask
+        self._monotonic = monotonic
+        self._known: dict[str, tuple[float, str | None]] = {}
+
+    def get(self, topics: Collection[str], fresh: bool = False) -> dict[str, str]:
+        """The ids of these topics, all of one question; `fresh`: of just now."""
+        now = self._monotonic()
+        if fresh or any(topic not in self._known or self._known[topic][0] <= now for topic in topics):
+            found = self._ask(topics)
+            answered = self._monotonic()
+            until = answered + max(MAX_AGE_S, (answered - now) * SHARE)
+            self._known.update({topic: (until, found.get(topic)) for topic in topics})
+        return {topic: number for topic in topics if (number := self._known[topic][1]) is not None}

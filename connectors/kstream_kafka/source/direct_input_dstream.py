@@ -36,7 +36,7 @@ from kstream_kafka.source.stream_spec import BY_TIMESTAMP, StreamSpec, check_dow
 if TYPE_CHECKING:
     from kstream.dstream.ports import StreamHost
     from kstream_kafka.reader.kafka_rdd import KafkaRDD
-    from kstream_kafka.reader.read_report_accumulator import BatchFindings
+    from kstream_kafka.reader.read_report import BatchFindings
 
 logger = logging.getLogger("kstream.kafka")
 MakeClient = Callable[[KafkaParams, int], DriverClient]
@@ -252,10 +252,10 @@ class DirectKafkaInputDStream(InputDStream):
 
     def rdd(self, time: Time, data: Mapping[str, Any]) -> KafkaRDD:
         """The KafkaRDD of the plan's ranges."""
-        from kstream_kafka.reader.executor_locations import executor_locations
         from kstream_kafka.reader.kafka_rdd import KafkaRDD  # needs a JVM, which planning does not
+        from kstream_kafka.reader.location_strategy import executor_locations
         from kstream_kafka.reader.range_task import Watch
-        from kstream_kafka.reader.read_report_accumulator import BatchFindings
+        from kstream_kafka.reader.read_report import BatchFindings
 
         conf, sc, plan = self.ssc.settings.get, self.ssc.sparkContext, self._parsed_plan(time, data)
         if self._findings is None:

@@ -11,7 +11,7 @@ from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.planning.data_loss import check_policy
 from kstream_kafka.planning.offset_range import utf8_decoder
-from kstream_kafka.planning.per_partition_config import PerPartitionConfig
+from kstream_kafka.planning.planner import PerPartitionConfig
 from kstream_kafka.planning.positions import NOWHERE, Positions
 from kstream_kafka.reader.decoding import TEXT, Decoding
 from kstream_kafka.reader.location_strategy import NO_PREFERENCE, LocationStrategy

@@ -10,7 +10,6 @@ group_member                          one thread: join, share partitions, read, 
 kafka_receiver, reliable_kafka_receiver   the two receivers: offsets on a timer, or of blocks that are stored
 """
 
-from kstream_kafka.zookeeper.kafka_receiver import KafkaReceiver
-from kstream_kafka.zookeeper.reliable_kafka_receiver import ReliableKafkaReceiver
+from kstream_kafka.zookeeper.kafka_receiver import KafkaReceiver, ReliableKafkaReceiver
 
 __all__ = ["KafkaReceiver", "ReliableKafkaReceiver"]

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
+from kstream.clock import Clock, StopFlag
 from kstream.errors import IllegalStateError
 from kstream.loop import THREADS
+from kstream.receiver import Receiver
 from kstream_kafka.client.ports import Partition
 from kstream_kafka.errors import OwnershipLostError
-from kstream_kafka.zookeeper.partition_claims import owned_by, owners
-from kstream_kafka.zookeeper.ports import Host, Membership, Parts, Reader
+from kstream_kafka.zookeeper.group_reader import GroupReader
 from kstream_kafka.zookeeper.receiver_settings import ReceiverSettings
 from kstream_kafka.zookeeper.stored_offsets import Acknowledgement, OffsetsOfBlocks, Read
+from kstream_kafka.zookeeper.zookeeper_layout import owned_by, owners
+from kstream_kafka.zookeeper.zookeeper_offsets import ZooKeeperMembership
 
 logger = logging.getLogger("kstream.kafka")
 
@@ -29,6 +33,16 @@ FLUSH_S = 0.5
 """How often a wait for blocks to be stored looks whether the receiver is to stop."""
 
 
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a receiver, made in the process where it runs. Functions of modules, because they are pickled with the receiver."""
+
+    join: Callable[[ReceiverSettings, StopFlag], ZooKeeperMembership]
+    """Registers a new consumer. Blocks until ZooKeeper answers or the flag is set. Raises ZooKeeperUnreachableError."""
+    reader: Callable[[ReceiverSettings], GroupReader]
+    clock: Callable[[], Clock]
+
+
 class GroupMember:
     """Made, started and stopped by a receiver's `onStart` and `onStop`; one for each start.
 
@@ -37,7 +51,7 @@ class GroupMember:
     """
 
     def __init__(
-        self, settings: ReceiverSettings, parts: Parts, host: Host, acknowledgement: Callable[[int], Acknowledgement]
+        self, settings: ReceiverSettings, parts: Parts, host: Receiver, acknowledgement: Callable[[int], Acknowledgement]
     ) -> None:  # fmt: skip
         """`acknowledgement(now in ms)` makes the way of this receiver."""
         self._settings = settings
@@ -47,8 +61,8 @@ class GroupMember:
         self._acknowledgement = acknowledgement(self._clock.monotonic_ms())
         self._over = THREADS.event()
         self._restarting = False
-        self._membership: Membership | None = None
-        self._reader: Reader = parts.reader(settings)
+        self._membership: ZooKeeperMembership | None = None
+        self._reader: GroupReader = parts.reader(settings)
         self._blocks = OffsetsOfBlocks(self._store, self._acknowledgement, self._not_stored, self._report)
         self._generator: Any = host.createBlockGenerator(self._blocks)
         self._held: set[Partition] = set()
@@ -130,7 +144,7 @@ class GroupMember:
         if self._over.is_set():  # stopped meanwhile, and could not be told
             self._membership.hurry()
 
-    def _begin_anew(self, membership: Membership, error: OwnershipLostError) -> None:
+    def _begin_anew(self, membership: ZooKeeperMembership, error: OwnershipLostError) -> None:
         """Another may read its partitions from now on: stops reading, throws away or stores what is under way, and leaves."""
         self._reader.assign({})
         self._host.reportError("the Kafka receiver begins anew at the offsets in ZooKeeper", error)
@@ -140,7 +154,7 @@ class GroupMember:
 
     # -- sharing partitions
 
-    def _must_share(self, membership: Membership) -> bool:
+    def _must_share(self, membership: ZooKeeperMembership) -> bool:
         now = self._clock.monotonic_ms()
         if membership.take_change() or self._known is None:
             return True
@@ -154,7 +168,7 @@ class GroupMember:
         self._look_at = now + self._settings.params.metadata_max_age_ms
         return self._reader.partitions() != self._known
 
-    def _come_again(self, membership: Membership) -> None:
+    def _come_again(self, membership: ZooKeeperMembership) -> None:
         """Leaves, to come back as another consumer: the others look only when somebody comes or goes, and all must count the same."""
         logger.info("%s: the topics have other partitions now, the group shares them anew", membership.consumer)
         self._reader.assign({})
@@ -162,7 +176,7 @@ class GroupMember:
         membership.leave()
         self._membership = None
 
-    def _share(self, membership: Membership) -> None:
+    def _share(self, membership: ZooKeeperMembership) -> None:
         now = self._clock.monotonic_ms()
         self._look_at = now + self._settings.params.metadata_max_age_ms
         self._known = self._reader.partitions()
@@ -181,7 +195,7 @@ class GroupMember:
         self._note(others, now)
         self._take(membership, set(wanted) - set(others))
 
-    def _take(self, membership: Membership, new: set[Partition]) -> None:
+    def _take(self, membership: ZooKeeperMembership, new: set[Partition]) -> None:
         """Begins with partitions just claimed, where the group stands."""
         self._held |= new
         if not new:
@@ -213,7 +227,7 @@ class GroupMember:
 
     # -- reading
 
-    def _read(self, membership: Membership) -> None:
+    def _read(self, membership: ZooKeeperMembership) -> None:
         if not self._held:
             self._clock.wait(PAUSE_MS, self._over)
             return
@@ -230,7 +244,7 @@ class GroupMember:
         limit = self._generator.getCurrentLimit()
         return MOST_A_READ if limit is None else max(1, min(MOST_A_READ, limit // 10))
 
-    def _reset(self, membership: Membership, partitions: Collection[Partition]) -> None:
+    def _reset(self, membership: ZooKeeperMembership, partitions: Collection[Partition]) -> None:
         """As the old consumer: an offset that the log does not have is replaced by the end that `auto.offset.reset` says."""
         begins = self._reader.starts(set(partitions))
         for partition, at in sorted(begins.items()):

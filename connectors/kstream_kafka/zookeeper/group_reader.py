@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from kstream_kafka.client.params import bulk
 from kstream_kafka.client.ports import DriverClient, Partition, RangeConsumer, Settings, Trouble
@@ -15,15 +16,29 @@ from kstream_kafka.client.redaction import hidden
 from kstream_kafka.errors import KafkaConfigError, KafkaError
 from kstream_kafka.reader.decoding import key_values
 from kstream_kafka.source.subscription import Topics
-from kstream_kafka.zookeeper.ports import Chunk, Offsets
 from kstream_kafka.zookeeper.receiver_settings import ReceiverSettings
+from kstream_kafka.zookeeper.zookeeper_layout import Offsets
 
 logger = logging.getLogger("kstream.kafka")
 
 WAIT_S = 0.1
 """How long a read waits to be full: what comes slowly is in a block that much later."""
 
+Record: TypeAlias = "tuple[bytes | None, bytes | None]"
+"""(key, value) as they are in Kafka."""
+
 _raw = key_values(None, None)
+
+
+@dataclass(slots=True)
+class Chunk:
+    """The result of one read."""
+
+    records: list[Record] = field(default_factory=list[Record])
+    offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
+    """The next offset of each partition that has records here."""
+    out_of_range: list[Partition] = field(default_factory=list[Partition])
+    """Partitions whose position the log does not have. They are not read until they are assigned again."""
 
 
 def open_reader(settings: ReceiverSettings) -> GroupReader:

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 from kstream_kafka.client.ports import Partition
 from kstream_kafka.errors import OwnershipLostError
-from kstream_kafka.zookeeper.ports import Membership, Offsets
+from kstream_kafka.zookeeper.zookeeper_layout import Offsets
+from kstream_kafka.zookeeper.zookeeper_offsets import ZooKeeperMembership
 
 logger = logging.getLogger("kstream.kafka")
 
@@ -26,7 +27,7 @@ TRIES = 3
 class Read:
     """Where records have been read to, and by which membership. Goes with each chunk to the block generator, as its metadata."""
 
-    membership: Membership
+    membership: ZooKeeperMembership
     offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
 
 
@@ -52,7 +53,7 @@ class Acknowledgement(Protocol):
         """Nothing is under way; claims may be given up next. The member's thread."""
         ...
 
-    def begun_at(self, membership: Membership, offsets: Offsets) -> None:
+    def begun_at(self, membership: ZooKeeperMembership, offsets: Offsets) -> None:
         """These partitions begin here, by `auto.offset.reset`; nothing of them is under way. The member's thread."""
         ...
 
@@ -70,7 +71,7 @@ class AfterStoring:
     def tick(self, now_ms: int) -> None: ...
     def settle(self) -> None: ...
 
-    def begun_at(self, membership: Membership, offsets: Offsets) -> None:
+    def begun_at(self, membership: ZooKeeperMembership, offsets: Offsets) -> None:
         """Written at once: a receiver that died before its first block would else begin at a later end of the log, and skip records."""
         membership.commit(offsets)
 
@@ -102,7 +103,7 @@ class OnTimer:
         if waiting is not None and self._interval is not None and not waiting.membership.lost:
             waiting.membership.commit(waiting.offsets)
 
-    def begun_at(self, membership: Membership, offsets: Offsets) -> None:
+    def begun_at(self, membership: ZooKeeperMembership, offsets: Offsets) -> None:
         if self._interval is not None:
             membership.commit(offsets)
 

@@ -19,10 +19,10 @@ from kstream.clock import StopFlag
 from kstream.errors import MissingDependencyError
 from kstream_kafka.client.ports import Partition
 from kstream_kafka.errors import KafkaError, OwnershipLostError, ZooKeeperUnreachableError
-from kstream_kafka.zookeeper.ports import Offsets
 from kstream_kafka.zookeeper.receiver_settings import ReceiverSettings
 from kstream_kafka.zookeeper.zookeeper_layout import (
     GroupNodes,
+    Offsets,
     consumer_id,
     offset_text,
     registration,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kstream_kafka.client.connection_watch import GRACE_S, LOOK_AGAIN_S, ConnectionWatch
-from kstream_kafka.client.diagnosis import Finding
+from kstream_kafka.client.connection_watch import GRACE_S, LOOK_AGAIN_S, ConnectionWatch, Finding
 from kstream_kafka.errors import AuthenticationFailedError, BrokerUnreachableError, TlsFailedError
 
 SETTINGS = {"bootstrap.servers": "a:1,b:2", "security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from kstream_kafka.client.diagnosis import look, split
+from kstream_kafka.client.connection_watch import look, split
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kstream_kafka.client import jaas
+from kstream_kafka.client import java_security
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError
 
@@ -109,7 +109,7 @@ WRITTEN = [
 
 @pytest.mark.parametrize(("text", "options"), WRITTEN, ids=range(len(WRITTEN)))
 def test_a_jaas_entry_is_read_as_java_reads_it(text: str, options: dict[str, str]):
-    assert jaas.parse(text) == (PLAIN, options)
+    assert java_security.parse(text) == (PLAIN, options)
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,15 @@ from typing import Any
 import pytest
 from kstream_kafka import KafkaUtils, OffsetRange
 from kstream_kafka.client.driver_client import KafkaDriverClient
-from kstream_kafka.client.librdkafka_log import client_log
-from kstream_kafka.client.params import KafkaParams, bulk, small
-from kstream_kafka.client.properties import COMMON, CONSUMER, NOT_SECRET, PRODUCER
-from kstream_kafka.client.redaction import hidden, is_open, remember
+from kstream_kafka.client.librdkafka import client_log
+from kstream_kafka.client.params import COMMON, CONSUMER, PRODUCER, KafkaParams, bulk, small
+from kstream_kafka.client.redaction import NOT_SECRET, hidden, is_open, remember
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.planning.packing import Piece
 from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
 from kstream_kafka.reader.range_task import RangeReads
-from kstream_kafka.source.consumer_strategy import ConsumerStrategies
 from kstream_kafka.source.stream_spec import StreamSpec
-from kstream_kafka.source.subscription import subscription
+from kstream_kafka.source.subscription import ConsumerStrategies, subscription
 
 from tests.kstream_kafka.fakes import FakeHost
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kstream_kafka.reader.read_report_accumulator import BatchFindings, Merging
+from kstream_kafka.reader.read_report import BatchFindings, Merging
 
 PATIENCE = 20.0
 

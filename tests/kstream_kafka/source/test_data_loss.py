@@ -10,9 +10,9 @@ from kstream_kafka.errors import LogTruncatedError, RecordsRemovedError, TopicRe
 from kstream_kafka.planning.data_loss import LostRange
 from kstream_kafka.planning.offset_range import OffsetRange
 from kstream_kafka.planning.packing import Piece
+from kstream_kafka.reader.range_consumer import FreshTopicIds
 from kstream_kafka.reader.range_reader import read_pieces
 from kstream_kafka.reader.read_report import Findings, counts_of, losses, merge
-from kstream_kafka.reader.topic_ids import FreshTopicIds
 
 from tests.kstream_kafka.fakes import FakeConsumer, Message, records
 

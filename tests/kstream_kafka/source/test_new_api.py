@@ -26,9 +26,9 @@ from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError, RangesNotAvailableError
 from kstream_kafka.planning.offset_range import utf8_decoder
 from kstream_kafka.planning.positions import Position
-from kstream_kafka.reader.deserializers import decoder
+from kstream_kafka.reader.decoding import decoder
+from kstream_kafka.reader.kafka_rdd import check_available
 from kstream_kafka.reader.location_strategy import LocationStrategy, java_hash, preferred, sorted_executors
-from kstream_kafka.reader.ranges import check_available
 
 from tests.kstream_kafka.fakes import FakeClient, FakeHost
 from tests.kstream_kafka.stream import BROKERS, Stream

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from kstream_kafka.client.ports import LogEnd, Partition
-from kstream_kafka.source.offsets_for_times import ends_at_times, pinned, times_with_records
+from kstream_kafka.source.downtime import ends_at_times, pinned, times_with_records
 
 A, B = ("t", 0), ("t", 1)
 

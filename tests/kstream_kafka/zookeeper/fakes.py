@@ -8,10 +8,11 @@ from typing import Any
 
 from kstream_kafka.client.ports import Partition
 from kstream_kafka.errors import OwnershipLostError
-from kstream_kafka.zookeeper.group_member import GroupMember
-from kstream_kafka.zookeeper.ports import Chunk, Offsets, Parts
+from kstream_kafka.zookeeper.group_member import GroupMember, Parts
+from kstream_kafka.zookeeper.group_reader import Chunk
 from kstream_kafka.zookeeper.receiver_settings import ReceiverSettings
 from kstream_kafka.zookeeper.stored_offsets import Acknowledgement, AfterStoring
+from kstream_kafka.zookeeper.zookeeper_layout import Offsets
 
 from kstream.testing import ManualClock
 

@@ -14,9 +14,9 @@ import pytest
 from kstream_kafka import KafkaUtils, utf8_decoder
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.zookeeper import KafkaReceiver, ReliableKafkaReceiver
-from kstream_kafka.zookeeper.ports import Parts
+from kstream_kafka.zookeeper.group_member import Parts
+from kstream_kafka.zookeeper.kafka_receiver import SECRETS, Decoders
 from kstream_kafka.zookeeper.stored_offsets import AfterStoring, OnTimer
-from kstream_kafka.zookeeper.stream import SECRETS, Decoders
 from pyspark import StorageLevel
 from pyspark.cloudpickle import dumps, loads
 

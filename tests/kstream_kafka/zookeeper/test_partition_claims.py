@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kstream_kafka.zookeeper.partition_claims import owned_by, owners, thread_ids
+from kstream_kafka.zookeeper.zookeeper_layout import owned_by, owners, thread_ids
 
 
 def partitions(count: int, topic: str = "t") -> set[tuple[str, int]]:
