@@ -1,27 +1,183 @@
-"""`load(name)`: the module of a connector, found by entry point first, then in a first-party table.
+"""Connectors: how the core finds them, and what its commands ask of them.
 
-Entry points of group `kstream.connectors` let anyone ship a connector; the table keeps the first-party ones reachable from a
-plain zip on `--py-files`, where no entry points exist. A connector module offers `restore_input(ssc, recipe)`.
+A connector is a package with three hooks. Only the first is required.
+
+    restore_input(ssc, recipe)    function of the connector's module: makes a stored input stream again
+    connector_tools()             function of the same module: the ConnectorTools that commands use
+    kstream.cli                   group of entry points: commands of its own, by name, as click commands
+
+Entry points of group `kstream.connectors` name the module. A table adds the connectors of this project, because a zip on `--py-files`
+has no entry points. An installed entry point wins over the table.
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from types import ModuleType
+from typing import Any, NamedTuple, TypeAlias
 
 from kstream.errors import MissingDependencyError
 
-FIRST_PARTY = {"kafka": "kstream_kafka", "testing": "kstream.testing"}
-GROUP = "kstream.connectors"
+logger = logging.getLogger(__name__)
+
+CONNECTORS = "kstream.connectors"
+COMMANDS = "kstream.cli"
+FIRST_PARTY = (
+    EntryPoint("kafka", "kstream_kafka", CONNECTORS),
+    EntryPoint("testing", "kstream.testing", CONNECTORS),
+    EntryPoint("demo", "kstream_kafka.demo.command:demo_command", COMMANDS),
+)
+
+Partition: TypeAlias = tuple[str, int]
+"""Topic and number."""
+
+
+class PlannedRange(NamedTuple):
+    """The offsets of one partition that a batch reads: from `begin` up to `until`, which is not read."""
+
+    topic: str
+    partition: int
+    begin: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChange:
+    """The new next offset of one partition. `old` is None if the stream did not read it, `new` if the partition no longer exists."""
+
+    topic: str
+    partition: int
+    old: int | None
+    new: int | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetResult:
+    """A stream at other offsets.
+
+    Attributes:
+        data: plan data that reads nothing and ends at the new offsets.
+        changes: the partitions whose next offset changes.
+        skipped: the ranges that no batch will read, as entries of the ledger.
+    """
+
+    data: dict[str, Any]
+    changes: list[OffsetChange]
+    skipped: list[dict[str, Any]]
+
+
+class ConnectorTools:
+    """What commands ask about inputs that read partitions of topics by offset. A connector offers a subclass.
+
+    Commands show the plan data of an input without tools as JSON. All methods are called in the thread of the command, and may raise any
+    KStreamError, which the command prints as one line. A module of tools must not import pyspark, nor a client library before
+    `log_ends` or `reset` is called.
+    """
+
+    name: str
+    """The name of the system, for sentences: "Kafka"."""
+    input_kind: str
+    """The kind of the recipes of these inputs. The checkpoint stores connection parameters under it."""
+
+    def ranges(self, data: Mapping[str, Any]) -> list[PlannedRange] | None:
+        """Read the ranges from the plan data of an input. Pure.
+
+        Returns:
+            Every partition that the plan holds, empty ranges included; None if the data belongs to another kind of input.
+        """
+        raise NotImplementedError
+
+    def waiting(self, data: Mapping[str, Any]) -> Collection[Partition]:
+        """Return the partitions whose given start offset lies past the end of their log. Pure."""
+        return ()
+
+    def read_parameters(self, bootstrap: str | None, params: Sequence[str], file: str | None) -> dict[str, Any]:
+        """Read the connection parameters of a command line.
+
+        Args:
+            bootstrap: the value of `--bootstrap`, which wins over the others.
+            params: the values of `--param`, each KEY=VALUE, which win over the file.
+            file: the path of `--params-file`.
+
+        Raises:
+            ConfigurationError: an option or the file cannot be read.
+        """
+        raise NotImplementedError
+
+    def connection(self, stored: Mapping[str, Any] | None, given: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Merge the parameters that a checkpoint stores for a stream with those of the command line, which win.
+
+        Returns:
+            The parameters of a connection; None if they name no broker.
+        """
+        raise NotImplementedError
+
+    def log_ends(self, connection: Mapping[str, Any], partitions: Collection[Partition]) -> dict[Partition, int]:
+        """Ask the brokers for the end offset of each partition's log. Blocks."""
+        raise NotImplementedError
+
+    def reset(self, connection: Mapping[str, Any], data: Mapping[str, Any], to: Any, topics: Collection[str]) -> ResetResult:
+        """Move a stream to other offsets. Asks the brokers. Blocks.
+
+        Args:
+            connection: the parameters of the stream's connection.
+            data: the newest plan data of the stream.
+            to: one position for all partitions, or positions by topic and partition.
+            topics: the topics to move; empty for all topics of the stream.
+        """
+        raise NotImplementedError
+
+    def rewind(self, data: Mapping[str, Any], then: Mapping[str, Any], topics: Collection[str]) -> ResetResult:
+        """Move a stream back to the beginning of the earlier plan `then`. Asks no broker."""
+        raise NotImplementedError
+
+    def empty_plan_at(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return plan data that reads nothing and ends where `data` ends."""
+        raise NotImplementedError
 
 
 def load(name: str) -> ModuleType:
-    """Imports and returns the connector called `name`; MissingDependencyError if there is none."""
-    for entry_point in importlib.metadata.entry_points(group=GROUP):
-        if entry_point.name == name:
-            return entry_point.load()
-    if name not in FIRST_PARTY:
-        known = ", ".join(sorted(FIRST_PARTY))
+    """Import the module of a connector.
+
+    Raises:
+        MissingDependencyError: no connector has this name.
+    """
+    found = _entry_points(CONNECTORS)
+    if name not in found:
+        known = ", ".join(sorted(found))
         raise MissingDependencyError(f"no connector named {name!r}; known: {known}. Is its package installed?", package=name)
-    return importlib.import_module(FIRST_PARTY[name])
+    return found[name].load()
+
+
+def installed_tools() -> list[ConnectorTools]:
+    """Return the tools of all connectors, by the connector's name.
+
+    A connector that offers no tools is left out. So is one that cannot be imported; a warning says so, except for those of the table.
+    """
+    found: list[ConnectorTools] = []
+    for name, entry_point in sorted(_entry_points(CONNECTORS).items()):
+        try:
+            module = entry_point.load()
+        except (ImportError, AttributeError) as e:
+            if name not in [first_party.name for first_party in FIRST_PARTY]:
+                logger.warning("connector %s cannot be imported, its inputs are shown as JSON: %s", name, e)
+            continue
+        offer = getattr(module, "connector_tools", None)
+        if offer is not None:
+            found.append(offer())
+    return found
+
+
+def commands() -> dict[str, EntryPoint]:
+    """Return the commands that connectors add to `kstream`, by name. Imports none of them."""
+    return _entry_points(COMMANDS)
+
+
+def _entry_points(group: str) -> dict[str, EntryPoint]:
+    ours = {entry_point.name: entry_point for entry_point in FIRST_PARTY if entry_point.group == group}
+    return {**ours, **{entry_point.name: entry_point for entry_point in importlib.metadata.entry_points(group=group)}}

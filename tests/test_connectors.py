@@ -1,14 +1,20 @@
-"""Connectors are found by entry point or in the first-party table; a stranger is named."""
+"""Connectors, their tools and their commands are found by entry point or in the first-party table."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import logging
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from kstream import connectors
+from kstream.cli import main
 from kstream.errors import MissingDependencyError
 
 
@@ -25,7 +31,69 @@ def test_an_entry_point_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked[0] == {"group": "kstream.connectors"}
 
 
+def install(monkeypatch: pytest.MonkeyPatch, group: str, name: str, load: Callable[[], Any]) -> None:
+    """As if a package with one entry point were installed."""
+    monkeypatch.setattr(
+        importlib.metadata, "entry_points", lambda **asked: [SimpleNamespace(name=name, load=load)] * (asked["group"] == group)
+    )
+
+
+def missing() -> Any:
+    raise ImportError("No module named 'pulsar'")
+
+
 def test_an_unknown_connector_is_named_with_those_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: [])
     with pytest.raises(MissingDependencyError, match=r"'kinesis'.*kafka"):
         connectors.load("kinesis")
+
+
+def test_the_known_connectors_are_those_installed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, "kstream.connectors", "pulsar", missing)
+    with pytest.raises(MissingDependencyError, match=r"known: kafka, pulsar, testing\."):
+        connectors.load("kinesis")
+
+
+def test_tools_are_those_of_the_connectors_that_offer_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = connectors.ConnectorTools()
+    install(monkeypatch, "kstream.connectors", "pulsar", lambda: SimpleNamespace(connector_tools=lambda: tools))
+    assert [type(found).__name__ for found in connectors.installed_tools()] == ["KafkaTools", "ConnectorTools"]
+    install(monkeypatch, "kstream.connectors", "pulsar", lambda: SimpleNamespace())
+    assert [found.name for found in connectors.installed_tools()] == ["Kafka"]
+
+
+def test_a_connector_that_cannot_be_imported_leaves_the_tools_of_the_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    install(monkeypatch, "kstream.connectors", "pulsar", missing)
+    with caplog.at_level(logging.WARNING):
+        assert [found.name for found in connectors.installed_tools()] == ["Kafka"]
+    assert "connector pulsar cannot be imported" in caplog.text
+
+
+def test_a_command_of_a_connector_is_one_of_kstream_and_is_imported_when_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+
+    def load() -> click.Command:
+        loaded.append("tail")
+        return click.Command("tail", callback=lambda: click.echo("the newest records"), short_help="Show the newest records.")
+
+    install(monkeypatch, "kstream.cli", "tail", load)
+    assert CliRunner().invoke(main, ["ledger", "--help"]).exit_code == 0 and loaded == []
+    assert "Show the newest records." in CliRunner().invoke(main, ["--help"]).output
+    assert CliRunner().invoke(main, ["tail"]).output == "the newest records\n"
+
+
+def test_a_command_that_cannot_be_imported_is_one_line_and_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, "kstream.cli", "tail", missing)
+    result = CliRunner().invoke(main, ["tail", "--last", "5"])
+    assert result.exit_code == 1
+    assert result.output == "kstream: the command tail comes with a connector that cannot be imported: No module named 'pulsar'\n"
+    listed = CliRunner().invoke(main, ["--help"]).output
+    assert "its connector is missing" in listed and "ledger" in listed
+
+
+def test_the_demo_is_a_command_without_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: [])
+    assert connectors.commands() == {"demo": EntryPoint("demo", "kstream_kafka.demo.command:demo_command", "kstream.cli")}
+    assert "Orders a second" in CliRunner().invoke(main, ["demo", "--help"]).output

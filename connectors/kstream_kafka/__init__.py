@@ -8,9 +8,11 @@ One idea: the driver plans offset ranges, the workers read exactly those, and no
     reader/      KafkaRDD, the task, the consumer, decoding, Arrow, the report of what a read met
     source/      the direct stream: topics, starting and stopping offsets, downtime
     utils        KafkaUtils, the public entry point
-    tools/       for commands: the ends of logs, a reset of stored offsets
+    tools/       for commands: the ranges of plans, the ends of logs, other offsets
     zookeeper/   KafkaUtils.createStream: receivers that keep their offsets in ZooKeeper
-    demo/        the job, the order feed and the broker of `kstream demo`
+    demo/        `kstream demo`
+
+The core calls two hooks of this module, `restore_input` and `connector_tools` (see `kstream.connectors`).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kstream.connectors import ConnectorTools
     from kstream.dstream.dstream import DStream
     from kstream.dstream.ports import StreamHost
     from kstream.dstream.recipe import Recipe
@@ -38,8 +41,6 @@ if TYPE_CHECKING:
     from kstream_kafka.reader.location_strategy import LocationStrategies, LocationStrategy
     from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
     from kstream_kafka.source.subscription import ConsumerStrategies, ConsumerStrategy
-    from kstream_kafka.tools.lag import log_ends
-    from kstream_kafka.tools.offset_reset import reset_offsets, rewound_offsets, standing_still
     from kstream_kafka.utils import KafkaUtils
 
 __all__ = [
@@ -60,16 +61,11 @@ __all__ = [
     "TopicAndPartition",
     "TopicPartition",
     "consumer_record",
-    "log_ends",
-    "reset_offsets",
-    "restore_input",
-    "rewound_offsets",
-    "standing_still",
     "utf8_decoder",
     "value_only",
 ]
 
-# Imported on first use: a worker that reads, a broker and a feed need no part of the driver's side.
+# Imported on first use: workers, brokers and feeds need no part of the driver's side.
 _LAZY = {
     "Broker": "planning.offset_range",
     "CanCommitOffsets": "planning.offset_range",
@@ -88,10 +84,6 @@ _LAZY = {
     "TopicAndPartition": "planning.offset_range",
     "TopicPartition": "planning.offset_range",
     "consumer_record": "reader.decoding",
-    "log_ends": "tools.lag",
-    "reset_offsets": "tools.offset_reset",
-    "rewound_offsets": "tools.offset_reset",
-    "standing_still": "tools.offset_reset",
     "utf8_decoder": "planning.offset_range",
     "value_only": "reader.decoding",
 }
@@ -104,9 +96,16 @@ def __getattr__(name: str) -> Any:
 
 
 def restore_input(ssc: StreamHost, recipe: Recipe) -> DStream:
-    """Makes a stored input stream again; called by the core on restart, through `connectors.load("kafka")`."""
+    """Make a stored input stream again. A hook of the core, called at a restart."""
     from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 
     stream = DirectKafkaInputDStream.from_recipe(ssc, recipe)
     stream.register_recipe()
     return stream
+
+
+def connector_tools() -> ConnectorTools:
+    """Return the tools of this connector for commands. A hook of the core."""
+    from kstream_kafka.tools.connector_tools import KafkaTools
+
+    return KafkaTools()

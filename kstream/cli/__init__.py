@@ -1,37 +1,63 @@
-"""`kstream …`: what a person types.
+"""`kstream …`: the commands.
 
-One idea: every command ends in a sentence. What goes wrong is one line on standard error that says what happened and what to do,
-with exit code 1; a traceback is there for who asks with `--verbose`.
+One idea: every command ends in a sentence. A failure is one line on standard error, with the cause and the remedy, and exit code 1;
+`--verbose` adds the traceback.
 
     kstream run          a job from its checkpoint, until SIGTERM or Ctrl-C
-    kstream checkpoint   what a checkpoint holds, and what differs between two, without Spark
-    kstream ledger       the records that its streams went on without
-    kstream lag          how far a checkpoint's streams are behind the ends of their Kafka logs
-    kstream offsets      where they stand, and setting them elsewhere
+    kstream checkpoint   the content of a checkpoint, and the differences between two, without Spark
+    kstream ledger       the records that no batch has read
+    kstream lag          how far the streams of a checkpoint are behind the ends of their logs
+    kstream offsets      the offsets of the streams, and setting them
     kstream replay       batches of the past again, with the ranges they had
-    kstream demo         a stream on an embedded broker, killed in the middle, with the proof that nothing was lost
 
-The modules here import lightly, so that the others need no pyspark; `run` and `replay` load it when they start.
+Connectors add commands by entry points of group `kstream.cli`; `kstream demo` is one. All commands see inputs through the tools of their
+connectors (`kstream.connectors.ConnectorTools`, `kstream.cli.inputs`). The modules here import neither pyspark nor a connector;
+`run` and `replay` import pyspark when they start.
 """
 
 from __future__ import annotations
 
 import click
 
-from kstream import __version__
+from kstream import __version__, connectors
 from kstream.cli.checkpoint import checkpoint_commands
-from kstream.cli.demo.command import demo_command
 from kstream.cli.diff import diff_command
 from kstream.cli.lag import lag_command
 from kstream.cli.ledger import ledger_command
 from kstream.cli.offsets import offsets_commands
 from kstream.cli.replay import replay_command
 from kstream.cli.run import run_command
+from kstream.cli.terminal import fail
 
 __all__ = ["main"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _WithConnectors(click.Group):
+    """A group whose commands are its own and those of the installed connectors, which are imported when they are named."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *connectors.commands()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        own = super().get_command(ctx, cmd_name)
+        added = connectors.commands()
+        if own is not None or cmd_name not in added:
+            return own
+        try:
+            return added[cmd_name].load()
+        except (ImportError, AttributeError) as e:
+            return _not_importable(cmd_name, e)
+
+
+def _not_importable(name: str, error: Exception) -> click.Command:
+    def explain() -> None:
+        fail(f"the command {name} comes with a connector that cannot be imported: {error}")
+
+    any_options = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(name, callback=explain, context_settings=any_options, short_help="Not available: its connector is missing.")
+
+
+@click.group(cls=_WithConnectors, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="kstream")
 def main() -> None:
     """Spark Streaming in Python, centred on Kafka."""
@@ -39,10 +65,5 @@ def main() -> None:
 
 checkpoint_commands.add_command(diff_command)
 
-main.add_command(run_command)
-main.add_command(checkpoint_commands)
-main.add_command(lag_command)
-main.add_command(ledger_command)
-main.add_command(offsets_commands)
-main.add_command(replay_command)
-main.add_command(demo_command)
+for command in (run_command, checkpoint_commands, lag_command, ledger_command, offsets_commands, replay_command):
+    main.add_command(command)

@@ -1,4 +1,4 @@
-"""`kstream checkpoint show`: what a checkpoint holds, for people and as JSON. Needs neither Java nor pyspark."""
+"""`kstream checkpoint show`: the content of a checkpoint, as a table and as JSON. Needs neither Java nor pyspark."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from kstream.batch import BatchPlan, StateCheckpoint
-from kstream.batch_time import Time, format_batch_time
+from kstream.batch_time import Time
 from kstream.checkpoint import LogContents, Meta, format, names, read_log
 from kstream.checkpoint.reader import has_checkpoint
 from kstream.checkpoint.state_log import stored_states
-from kstream.cli.errors import clear_errors, fail
-from kstream.cli.ranges import compact, kafka_ranges
+from kstream.cli.inputs import plan_text
+from kstream.cli.terminal import batch_moment, clear_errors, fail
 from kstream.errors import MissingFileError
 from kstream.spark.checkpoint_store import open_checkpoint
 from kstream.storage import FileStore
@@ -27,9 +27,12 @@ from kstream.storage import FileStore
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """One stream's state as a completion record names it: as batch `time` left it, in these files, of so many bytes together.
+    """The state of one stream, as a completion record names it.
 
-    `missing` are those of the files that are not there any more: a newer state has taken their place.
+    Attributes:
+        time: the batch that left the state.
+        bytes: the size of the files together.
+        missing: the files that no longer exist, because a newer state has replaced them.
     """
 
     stream: str
@@ -59,9 +62,9 @@ def checkpoint_commands() -> None:
 @checkpoint_commands.command()
 @click.argument("path")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
-@click.option("--last", type=click.IntRange(min=1), help="Only the last so many batches.")
+@click.option("--last", type=click.IntRange(min=1), help="Only this many batches, the newest.")
 def show(path: str, as_json: bool, last: int | None) -> None:
-    """Show the batches a checkpoint holds: their ranges, which of them have ended, and the states stored with them."""
+    """Show the batches of a checkpoint: their ranges, their ends, and the states stored with them."""
     with clear_errors():
         store = open_checkpoint(path)
         if not has_checkpoint(store):
@@ -76,14 +79,17 @@ def show(path: str, as_json: bool, last: int | None) -> None:
 
 
 def read_epochs(store: FileStore) -> list[tuple[int, int]]:
-    """(number, ms since the epoch at which it was taken) of every driver that has started here, oldest first."""
+    """Return (epoch, ms since 1970 when the driver took it) for every driver that has started here, oldest first."""
     numbers = sorted(n for n in map(names.parse_epoch, store.list()) if n is not None)
     records = ((n, names.epoch(n)) for n in numbers)
     return [(n, int(format.decode("epoch", store.read(name), store.path(name))["at"])) for n, name in records]
 
 
 def read_states(store: FileStore, contents: LogContents, last: int | None) -> States:
-    """The states that the completion records of the batches shown name. One listing; where state is, a read a batch and a look a file."""
+    """Read the states that the completion records of the shown batches name.
+
+    Costs one listing. If there are states, also a read per batch and a request per file.
+    """
     if not store.list(names.STATE):
         return {}
     ended = (plan for plan in _newest(contents, last) if plan.time in contents.done)
@@ -101,7 +107,7 @@ def _measured(store: FileStore, stream: str, state: StateCheckpoint) -> StoredSt
 
 
 def state_of(time: Time, contents: LogContents) -> str:
-    """done, pending, `failed n` (and still pending), given up, or void."""
+    """Return done, pending, `failed n` (and still pending), given up, or void."""
     if contents.plans[time].void:
         return "void"
     if time in contents.done:
@@ -118,7 +124,7 @@ def _newest(contents: LogContents, last: int | None) -> list[BatchPlan]:
 
 
 def as_data(url: str, contents: LogContents, epochs: list[tuple[int, int]], states: States, last: int | None) -> dict[str, Any]:
-    """All of it as JSON values; times in ms since the Unix epoch."""
+    """Return the content as JSON values; times in ms since the Unix epoch."""
     meta = contents.meta
     plans = [
         {
@@ -147,7 +153,7 @@ def as_data(url: str, contents: LogContents, epochs: list[tuple[int, int]], stat
 
 
 def _name(plan: BatchPlan, number: int) -> dict[str, str]:
-    """The stream's name, if it has one."""
+    """Return the name of a stream, if it has one."""
     name = plan.names.get(number)
     return {} if name is None else {"name": name}
 
@@ -175,11 +181,9 @@ def _add_rows(table: Table, plan: BatchPlan, state: str, meta: Meta) -> None:
     if not plan.inputs:
         table.add_row(*head, "", "", "")
     for index, (number, data) in enumerate(sorted(plan.inputs.items())):
-        ranges = kafka_ranges(data)
-        text = json.dumps(dict(data)) if ranges is None else compact(ranges)
         cells = head if index == 0 else ("", "", "", "")
         stream = " ".join([str(number), *_name(plan, number).values()])
-        table.add_row(*cells, escape(stream), str(plan.num_records.get(number, 0)), escape(text))
+        table.add_row(*cells, escape(stream), str(plan.num_records.get(number, 0)), escape(plan_text(data)))
 
 
 def _summary(contents: LogContents, last: int | None) -> str:
@@ -193,4 +197,4 @@ def _summary(contents: LogContents, last: int | None) -> str:
 
 
 def _moment(time: Time, meta: Meta) -> str:
-    return f"{time.to_datetime():%Y-%m-%d} {format_batch_time(time, meta.interval)}"
+    return batch_moment(time, meta.interval)

@@ -1,4 +1,4 @@
-"""`kstream ledger`: what the streams of a checkpoint went on without. Needs neither Java nor pyspark."""
+"""`kstream ledger`: the records that the streams of a checkpoint will never read. Needs neither Java nor pyspark."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from kstream.checkpoint.ledger import LedgerEntry, read_ledger, replay_command
-from kstream.checkpoint.reader import has_checkpoint
-from kstream.cli.errors import clear_errors, fail
-from kstream.cli.ranges import kafka_ranges
-from kstream.cli.words import count
-from kstream.storage import open_store
+from kstream.cli.inputs import open_existing, ranges_of
+from kstream.cli.terminal import clear_errors, count, fail
 
 GIVEN_UP = "given up"
 
@@ -27,16 +24,14 @@ GIVEN_UP = "given up"
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 @click.option("--check", is_flag=True, help="Exit code 1 if the ledger holds anything.")
 def ledger_command(path: str, as_json: bool, check: bool) -> None:
-    """Show the records that no batch has read, and never will.
+    """Show the records that no batch has read and no batch will read.
 
-    They were removed by retention, cut off by an unclean election or deleted with their topic before their batch could read them, in a
-    stream that goes on all the same (onDataLoss skip or report), or they belong to a batch that failed too often. For such a batch the
-    command that runs it again is printed. Offsets are half-open: [from, until); an open end is all that came after.
+    Retention, an unclean election or a deleted topic removed them before their batch could read them, in a stream that continues in that
+    case (onDataLoss skip or report). Or they belong to a batch that failed too often; then the command that runs this batch again is
+    printed. Offsets are half-open: [from, until); a range without an end has all later records.
     """
     with clear_errors():
-        store = open_store(path)
-        if not has_checkpoint(store):
-            fail(f"there is no checkpoint in {store.url}: no stream has started there")
+        store = open_existing(path)
         entries = read_ledger(store)
     rows = [row for entry in entries for row in rows_of(entry, replay_command(store, entry.time))]
     if as_json:
@@ -50,9 +45,13 @@ def ledger_command(path: str, as_json: bool, check: bool) -> None:
 
 
 def rows_of(entry: LedgerEntry, replay: str) -> Iterator[dict[str, Any]]:
-    """One row a range, as JSON values. Pure. An input that is not Kafka's, in a batch that was given up, is a row without a topic.
+    """Yield a row per range, as JSON values. Pure.
 
-    `replay` is the command that runs the batch again; rows of a batch that was given up hold it.
+    In a batch that was given up, an input whose connector offers no ranges is one row without a topic.
+
+    Args:
+        entry: what the ledger holds of a batch.
+        replay: the command that runs the batch again. Rows of a batch that was given up hold it.
     """
     common = {"batch": entry.time.milliseconds, "at": entry.at_ms, "epoch": entry.epoch}
     for stream, found in sorted(entry.streams.items()):
@@ -60,13 +59,13 @@ def rows_of(entry: LedgerEntry, replay: str) -> Iterator[dict[str, Any]]:
             for lost in found:
                 yield {**common, "stream": stream, **lost}
             continue
-        ranges = kafka_ranges(found)
+        ranges = ranges_of(found)
         why = {"cause": GIVEN_UP, "detail": f"the batch failed {entry.failures} times", "replay": replay}
         if ranges is None:
             yield {**common, "stream": stream, **why, "plan": found}
-        for topic, number, begin, until in ranges or ():
+        for topic, partition, begin, until in ranges or ():
             if begin < until:
-                yield {**common, "stream": stream, "topic": topic, "partition": number, "from": begin, "until": until, **why}
+                yield {**common, "stream": stream, "topic": topic, "partition": partition, "from": begin, "until": until, **why}
 
 
 def _print(url: str, rows: list[dict[str, Any]]) -> None:

@@ -1,14 +1,14 @@
-"""`kstream offsets show | reset | rewind`: where the Kafka streams of a checkpoint stand, and setting them elsewhere.
+"""`kstream offsets show | reset | rewind`: the offsets of the streams of a checkpoint, and setting them.
 
-Needs neither Java nor pyspark. A change is a plan of its own epoch that reads nothing: a driver that runs is fenced by it, and one
-that starts goes on from it. What is pending keeps its ranges and runs again.
+Needs neither Java nor pyspark. A change is a plan of its own epoch that reads nothing. It fences a running driver, and the next driver
+continues from it. Pending batches keep their ranges and run again.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -18,47 +18,55 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from kstream import connectors
 from kstream.batch import InputOutcome
 from kstream.batch_time import Time
 from kstream.checkpoint import LogContents, read_log
-from kstream.checkpoint.binding import names_of, rebound
 from kstream.checkpoint.history import read_history
-from kstream.checkpoint.reader import has_checkpoint
 from kstream.checkpoint.takeover import Places, move_streams
-from kstream.cli.errors import clear_errors, fail
-from kstream.cli.kafka_params import given_params, names_brokers, stored_params
-from kstream.cli.lag import Standing, standing_of
-from kstream.cli.moments import parse_moment
-from kstream.cli.ranges import kafka_ranges
-from kstream.cli.words import count
+from kstream.cli.inputs import (
+    Connections,
+    PlanData,
+    Standing,
+    connection_options,
+    kept_offsets,
+    newest_plans,
+    note_inputs_without_ranges,
+    open_existing,
+    ranges_of,
+    standing_of,
+    systems,
+    tools_of,
+)
+from kstream.cli.terminal import clear_errors, count, fail, parse_moment
+from kstream.connectors import ConnectorTools, OffsetChange, ResetResult
 from kstream.storage import FileStore, open_store
 
 BUSY_INTERVALS = 3
-"""A checkpoint whose last batch is no older than so many intervals seems to have a driver."""
+"""A driver seems to run if the last batch of the checkpoint is at most this many intervals old."""
 _path = click.argument("path")
 _topic = click.option("--topic", "topics", multiple=True, help="Only this topic; may be given several times.")
 _stream = click.option("--stream", type=click.IntRange(min=0), help="Only this stream (by its id, see show).")
 _dry_run = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
-_take_over = click.option("--take-over", is_flag=True, help="Also where a driver seems to run: it is fenced and stops.")
-Choose = Callable[[LogContents], "dict[int, Any]"]
+_take_over = click.option("--take-over", is_flag=True, help="Also if a driver seems to run: it is fenced and stops.")
+Choose = Callable[[LogContents], "dict[int, ResetResult]"]
+"""From the content of a checkpoint to the new offsets by stream number."""
 
 
 @click.group("offsets")
 def offsets_commands() -> None:
-    """See and set where a checkpoint's Kafka streams go on."""
+    """See and set the next offsets of the streams of a checkpoint."""
 
 
 @offsets_commands.command()
 @_path
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def show(path: str, as_json: bool) -> None:
-    """Show the next offset of every partition, and how far all before it is completed.
+    """Show the next offset of every partition, and the offset up to which all batches are completed.
 
-    Offsets of partitions that have left a stream's list are shown, too: the stream goes on from them when the list has them again.
+    Offsets of topics that have left the list of a stream are shown, too: the stream continues there when the topic is in its list again.
     """
     with clear_errors():
-        store = _opened(path)
+        store = open_existing(path)
         contents = read_log(store)
         rows = standing_of(contents)
     if as_json:
@@ -74,33 +82,35 @@ def show(path: str, as_json: bool) -> None:
 @_stream
 @_dry_run
 @_take_over
-@click.option("--bootstrap", metavar="HOST:PORT", help="The brokers, where the checkpoint does not store them or they have moved.")
-@click.option("--param", "params", multiple=True, metavar="KEY=VALUE", help="A Kafka parameter; may be given several times.")
-@click.option("--params-file", metavar="FILE", help="Kafka parameters, as .json or .properties; the place for secrets.")
+@connection_options
 def reset(
-    path: str, to: str, topics: tuple[str, ...], stream: int | None, dry_run: bool, take_over: bool, bootstrap: str | None,
-    params: tuple[str, ...], params_file: str | None,
-) -> None:  # fmt: skip
-    """Set a stream to other offsets, as Kafka has them now.
+    path: str,
+    to: str,
+    topics: tuple[str, ...],
+    stream: int | None,
+    dry_run: bool,
+    take_over: bool,
+    bootstrap: str | None,
+    params: tuple[str, ...],
+    params_file: str | None,
+) -> None:
+    """Set a stream to other offsets, which the brokers look up.
 
-    A .json file holds {"topic": {"0": 5, "1": "latest"}}: just those partitions move. A topic that was deleted and made anew is
-    taken as it is now. Offsets that are skipped go to the ledger. Batches that are pending run again with their own ranges.
+    A .json file holds {"topic": {"0": 5, "1": "latest"}}: only those partitions move. A topic that was deleted and recreated is taken as
+    it is now. Skipped offsets go to the ledger. Pending batches run again with their own ranges.
     """
     with clear_errors():
-        store = _opened(path)
-        given, wanted = given_params(bootstrap, params, params_file), _position(to)
+        store = open_existing(path, open_store)
+        wanted = _position(to)
         named = tuple(wanted) if isinstance(wanted, dict) else topics
-        kafka = connectors.load("kafka")
-        stored = stored_params(store)
+        connections = Connections(store, bootstrap, params, params_file)
 
-        def choose(contents: LogContents) -> dict[int, Any]:
-            moved: dict[int, Any] = {}
-            for number, data in _streams(contents, stream, named).items():
+        def choose(contents: LogContents) -> dict[int, ResetResult]:
+            moved: dict[int, ResetResult] = {}
+            for number, (known, data) in _chosen_streams(contents, stream, named).items():
                 read = _read_of(data, named)
-                if number not in stored and not names_brokers(given):
-                    fail(f"{store.url} stores no Kafka parameters of stream {number}: give --bootstrap HOST:PORT or --params-file FILE")
                 here = {topic: wanted[topic] for topic in read} if isinstance(wanted, dict) else wanted
-                moved[number] = kafka.reset_offsets(stored.get(number, {}), given, data, here, read)
+                moved[number] = known.reset(connections.of(number, known), data, here, read)
             return moved
 
         _change(store, choose, dry_run, take_over)
@@ -114,32 +124,24 @@ def reset(
 @_dry_run
 @_take_over
 def rewind(path: str, to: str, topics: tuple[str, ...], stream: int | None, dry_run: bool, take_over: bool) -> None:
-    """Set a stream back to where it stood before a batch of its history; what came since is read again, in new batches.
+    """Set a stream back to the beginning of an earlier batch; all later records are read again, in new batches.
 
-    The batch is the first at or after the time. Asks no broker; how far back the history goes is spark.streaming.kstream.history.
+    The batch is the first at or after the time. No broker is asked. spark.streaming.kstream.history limits how far back one can go.
     """
     with clear_errors():
-        store = _opened(path)
+        store = open_existing(path, open_store)
         moment = Time(parse_moment(to, _now_ms()))
-        kafka = connectors.load("kafka")
 
-        def choose(contents: LogContents) -> dict[int, Any]:
-            moved: dict[int, Any] = {}
-            for number, data in _streams(contents, stream, topics).items():
+        def choose(contents: LogContents) -> dict[int, ResetResult]:
+            moved: dict[int, ResetResult] = {}
+            for number, (known, data) in _chosen_streams(contents, stream, topics).items():
                 then = _plan_at_or_after(store, contents, number, moment)
                 if then is None:
                     fail(f"{store.url} holds no batch of stream {number} at or after {moment.milliseconds} ms")
-                moved[number] = kafka.rewound_offsets(data, then, _read_of(data, topics))
+                moved[number] = known.rewind(data, then, _read_of(data, topics))
             return moved
 
         _change(store, choose, dry_run, take_over)
-
-
-def _opened(path: str) -> FileStore:
-    store = open_store(path)
-    if not has_checkpoint(store):
-        fail(f"there is no checkpoint in {store.url}: no stream has started there")
-    return store
 
 
 def _now_ms() -> int:
@@ -147,7 +149,7 @@ def _now_ms() -> int:
 
 
 def _position(to: str) -> Any:
-    """The text, or what the .json file of that name holds."""
+    """Return the text, or the content of the .json file that it names."""
     if not to.endswith(".json"):
         return to
     try:
@@ -159,61 +161,58 @@ def _position(to: str) -> Any:
     return found
 
 
-def _streams(contents: LogContents, stream: int | None, topics: tuple[str, ...]) -> dict[int, Mapping[str, Any]]:
-    """Stream id → newest plan data, of the Kafka streams that are meant. Ends the program when there are none."""
-    numbers = sorted({number for plan in contents.plans.values() for number in plan.inputs})
-    newest: dict[int, Mapping[str, Any]] = {n: found[1] for n in numbers if (found := contents.newest_data(n)) is not None}
-    kafka = {number: data for number, data in newest.items() if kafka_ranges(data) is not None}
-    read = {topic for data in kafka.values() for topic, _, _, _ in kafka_ranges(data) or ()}
-    if away := [(at, place) for number, topic, place, at in kept_offsets(contents) if topic in topics and stream in (None, number)]:
+# -- which streams
+
+
+def _settable_streams(contents: LogContents) -> dict[int, tuple[ConnectorTools, PlanData]]:
+    """Return by number the streams whose connector offers tools, with their newest plan data."""
+    newest = newest_plans(contents).items()
+    return {number: (known, data) for number, data in newest if (known := tools_of(data)) is not None}
+
+
+def _chosen_streams(contents: LogContents, stream: int | None, topics: tuple[str, ...]) -> dict[int, tuple[ConnectorTools, PlanData]]:
+    """Return the streams that the options choose. End the program if there are none."""
+    settable = _settable_streams(contents)
+    kept = [(at, f"{topic}/{n}") for number, topic, n, at in kept_offsets(contents) if topic in topics and stream in (None, number)]
+    if kept:
         fail(
-            f"the stream does not read {', '.join(f'{place} (kept offset {at})' for at, place in away)} now, and kept offsets cannot be "
+            f"the stream does not read {', '.join(f'{place} (kept offset {at})' for at, place in kept)} now, and kept offsets cannot be "
             "set. Start the job with the topic in its list, stop it, and set the offsets then"
         )
+    read = {r.topic for _, data in settable.values() for r in ranges_of(data) or ()}
     if stray := sorted(set(topics) - read):
-        fail(f"no stream of this checkpoint reads {', '.join(map(repr, stray))}; they read {', '.join(sorted(read)) or 'nothing of Kafka'}")
-    meant = {number: data for number, data in kafka.items() if stream in (None, number) and (not topics or _read_of(data, topics))}
+        reads = ", ".join(sorted(read)) or f"no {systems()} topic"
+        fail(f"no stream of this checkpoint reads {', '.join(map(repr, stray))}; they read {reads}")
+    meant = {n: found for n, found in settable.items() if stream in (None, n) and (not topics or _read_of(found[1], topics))}
     if not meant:
-        fail(f"no Kafka stream of this checkpoint is meant; it has the streams {sorted(kafka) or 'none'}: see `kstream offsets show`")
+        has = sorted(settable) or "none"
+        fail(f"the options choose no {systems()} stream of this checkpoint; it has the streams {has}: see `kstream offsets show`")
     return meant
 
 
-def kept_offsets(contents: LogContents) -> list[tuple[int, str, str, int]]:
-    """Stream id, topic, partition (`orders/0`) and next offset of what is kept besides the newest plans, in order. Pure."""
-    begun = [plan for plan in contents.plans.values() if not plan.void]
-    if contents.kept is None or not begun:
-        return []
-    now = rebound(contents, names_of(max(begun, key=lambda plan: plan.time)))
-    found: list[tuple[int, str, str, int]] = []
-    for number, kept in sorted(now.kept.inputs.items() if now.kept is not None else ()):
-        newest = now.newest_data(number)
-        planned = {(topic, partition) for topic, partition, _, _ in kafka_ranges(newest[1] if newest else {}) or ()}
-        rows = sorted(kafka_ranges(kept) or ())
-        found += [(number, topic, f"{topic}/{partition}", at) for topic, partition, _, at in rows if (topic, partition) not in planned]
-    return found
-
-
-def _read_of(data: Mapping[str, Any], topics: tuple[str, ...]) -> list[str]:
-    """Those of the topics that this stream reads."""
-    read = {topic for topic, _, _, _ in kafka_ranges(data) or ()}
+def _read_of(data: PlanData, topics: tuple[str, ...]) -> list[str]:
+    """Return those of the topics that the stream reads."""
+    read = {r.topic for r in ranges_of(data) or ()}
     return [topic for topic in topics if topic in read]
 
 
-def _plan_at_or_after(store: FileStore, contents: LogContents, stream: int, moment: Time) -> Mapping[str, Any] | None:
+def _plan_at_or_after(store: FileStore, contents: LogContents, stream: int, moment: Time) -> PlanData | None:
     past = [(b.plan.time, b.plan) for b in read_history(store, moment)]
     later = sorted([*past, *((t, p) for t, p in contents.plans.items() if t >= moment)], key=lambda found: found[0])
     return next((plan.inputs[stream] for _, plan in later if stream in plan.inputs), None)
 
 
+# -- the change
+
+
 def _change(store: FileStore, choose: Choose, dry_run: bool, take_over: bool) -> None:
-    """Shows the change and, unless it is a dry run, makes it: chosen again once no driver can plan any more."""
+    """Show the change and, unless it is a dry run, make it. Chooses again once no other driver can plan."""
     contents = read_log(store)
-    moved = choose(contents)
-    moves = [(number, move) for number, found in moved.items() for move in found.moves]
-    if not moves:
+    changes = [(number, change) for number, found in choose(contents).items() for change in found.changes]
+    if not changes:
         click.echo("every partition stands there already: nothing to change")
         return
-    _print_moves(moves, contents)
+    _print_changes(changes, contents)
     if dry_run:
         click.echo("dry run: nothing was changed")
         return
@@ -221,8 +220,7 @@ def _change(store: FileStore, choose: Choose, dry_run: bool, take_over: bool) ->
 
     def places(now: LogContents) -> Places:
         chosen = choose(now)
-        kafka = connectors.load("kafka")
-        inputs = {number: kafka.standing_still(data) for number, data in _streams(now, None, ()).items()}
+        inputs = {number: known.empty_plan_at(data) for number, (known, data) in _settable_streams(now).items()}
         inputs.update({number: found.data for number, found in chosen.items()})
         return inputs, {number: InputOutcome((), found.skipped) for number, found in chosen.items() if found.skipped}
 
@@ -250,7 +248,7 @@ def _as_data(url: str, contents: LogContents, rows: list[Standing]) -> dict[str,
         for r in rows
     ]
     pending = [t.milliseconds for t in contents.pending]
-    kept = [{"stream": n, "topic": t, "partition": int(place.rpartition("/")[2]), "next": at} for n, t, place, at in kept_offsets(contents)]
+    kept = [{"stream": stream, "topic": topic, "partition": n, "next": at} for stream, topic, n, at in kept_offsets(contents)]
     last_ms = None if last is None else last.milliseconds
     return {"path": url, "last_batch": last_ms, "pending": pending, "partitions": partitions, "kept": kept}
 
@@ -263,6 +261,7 @@ def _print_standing(url: str, contents: LogContents, rows: list[Standing]) -> No
         unfinished = row.next - row.completed
         table.add_row(str(row.stream), escape(f"{row.topic}/{row.partition}"), str(row.completed), str(row.next), str(unfinished or ""))
     console.print(table)
+    note_inputs_without_ranges(contents, "offsets")
     _print_kept(console, contents)
     last = contents.last_planned
     if last is not None:
@@ -274,24 +273,29 @@ def _print_kept(console: Console, contents: LogContents) -> None:
     if kept:
         console.print("kept offsets, of topics that are not in the list of the stream now:")
         table = Table("stream", "partition", "next")
-        for number, _, place, at in kept:
-            table.add_row(str(number), escape(place), str(at))
+        for stream, topic, partition, at in kept:
+            table.add_row(str(stream), escape(f"{topic}/{partition}"), str(at))
         console.print(table)
 
 
-def _print_moves(moves: list[tuple[int, Any]], contents: LogContents) -> None:
+def _print_changes(changes: list[tuple[int, OffsetChange]], contents: LogContents) -> None:
     console = Console(highlight=False, soft_wrap=False)
     table = Table("stream", "partition", "next now", "next then", "change", "")
-    for number, move in moves:
-        gone, new = move.new is None, move.old is None
-        by = "gone" if gone else "new" if new else f"{move.new - move.old:+d}"
-        place = escape(f"{move.topic}/{move.partition}")
-        table.add_row(str(number), place, "" if new else str(move.old), "" if gone else str(move.new), by, escape(move.note))
+    for number, change in changes:
+        old, new = ("" if at is None else str(at) for at in (change.old, change.new))
+        table.add_row(str(number), escape(f"{change.topic}/{change.partition}"), old, new, _difference(change), escape(change.note))
     console.print(table)
-    for number, _, place, at in kept_offsets(contents):
-        console.print(escape(f"the kept offset of {place} (stream {number}, at {at}) stays: the topic is not in the stream's list now"))
+    for number, topic, partition, at in kept_offsets(contents):
+        place = f"{topic}/{partition} (stream {number}, at {at})"
+        console.print(escape(f"the kept offset of {place} stays: the topic is not in the stream's list now"))
     if contents.pending:
         console.print(f"{count(len(contents.pending), 'pending batch')} will run again with the ranges planned for them")
+
+
+def _difference(change: OffsetChange) -> str:
+    if change.new is None:
+        return "gone"
+    return "new" if change.old is None else f"{change.new - change.old:+d}"
 
 
 def _utc(at: Time) -> str:

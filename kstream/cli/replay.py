@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kstream.batch_time import Time
-from kstream.cli.errors import clear_errors, fail, one_line, require_pyspark
-from kstream.cli.moments import parse_moment
-from kstream.cli.ranges import kafka_ranges
+from kstream.cli.inputs import ranges_of
 from kstream.cli.run import configure_logging, load_setup, ship
-from kstream.cli.words import count
+from kstream.cli.terminal import clear_errors, count, fail, one_line, parse_moment, require_pyspark
 from kstream.storage import open_store
 
 if TYPE_CHECKING:
@@ -28,19 +26,17 @@ if TYPE_CHECKING:
 @click.option("--from", "begin", required=True, metavar="MOMENT", help="First batch time: ms, an ISO time, -2h or now.")
 @click.option("--to", "end", default="now", metavar="MOMENT", help="Last batch time, itself included; default now.")
 @click.option("--sink", type=click.Choice(["shadow", "same"]), required=True, help="shadow: written to --out; same: the job's own outputs.")
-@click.option("--out", metavar="DIR", help="With --sink shadow: where the elements go, as lines of text.")
+@click.option("--out", metavar="DIR", help="With --sink shadow: where the elements are written, as lines of text.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a batch instead of a sentence.")
 @click.option("--verbose", is_flag=True, help="Show tracebacks and what Kafka's client says.")
-def replay_command(
-    job: str, path: str, begin: str, end: str, sink: str, out: str | None, as_json: bool, verbose: bool
-) -> None:  # fmt: skip
-    """Run batches of the past again, each with the very ranges it had, and say where their input has changed meanwhile.
+def replay_command(job: str, path: str, begin: str, end: str, sink: str, out: str | None, as_json: bool, verbose: bool) -> None:
+    """Run batches of the past again, each with the ranges it had, and report where their input has changed since.
 
-    The stream itself is left alone: no plan is written, no offset committed; its driver may be running. With --sink same the job's
-    output functions run again with the batch times of then. With --sink shadow they do not: what they would have been handed is
-    written to DIR/output-<number>/<batch time>/.
+    The stream does not change: no plan is written, no offset committed; its driver may be running. With --sink same the output functions
+    of the job run again with the old batch times. With --sink shadow they do not run: their input is written to
+    DIR/output-<number>/<batch time>/.
 
-    Exit code 1 if a batch failed, or its input is not what it was: records removed by retention or compaction, a topic made anew.
+    Exit code 1 if a batch failed, or if its input has changed: retention or compaction removed records, or a topic was recreated.
     """
     if (sink == "shadow") != (out is not None):
         fail("--sink shadow and --out DIR belong together; --sink same writes where the job writes")
@@ -79,7 +75,7 @@ def _replayed(job: str, path: str, first: Time, last: Time, out: str | None) -> 
 
 
 def as_data(batch: ReplayedBatch) -> dict[str, Any]:
-    """JSON values; times in ms."""
+    """Return a batch as JSON values; times in ms."""
     return {
         "batch": batch.time.milliseconds,
         "records": sum(batch.plan.num_records.values()),
@@ -92,8 +88,8 @@ def as_data(batch: ReplayedBatch) -> dict[str, Any]:
 
 
 def sentence(batch: ReplayedBatch) -> str:
-    """What a person reads of a batch."""
-    ranges = {number: kafka_ranges(data) or [] for number, data in batch.plan.inputs.items()}
+    """Return the line that a person reads about a batch."""
+    ranges = {number: ranges_of(data) or [] for number, data in batch.plan.inputs.items()}
     words = [f"batch {batch.time.milliseconds} ms: {count(sum(batch.plan.num_records.values()), 'offset')}"]
     if not batch.ended_then:
         words.append("had not ended then")
@@ -102,8 +98,8 @@ def sentence(batch: ReplayedBatch) -> str:
     for change in batch.changes:
         place = f"stream {change.stream} part {change.part}"
         if change.part < len(ranges.get(change.stream, ())):
-            topic, number, begin, until = ranges[change.stream][change.part]
-            place = f"{topic}/{number} [{begin}, {until})"
+            topic, partition, begin, until = ranges[change.stream][change.part]
+            place = f"{topic}/{partition} [{begin}, {until})"
         words.append(f"{place} held {change.then} records then and {change.now} now")
     for _, lost in sorted(batch.lost.items()):
         for entry in lost:

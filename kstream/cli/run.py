@@ -18,7 +18,7 @@ from kstream.batch_time import Time
 from kstream.checkpoint.binding import DROPPED, TOPICS
 from kstream.checkpoint.missing_plans import forget_missing
 from kstream.checkpoint.reader import forget_batch
-from kstream.cli.errors import clear_errors, one_line, require_pyspark
+from kstream.cli.terminal import clear_errors, one_line, require_pyspark
 from kstream.errors import ConfigurationError
 from kstream.spark.checkpoint_store import open_checkpoint
 
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @click.command("run")
 @click.argument("job", metavar="MODULE:SETUP")
-@click.option("--checkpoint", "path", required=True, metavar="PATH", help="Where the stream keeps its plans; made if it is not there.")
+@click.option("--checkpoint", "path", required=True, metavar="PATH", help="Where the stream keeps its plans; made if it does not exist.")
 @click.option(
     "--forget-batch",
     type=int,
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 )
 @click.option("--verbose", is_flag=True, help="Show tracebacks and what Kafka's client says.")
 def run_command(job: str, path: str, forget_batch: int | None, allow: tuple[str, ...], verbose: bool) -> None:
-    """Run a streaming job until SIGTERM or Ctrl-C; start it again and it goes on exactly.
+    """Run a streaming job until SIGTERM or Ctrl-C. The next start continues exactly where the job stopped.
 
     MODULE:SETUP names a function without arguments that returns a StreamingContext: `jobs.orders:setup`, or `job.py:setup` for a
     file. It is called at every start, unless the checkpoint holds a graph stored by recovery=graph.
@@ -61,17 +61,18 @@ def run_command(job: str, path: str, forget_batch: int | None, allow: tuple[str,
 
 
 def check_allowed(allow: Sequence[str]) -> None:
-    """ConfigurationError for what `--allow` cannot mean."""
+    """Raise ConfigurationError for a value of `--allow` that is unknown."""
     for word in allow:
         if not word.startswith((DROPPED, TOPICS)) or "," in word or word in (DROPPED, TOPICS):
             raise ConfigurationError(
                 f"--allow {word} is not known: give dropped:NAME or topics:NAME, with the name or the number of one stream",
-                key="allow", value=word,
-            )  # fmt: skip
+                key="allow",
+                value=word,
+            )
 
 
 def _run(setup: Callable[[], Any], path: str, allow: Sequence[str] = ()) -> None:
-    """Blocks until the context has stopped; raises what its streams raise."""
+    """Run the job. Blocks until the context has stopped; raises the errors of its streams."""
     from kstream.context import StreamingContext
 
     context = StreamingContext.getOrCreate(path, setup)
@@ -82,17 +83,17 @@ def _run(setup: Callable[[], Any], path: str, allow: Sequence[str] = ()) -> None
         context.start()
         context.awaitTermination()
     except KeyboardInterrupt:
-        logger.info("interrupted: what is planned and not done runs at the next start")
+        logger.info("job interrupted: batches that are planned and not done run at the next start")
         context.stop(stopSparkContext=True, stopGraceFully=False)
         raise SystemExit(130) from None
     except BaseException:
         context.stop(stopSparkContext=True, stopGraceFully=False)
         raise
-    logger.info("stopped")
+    logger.info("job stopped")
 
 
 def ship(setup: Callable[[], Any], context: StreamingContext) -> None:
-    """Gives the job's file to executors on other machines; whatever else it imports must be installed there."""
+    """Send the file of the job to executors on other machines. Other modules that it imports must be installed there."""
     file = getattr(sys.modules.get(setup.__module__), "__file__", None)
     sc = context.sparkContext
     if file and "." not in setup.__module__ and not (sc.master or "").startswith("local"):
@@ -100,9 +101,10 @@ def ship(setup: Callable[[], Any], context: StreamingContext) -> None:
 
 
 def load_setup(job: str) -> Callable[[], Any]:
-    """The function that `module:name` or `file.py:name` names. ConfigurationError says which part of it is wrong.
+    """Return the function that `module:name` or `file.py:name` names. Errors of the module itself pass.
 
-    What the module raises while it is imported passes as it is.
+    Raises:
+        ConfigurationError: the text, the module or the function is wrong.
     """
     where, _, name = job.rpartition(":")
     if not where or not name:
@@ -121,7 +123,7 @@ def _load_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as e:
         if e.name is None or not (name == e.name or name.startswith(e.name + ".")):
-            raise  # the module is there, something it imports is not
+            raise  # the module exists, one of its imports does not
         raise ConfigurationError(f"there is no module {e.name!r} in {Path.cwd()} or on PYTHONPATH", key="job", value=name) from e
 
 
@@ -138,7 +140,7 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def _importable_from(folder: Path) -> None:
-    """Puts a folder first on sys.path, here and in the Python workers of this machine."""
+    """Put a folder first on sys.path, here and in the Python workers of this machine."""
     sys.path.insert(0, str(folder))
     known = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = f"{folder}{os.pathsep}{known}" if known else str(folder)
@@ -163,7 +165,7 @@ def forget(path: str, time_ms: int) -> None:
 
 
 class LineFormatter(logging.Formatter):
-    """Time, level, room and message; an exception is its one line unless tracebacks are wanted."""
+    """Writes time, level, logger and message. An exception is one line, unless tracebacks are wanted."""
 
     def __init__(self, tracebacks: bool) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
@@ -187,7 +189,7 @@ def _first_line(record: logging.LogRecord) -> str:
 
 
 def configure_logging(verbose: bool) -> None:
-    """Readable lines on standard error: kstream's own from INFO up, everybody else's from WARNING up."""
+    """Log to standard error: kstream from INFO up, all others from WARNING up."""
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter(verbose))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

@@ -14,19 +14,18 @@ import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.demo.producer import MockCluster
+from kstream_kafka.demo.embedded_broker import MockCluster
 from kstream_kafka.source.stream_spec import StreamSpec
 from kstream_kafka.source.subscription import subscription
-from kstream_kafka.tools.lag import merged
+from kstream_kafka.tools.connector_tools import KafkaTools
+from kstream_kafka.tools.parameters import merged, parse_properties
 
-from kstream import connectors
 from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, read_log, take_epoch
 from kstream.checkpoint.connections import write_connections
 from kstream.checkpoint.reader import write_meta
 from kstream.cli import main
-from kstream.cli.kafka_params import parse_properties
 from kstream.errors import KStreamError
 from kstream.storage import LocalFileStore
 
@@ -229,7 +228,7 @@ def test_an_error_of_the_connector_is_one_line(tmp_path: Path, monkeypatch: pyte
     def gone(*_: object) -> None:
         raise KStreamError("Kafka knows no topic\n'orders'")
 
-    monkeypatch.setattr(connectors.load("kafka"), "log_ends", gone, raising=False)
+    monkeypatch.setattr(KafkaTools, "log_ends", gone)
     plan(make(tmp_path, ("orders", {"bootstrap.servers": "stored:1"})), 1, ["orders", 0, 0, 60])
     assert line(lag(tmp_path)) == "kstream: Kafka knows no topic 'orders'"
 

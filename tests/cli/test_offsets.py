@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.demo.producer import MockCluster
+from kstream_kafka.demo.embedded_broker import MockCluster
 from kstream_kafka.source.stream_spec import StreamSpec
 from kstream_kafka.source.subscription import subscription
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from kstream.cli import errors, main
+from kstream.cli import main, terminal
 from kstream.cli import run as run_module
-from kstream.cli.errors import one_line
+from kstream.cli.terminal import one_line
 from kstream.errors import ConfigurationError
 from tests.cli.test_checkpoint_show import at, write_checkpoint
 
@@ -80,7 +80,7 @@ def test_an_error_of_kstream_is_one_line_without_a_traceback() -> None:
 
 
 def test_a_missing_pyspark_is_one_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errors.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(terminal.importlib.util, "find_spec", lambda name: None)
     for command in (["run", "job:setup", "--checkpoint", "c"], ["demo"]):
         result = CliRunner().invoke(main, command)
         assert result.exit_code == 1

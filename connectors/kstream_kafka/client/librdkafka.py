@@ -5,8 +5,8 @@ secret, whatever librdkafka's `debug` is set to.
 
 What the driver's client and the workers' have in common: making them, and what a broker's answer means.
 
-Of the connector only this module, the two clients and `producer.py` import confluent_kafka; its exceptions are mapped here and in the
-clients, `from` kept. librdkafka's log goes to the logger `kstream.kafka.librdkafka`, which is silent unless the application gives it a
+Of the connector only this module, the two clients and `embedded_broker.py` import confluent_kafka; exceptions are mapped here and in
+the clients, `from` kept. librdkafka's log goes to the logger `kstream.kafka.librdkafka`, which is silent unless the application gives it a
 handler of its own: an unreachable broker is one error of ours, not a screen of lines.
 """
 

@@ -1,1 +1,13 @@
-"""The demonstration: an embedded broker, a feed of orders, and the job that totals them."""
+"""`kstream demo`: a stream on an embedded broker, its driver killed in the middle of a batch, and the proof that nothing was lost.
+
+One idea: the demo observes from outside. Broker, feed and driver are processes of their own. The display reads the journal of the
+driver; the proof reads files: the acknowledged orders, the sink, and the attempts at each batch.
+
+    command            the options and the report
+    stage              the steps of the demo, and its processes
+    board              the state of each batch, from the journal, and its display
+    proof              acknowledged orders against sink, attempts and windows    (pure)
+    job                the streaming job
+    order_feed         orders, and the process that sends them
+    embedded_broker    a Kafka in a process of its own, and a producer; for tests, too
+"""

@@ -1,10 +1,13 @@
-"""EmbeddedBroker: a Kafka for tests and the demo, in a process of its own, with nothing to install.
+"""EmbeddedBroker: a Kafka for tests and the demo, in a process of its own, with nothing to install; and a producer for it.
 
     with EmbeddedBroker() as broker:
         … broker.bootstrap …
 
-The process is `python -m kstream_kafka.demo.embedded_broker`: it runs librdkafka's mock cluster, prints `{"bootstrap": "host:port"}` as one
-line and lives until its standard input closes, which happens at the latest when its parent dies, however it dies.
+The process is `python -m kstream_kafka.demo.embedded_broker`. It runs librdkafka's mock cluster and prints `{"bootstrap": "host:port"}`
+as one line. It ends when its standard input closes, at the latest when its parent dies.
+
+The producer is no sink for streams. With the clients that read, this module is the only one that imports confluent_kafka, and only when a
+producer or a mock cluster is made: the parent of the process needs no librdkafka.
 """
 
 from __future__ import annotations
@@ -15,22 +18,25 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
 from kstream_kafka.errors import KafkaError
 
 START_SECONDS = 30.0
+OnAcknowledged = Callable[[int, int], None]
+"""Called with (partition, offset) once the broker has the record."""
 
 
 class EmbeddedBrokerError(KafkaError):
-    """The broker's process did not start, or ended by itself. Facts: exit_code, output."""
+    """The process of the broker did not start, or has ended. Facts: exit_code, output."""
 
 
 class EmbeddedBroker:
-    """Starts the process on entry and ends it on exit. `bootstrap` is its address, `pid` its process.
+    """A broker in a process of its own, which starts on entry and ends on exit. `bootstrap` is its address, `pid` its process.
 
-    What it holds is gone afterwards: some 28,000 records of 150 B a partition, the oldest dropped first.
+    It keeps about 28,000 records of 150 B per partition, drops the oldest first, and loses all of them at its end.
     """
 
     bootstrap: str
@@ -42,7 +48,11 @@ class EmbeddedBroker:
         self._errors: IO[str] | None = None
 
     def __enter__(self) -> EmbeddedBroker:
-        """Blocks until the broker answers (about a second). EmbeddedBrokerError if it does not in 30 s."""
+        """Start the process. Blocks until the broker answers, about a second.
+
+        Raises:
+            EmbeddedBrokerError: the broker does not answer in 30 s.
+        """
         command = [sys.executable, "-m", "kstream_kafka.demo.embedded_broker", "--brokers", str(self._brokers)]
         self._errors = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
@@ -60,12 +70,12 @@ class EmbeddedBroker:
         self.stop()
 
     def check(self) -> None:
-        """EmbeddedBrokerError if the process has ended."""
+        """Raise EmbeddedBrokerError if the process has ended."""
         if self._process is not None and self._process.poll() is not None:
             raise self._failed("ended by itself")
 
     def stop(self) -> None:
-        """Ends the process and waits for it. Twice is fine."""
+        """End the process and wait for it. A second call does nothing."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -96,13 +106,74 @@ class EmbeddedBroker:
         return EmbeddedBrokerError(f"the embedded broker {what} (exit code {code}): {last}", exit_code=code, output=output)
 
 
+class AcknowledgedProducer:
+    """An idempotent producer that reports for each record whether Kafka has it. One thread.
+
+    Attributes:
+        refused: the client's message for each record that it has given up.
+    """
+
+    def __init__(self, bootstrap: str) -> None:
+        # One request at a time: on a new topic a first batch may be refused and a second accepted. The broker would then take the retry of
+        # the first for a duplicate, and the batch would be lost silently.
+        settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "max.in.flight": 1, "linger.ms": 5}
+        self._producer: Any = _made(settings)
+        self.refused: list[str] = []
+
+    def send(self, topic: str, key: bytes, value: bytes, on_acknowledged: OnAcknowledged) -> None:
+        """Queue a record. Blocks only while the queue is full. `serve` and `flush` call `on_acknowledged`."""
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is None:
+                on_acknowledged(message.partition(), message.offset())
+            else:
+                self.refused.append(error.str())
+
+        while True:
+            try:
+                self._producer.produce(topic, key=key, value=value, on_delivery=delivered)
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+
+    def serve(self) -> None:
+        """Call the callbacks that are due."""
+        self._producer.poll(0)
+
+    def flush(self, seconds: float) -> int:
+        """Wait for the answers, at most so long. Return the number of records without an answer."""
+        return self._producer.flush(seconds)
+
+
+class MockCluster:
+    """librdkafka's mock cluster: a Kafka on loopback that lives as long as this object.
+
+    A topic comes into being at its first use, with 4 partitions of at most about 5 MB. No compaction, no topic ids.
+    """
+
+    def __init__(self, brokers: int = 1) -> None:
+        self._producer: Any = _made({"test.mock.num.brokers": brokers})
+        metadata = self._producer.list_topics(timeout=10)
+        self.bootstrap = ",".join(f"{b.host}:{b.port}" for b in metadata.brokers.values())
+
+
+def _made(settings: dict[str, Any]) -> Any:
+    from confluent_kafka import KafkaException, Producer
+
+    from kstream_kafka.client.librdkafka import client_log
+
+    try:
+        return Producer(settings, logger=client_log)
+    except KafkaException as e:
+        reason = e.args[0].str()
+        raise KafkaError(f"a Kafka producer could not be made: {reason}", reason=reason) from e
+
+
 def main() -> None:
-    """The process: prints the address and waits for its standard input to close."""
+    """Run as the process: print the address and wait until standard input closes."""
     parser = argparse.ArgumentParser(prog="python -m kstream_kafka.demo.embedded_broker", description=__doc__)
     parser.add_argument("--brokers", type=int, default=1)
     brokers = parser.parse_args().brokers
-    from kstream_kafka.demo.producer import MockCluster  # the parent's side does without librdkafka
-
     cluster = MockCluster(brokers)
     print(json.dumps({"bootstrap": cluster.bootstrap}), flush=True)
     sys.stdin.read()

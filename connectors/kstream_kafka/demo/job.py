@@ -1,7 +1,7 @@
-"""The job of `kstream demo`: order totals over a window, and every order into a sink that may be written twice.
+"""The job of `kstream demo`: order totals over a window, and every order in a sink that may be written twice.
 
-It reads as any job would: `build` makes the graph, `main` runs it from its checkpoint. What only a demo needs is the journal, an
-append-only file with a line for every attempt at a batch and for what the listener hears.
+It is written as any job: `build` makes the graph, `main` runs it from its checkpoint. Only a demo needs the journal, an append-only file
+with a line for every attempt at a batch and for every event of the listener.
 
     out/batches/<batch time>.json   the orders of a batch: one file a batch, replaced when the batch runs again
     out/windows/<batch time>.json   region → [orders, cents] of the last `window` seconds
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import SparkConf
 
 from kstream import StreamingContext, StreamingListener
-from kstream.cli.errors import clear_errors
+from kstream.cli.terminal import clear_errors
 from kstream_kafka import KafkaUtils
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """What the demo tells its job. `interval` and `window` in seconds, `max_rate` a second and partition."""
+    """The options of the job. `interval` and `window` are in seconds, `max_rate` in records per second and partition."""
 
     bootstrap: str
     topic: str
@@ -45,7 +45,7 @@ class Options:
 
 
 def build(options: Options) -> StreamingContext:
-    """The whole job. Called at every start; the offsets that are stored go to its stream."""
+    """Make the job. Called at every start; stored offsets go to its stream."""
     conf = SparkConf().setMaster("local[2]").setAppName("kstream demo")
     conf.set("spark.streaming.stopGracefullyOnShutdown", "true")
     conf.set("spark.streaming.gracefulStopTimeout", "60s")
@@ -73,13 +73,13 @@ def build(options: Options) -> StreamingContext:
 
 
 def order_row(value: str) -> list[Any]:
-    """Id, region and cents of an order: what the sink keeps."""
+    """Return id, region and cents of an order, which the sink keeps."""
     order = json.loads(value)
     return [order["order_id"], order["region"], order["quantity"] * order["price_cents"]]
 
 
 def order_total(value: str) -> tuple[str, tuple[int, int]]:
-    """(region, (1, cents)) of an order."""
+    """Return (region, (1, cents)) for an order."""
     _, region, cents = order_row(value)
     return region, (1, cents)
 
@@ -89,12 +89,12 @@ def add_totals(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
 
 
 def to_ms(time: datetime) -> int:
-    """The batch time as the checkpoint has it."""
+    """Return the batch time in ms, as the checkpoint has it."""
     return round(time.timestamp() * 1000)
 
 
 def replace_file(path: Path, value: Any) -> None:
-    """The whole new file or the old one, whenever the driver dies."""
+    """Replace a file atomically: a kill leaves the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     temporary.write_text(json.dumps(value))
@@ -102,7 +102,7 @@ def replace_file(path: Path, value: Any) -> None:
 
 
 def write_journal(out: Path, event: str, **fields: Any) -> None:
-    """Appends one line in one write, on the disk when this returns. From any thread."""
+    """Append one line in one write. The line is on disk at return. Any thread."""
     line = json.dumps({"event": event, "pid": os.getpid(), **fields}) + "\n"
     descriptor = os.open(out / "journal.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
@@ -113,7 +113,7 @@ def write_journal(out: Path, event: str, **fields: Any) -> None:
 
 
 class JournalListener(StreamingListener):
-    """Writes what it hears into the journal."""
+    """Writes the events of the listener to the journal."""
 
     def __init__(self, out: Path) -> None:
         self._out = out
@@ -129,33 +129,38 @@ class JournalListener(StreamingListener):
         info = batchCompleted.batchInfo()
         failures = [o.failureReason() for o in info.outputOperationInfos().values() if o.failureReason()]
         write_journal(
-            self._out, "completed", batch=info.batchTime().milliseconds(), records=info.numRecords(),
-            scheduling=info.schedulingDelay(), processing=info.processingDelay(), failures=failures,
-        )  # fmt: skip
+            self._out,
+            "completed",
+            batch=info.batchTime().milliseconds(),
+            records=info.numRecords(),
+            scheduling=info.schedulingDelay(),
+            processing=info.processingDelay(),
+            failures=failures,
+        )
 
 
 SUBMIT = (
     "--conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false --conf spark.log.level=ERROR "
     "--conf spark.driver.host=127.0.0.1 --driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"
 )
-"""Of Spark itself, for the first start and the restored one: no page, no progress bar, and a JVM made for a minute's life."""
+"""Options of Spark for the first start and the restart: no web page, no progress bar, and a JVM that starts fast."""
 
 
 def _warm_up(_: int) -> None:
-    """Loads what a worker needs, a few seconds' work, before the first batch is due rather than in it."""
+    """Import the modules of a worker, which takes a few seconds, before the first batch."""
     import kstream_kafka.reader.range_consumer as range_consumer
 
     assert range_consumer
 
 
 def _die_with_parent() -> None:
-    """Ends this process, and with it Spark, when the demo that started it is gone."""
+    """End this process, and Spark with it, when standard input closes: the demo has ended."""
     sys.stdin.read()
     os._exit(1)
 
 
 def main() -> None:
-    """Runs the job from its checkpoint until SIGTERM, then stops gracefully."""
+    """Run the job from its checkpoint until SIGTERM, then stop gracefully."""
     parser = argparse.ArgumentParser(prog="python -m kstream_kafka.demo.job", description=__doc__)
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", default="orders")

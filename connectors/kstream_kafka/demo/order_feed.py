@@ -1,7 +1,7 @@
-"""A plausible stream of orders, and a process that feeds it into Kafka at a steady rate.
+"""A plausible stream of orders, and a process that sends it to Kafka at a steady rate.
 
-`orders(seed)` is pure and endless: one seed, one sequence. The process `python -m kstream_kafka.demo.order_feed` sends it, reports how many
-orders Kafka has acknowledged as JSON lines, and when its standard input closes says exactly which.
+`orders(seed)` is pure and endless; a seed gives one sequence. The process `python -m kstream_kafka.demo.order_feed` sends it, and prints
+the number of acknowledged orders as JSON lines. When its standard input closes, it writes the acknowledged orders to a file.
 """
 
 from __future__ import annotations
@@ -18,14 +18,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kstream_kafka.demo.embedded_broker import AcknowledgedProducer
+
 REGIONS = ("north", "south", "coast", "plains", "centre", "hills", "valley", "highlands")
-"""Librdkafka's default partitioner deals these keys out evenly: two to each of four partitions."""
+"""librdkafka's default partitioner assigns two of these keys to each of four partitions."""
 
 PRODUCTS = (
-    ("espresso machine", 24_900), ("kettle", 3_490), ("toaster", 4_250), ("frying pan", 2_995), ("chef's knife", 5_900),
-    ("cutting board", 1_890), ("teapot", 2_450), ("mug", 890), ("wine glass", 1_190), ("table lamp", 6_490),
-    ("desk chair", 18_900), ("bookshelf", 12_900), ("blanket", 4_990), ("cushion", 1_690), ("picture frame", 1_250),
-)  # fmt: skip
+    ("espresso machine", 24_900),
+    ("kettle", 3_490),
+    ("toaster", 4_250),
+    ("frying pan", 2_995),
+    ("chef's knife", 5_900),
+    ("cutting board", 1_890),
+    ("teapot", 2_450),
+    ("mug", 890),
+    ("wine glass", 1_190),
+    ("table lamp", 6_490),
+    ("desk chair", 18_900),
+    ("bookshelf", 12_900),
+    ("blanket", 4_990),
+    ("cushion", 1_690),
+    ("picture frame", 1_250),
+)
 """Names with their usual price in cents."""
 
 CUSTOMERS = 20_000
@@ -53,17 +67,27 @@ class Order:
     def to_json(self) -> bytes:
         """The record's value, about 150 bytes."""
         fields: dict[str, Any] = {
-            "order_id": self.order_id, "customer": f"C{self.customer:05d}", "product": self.product, "region": self.region,
-            "quantity": self.quantity, "price_cents": self.price_cents, "event_time": self.event_time_ms,
-        }  # fmt: skip
+            "order_id": self.order_id,
+            "customer": f"C{self.customer:05d}",
+            "product": self.product,
+            "region": self.region,
+            "quantity": self.quantity,
+            "price_cents": self.price_cents,
+            "event_time": self.event_time_ms,
+        }
         return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def orders(seed: int, begin_ms: int = 1_750_000_000_000, rate: float = 400.0) -> Iterator[Order]:
-    """Endless orders, `rate` a second of event time from `begin_ms` on; the same arguments give the same orders.
+    """Yield orders without end. The same arguments give the same orders.
 
-    Ids count from 1 without a hole. Some products and customers are far more common than others, prices differ a little from
-    day to day, one order in ten is placed up to two seconds before its turn.
+    Ids count from 1 without a gap. Some products and customers are far more common than others, and prices vary a little. One order in
+    ten was placed up to two seconds before its turn.
+
+    Args:
+        seed: of the random numbers.
+        begin_ms: the event time at which the orders begin.
+        rate: orders per second of event time.
     """
     chance = random.Random(seed)
     weights = [1 / (rank + 2) for rank in range(len(PRODUCTS))]
@@ -84,7 +108,7 @@ def orders(seed: int, begin_ms: int = 1_750_000_000_000, rate: float = 400.0) ->
 
 
 class Acknowledged(NamedTuple):
-    """An order that Kafka has, and where."""
+    """An order that Kafka has, with its partition and offset."""
 
     order_id: int
     region: str
@@ -94,14 +118,16 @@ class Acknowledged(NamedTuple):
 
 
 class OrderFeed:
-    """Sends orders to a topic at a steady rate until told to stop; `acknowledged` are those Kafka has, in no order.
+    """Sends orders to a topic at a steady rate. A delay is caught up.
 
-    `limit` bounds the whole feed, so that the embedded broker need not drop any. Orders it fell behind with are caught up.
+    `limit` is the most orders in all: the embedded broker drops the oldest records when it is full.
+
+    Attributes:
+        acknowledged: the orders that Kafka has, in no order.
+        unanswered: the orders whose answer did not come in time.
     """
 
     def __init__(self, bootstrap: str, topic: str, seed: int = 1, rate: float = 400.0, limit: int = 60_000) -> None:
-        from kstream_kafka.demo.producer import AcknowledgedProducer  # `orders` alone does without librdkafka
-
         self._producer = AcknowledgedProducer(bootstrap)
         self._topic = topic
         self._seed, self._rate, self._limit = seed, rate, limit
@@ -109,7 +135,7 @@ class OrderFeed:
         self.unanswered = 0
 
     def run(self, stop: threading.Event) -> None:
-        """Feeds until `stop` is set, then waits for the last answers. Blocks; callbacks come in this thread."""
+        """Send until `stop` is set, then wait for the last answers. Blocks. Callbacks are called in this thread."""
         began = time.monotonic()
         upcoming = orders(self._seed, int(time.time() * 1000), self._rate)
         sent = 0
@@ -122,20 +148,22 @@ class OrderFeed:
         self.unanswered = self._producer.flush(FLUSH_SECONDS)
 
     def _send(self, order: Order) -> None:
-        def note(partition: int, offset: int) -> None:
+        """Queue the order. Blocks while the queue is full. `acknowledged` gets it later, in this thread; `lost` counts a refused one."""
+
+        def on_acknowledged(partition: int, offset: int) -> None:
             row = Acknowledged(order.order_id, order.region, order.total_cents, partition, offset)
             self.acknowledged.append(row)
 
-        self._producer.send(self._topic, order.region.encode(), order.to_json(), note)
+        self._producer.send(self._topic, order.region.encode(), order.to_json(), on_acknowledged)
 
     @property
     def lost(self) -> int:
-        """Orders that Kafka refused, or that got no answer: their fate is unknown."""
+        """The orders that Kafka refused or did not answer. Kafka may have the latter."""
         return len(self._producer.refused) + self.unanswered
 
 
 def main() -> None:
-    """The process: feeds until its standard input closes; reports on standard output, and the truth in a file at the end."""
+    """Run as the process: send until standard input closes, then write the acknowledged orders to the file."""
     parser = argparse.ArgumentParser(prog="python -m kstream_kafka.demo.order_feed", description=__doc__)
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", default="orders")
@@ -153,7 +181,7 @@ def main() -> None:
     temporary = given.truth.with_suffix(".tmp")
     temporary.write_text(json.dumps(sorted(feed.acknowledged)))
     os.replace(temporary, given.truth)
-    _say({"acknowledged": len(feed.acknowledged), "lost": feed.lost, "ended": True})
+    _print_line({"acknowledged": len(feed.acknowledged), "lost": feed.lost, "ended": True})
 
 
 def _set_when_stdin_closes(stop: threading.Event) -> None:
@@ -163,10 +191,10 @@ def _set_when_stdin_closes(stop: threading.Event) -> None:
 
 def _report(feed: OrderFeed, ended: threading.Event) -> None:
     while not ended.wait(REPORT_SECONDS):
-        _say({"acknowledged": len(feed.acknowledged)})
+        _print_line({"acknowledged": len(feed.acknowledged)})
 
 
-def _say(line: dict[str, Any]) -> None:
+def _print_line(line: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 

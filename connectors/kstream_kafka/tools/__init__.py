@@ -1,1 +1,1 @@
-"""What commands ask of Kafka: the ends of logs, other offsets for a stream that does not run."""
+"""The connector's half of the commands: ranges of plans, parameters, ends of logs, other offsets for a stream that does not run."""

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from kstream_kafka.errors import KafkaConfigError, PartitionRevokedError
-from kstream_kafka.tools.offset_reset import Move, Moved, reset_offsets, rewound_offsets, standing_still
+from kstream_kafka.tools.offset_reset import empty_plan_at, reset_offsets, rewound_offsets
 
+from kstream.connectors import OffsetChange, ResetResult
 from tests.kstream_kafka.fakes import FakeClient
 
 DATA: dict[str, Any] = {
@@ -18,12 +19,12 @@ LOGS = {("a", 0): (4, 40), ("a", 1): (0, 9), ("b", 0): (0, 3)}
 IDS = {"a": "a-1", "b": "b-1"}
 
 
-def reset(to: Any, topics: Any = (), logs: Any = None, ids: Any = None, client: FakeClient | None = None) -> Moved:
+def reset(to: Any, topics: Any = (), logs: Any = None, ids: Any = None, client: FakeClient | None = None) -> ResetResult:
     cluster = client or FakeClient(dict(logs or LOGS), ids=dict(ids or IDS))
-    return reset_offsets({"bootstrap.servers": "h:1"}, {}, DATA, to, topics, lambda _params: cluster)
+    return reset_offsets({"bootstrap.servers": "h:1"}, DATA, to, topics, lambda _params: cluster)
 
 
-def ends(moved: Moved) -> dict[tuple[str, int], int]:
+def ends(moved: ResetResult) -> dict[tuple[str, int], int]:
     assert all(begin == end for _, _, begin, end in moved.data["ranges"])
     return {(t, n): at for t, n, at, _ in moved.data["ranges"]}
 
@@ -31,7 +32,7 @@ def ends(moved: Moved) -> dict[tuple[str, int], int]:
 def test_earliest_goes_back_and_skips_nothing():
     moved = reset("earliest")
     assert ends(moved) == {("a", 0): 4, ("a", 1): 0, ("b", 0): 0}
-    assert moved.moves == [Move("a", 0, 20, 4), Move("a", 1, 6, 0), Move("b", 0, 3, 0)]
+    assert moved.changes == [OffsetChange("a", 0, 20, 4), OffsetChange("a", 1, 6, 0), OffsetChange("b", 0, 3, 0)]
     assert moved.skipped == []
     assert moved.data["leader_epochs"] == [None, None, None]
 
@@ -46,7 +47,7 @@ def test_latest_skips_and_says_what():
 def test_single_partitions_move_and_the_others_stay():
     moved = reset({"a": {"0": 12, "1": "latest"}})
     assert ends(moved) == {("a", 0): 12, ("a", 1): 9, ("b", 0): 3}
-    assert [m.partition for m in moved.moves] == [0, 1]
+    assert [m.partition for m in moved.changes] == [0, 1]
 
 
 def test_a_moment_ago_is_found_by_the_brokers():
@@ -60,7 +61,7 @@ def test_a_topic_made_anew_is_taken_whole_as_it_is_now():
     moved = reset("earliest", ["a"], {("a", 0): (2, 5), ("a", 3): (0, 1), ("b", 0): (0, 3)}, {"a": "a-2", "b": "b-1"})
     assert ends(moved) == {("a", 0): 2, ("a", 3): 0, ("b", 0): 3}
     assert moved.data["topic_ids"] == {"a": "a-2", "b": "b-1"} and moved.skipped == []
-    assert [(m.partition, m.old, m.new, m.note) for m in moved.moves] == [
+    assert [(m.partition, m.old, m.new, m.note) for m in moved.changes] == [
         (0, 20, 2, "the topic was made anew"), (1, 6, None, "the topic was made anew"), (3, None, 0, "the topic was made anew")
     ]  # fmt: skip
 
@@ -99,8 +100,8 @@ def test_a_rewind_past_the_making_of_a_topic_is_refused():
         rewound_offsets(DATA, {**DATA, "topic_ids": {"a": "a-0", "b": "b-1"}})
 
 
-def test_standing_still_reads_nothing_and_forgets_nothing():
+def test_an_empty_plan_reads_nothing_and_forgets_nothing():
     data = {**DATA, "ahead": [["b", 0]], "until": [["a", 0, 99]]}
-    still = standing_still(data)
+    still = empty_plan_at(data)
     assert still["ranges"] == [["a", 0, 20, 20], ["a", 1, 6, 6], ["b", 0, 3, 3]]
     assert (still["leader_epochs"], still["ahead"], still["until"]) == ([7, 7, 2], [["b", 0]], [["a", 0, 99]])

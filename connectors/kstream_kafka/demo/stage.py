@@ -1,31 +1,32 @@
-"""The play: broker and feed, a driver, its death, its second life, the end of the feed, the proof."""
+"""Stage: runs the demo. Starts broker and feed, a driver that is killed, a second driver, ends the feed, and collects the proof."""
 
 from __future__ import annotations
 
 import json
 import os
+import queue
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kstream.checkpoint import read_log
-from kstream.cli.demo.board import Board, Run, follow
-from kstream.cli.demo.child import Child
-from kstream.cli.demo.proof import Attempt, Evidence, Order, Verdict, prove
-from kstream.cli.demo.view import View, batch_text
-from kstream.cli.ranges import Range, kafka_ranges
-from kstream.connectors import FIRST_PARTY
+from kstream.cli.inputs import ranges_of
+from kstream.connectors import PlannedRange
 from kstream.crash_point import RUNNING, VARIABLE
 from kstream.errors import KStreamError
 from kstream.storage import LocalFileStore
+from kstream_kafka.demo.board import Board, Run, View, batch_text, follow
+from kstream_kafka.demo.proof import Attempt, CountedOrder, Evidence, Verdict, prove
 
-KAFKA = FIRST_PARTY["kafka"]
 TOPIC = "orders"
 OUTPUTS = 2
 """Output operations of the job: the sink first, then the window."""
@@ -36,12 +37,20 @@ STEP_SECONDS = 0.1
 
 
 class DemoError(KStreamError):
-    """A part of the demo did not do what it should. Facts: log (where its words are)."""
+    """A part of the demo failed. Facts: log (its log file)."""
 
 
 @dataclass(frozen=True)
 class Script:
-    """How the demo goes. `batches` are planned in all before the feed stops; `interval` and `window` in ms; `rate` in orders a second."""
+    """The numbers of a demo.
+
+    Attributes:
+        batches: the batches that are planned before the feed stops.
+        interval: ms between batches.
+        window: ms.
+        rate: orders per second.
+        seed: of the orders.
+    """
 
     batches: int
     interval: int
@@ -51,22 +60,22 @@ class Script:
 
     @property
     def kill_in(self) -> int:
-        """Which batch the driver is killed in."""
+        """The number of the batch in which the driver is killed."""
         return max(2, self.batches // 3)
 
     @property
     def max_rate(self) -> int:
-        """A second and partition: four times what the feed sends to one of four partitions, so that backlogs drain visibly."""
+        """Records per second and partition: four times the rate of the feed to one of four partitions, so that a backlog drains fast."""
         return self.rate
 
 
 class Stage:
-    """Owns the processes and the folder. `play` blocks for the whole demo; leaving the context ends what runs and tidies up."""
+    """Owns the processes and the folder of the demo. Leaving the context ends the processes and removes the folder. One thread."""
 
     def __init__(self, script: Script, board: Board, view: View) -> None:
         self._script, self.board, self._view = script, board, view
         self._stack = ExitStack()
-        self.pending: dict[int, list[Range]] = {}
+        self.pending: dict[int, list[PlannedRange]] = {}
         self.written: set[int] = set()
         """Batches whose orders were in the sink when the driver died."""
         self.killed_at = 0.0
@@ -80,67 +89,73 @@ class Stage:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """After an error the logs stay, since its message names them."""
+        """End everything. After an error the logs stay, because the message names them."""
         self._stack.close()
         if kind is None or not issubclass(kind, KStreamError):
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    # -- the acts
+    # -- steps
 
     def play(self) -> Verdict:
-        """Everything, up to the verdict. DemoError when a part fails or a step takes more than three minutes."""
+        """Run the whole demo. Blocks.
+
+        Raises:
+            DemoError: a part fails, or a step takes more than three minutes.
+        """
         bootstrap = self._start_broker()
         self._feed = self._start_feed(bootstrap)
         self._first_life(bootstrap)
         driver = self._second_life(bootstrap)
         self._end_feed()
         self._drain(driver)
-        self._view.say("proving…")
+        self._view.show_sentence("proving…")
         self._view.refresh()
         return prove(self._evidence())
 
     def _start_broker(self) -> str:
-        self._broker = self._child(f"{KAFKA}.embedded_broker", [], "broker.log")
+        self._broker = self._child("kstream_kafka.demo.embedded_broker", [], "broker.log")
         address: list[str] = []
 
-        def heard() -> bool:
-            address.extend(line["bootstrap"] for line in self._broker.said())
+        def has_address() -> bool:
+            address.extend(line["bootstrap"] for line in self._broker.new_lines())
             return bool(address)
 
-        self._until(heard, "the embedded broker to start")
+        self._until(has_address, "the embedded broker to start")
         return address[0]
 
     def _start_feed(self, bootstrap: str) -> Child:
         script = self._script
         args = ["--bootstrap", bootstrap, "--topic", TOPIC, "--rate", str(script.rate), "--seed", str(script.seed)]
-        feed = self._child(f"{KAFKA}.order_feed", [*args, "--truth", str(self.folder / "truth.json")], "feed.log")
+        feed = self._child("kstream_kafka.demo.order_feed", [*args, "--truth", str(self.folder / "truth.json")], "feed.log")
         self._feed = feed
         self._until(lambda: self.board.acknowledged > 0, "the first orders")
-        self._view.say(f"a Kafka broker at {bootstrap}, and {script.rate} orders a second into 4 partitions of {TOPIC!r}")
+        self._view.show_sentence(f"a Kafka broker at {bootstrap}, and {script.rate} orders a second into 4 partitions of {TOPIC!r}")
         return feed
 
     def _first_life(self, bootstrap: str) -> None:
-        """Runs the driver until it is killed, in the window job of a batch: its orders are in the sink by then."""
+        """Run the driver until it is killed, in the window job of a batch. The orders of this batch are in the sink by then."""
         nth = OUTPUTS * self._script.kill_in
         driver = self._start_driver(bootstrap, {VARIABLE: f"{RUNNING}:{nth}"})
-        self._view.say(f"driver 1 starts (pid {driver.pid}): Spark in local[2], totals by region over {self._script.window / 1000:g} s")
+        self._view.show_sentence(
+            f"driver 1 starts (pid {driver.pid}): Spark in local[2], totals by region over {self._script.window / 1000:g} s"
+        )
         self.board.note = "driver 1 runs"
         self._until(lambda: driver.exit_code is not None, "driver 1 to be killed")
         if driver.exit_code != -9:
             raise self._failed(driver, f"driver 1 ended with exit code {driver.exit_code}")
         self.killed_at = time.time()
-        self._hear()
+        self._take_in()
         self.written = {int(path.stem) for path in (self._out / "batches").glob("*.json")}
         log = read_log(LocalFileStore(self.folder / "checkpoint"))
-        self.pending = {t.milliseconds: ranges_of(dict(log.plans[t].inputs)) for t in log.pending}
+        self.pending = {t.milliseconds: [r for data in log.plans[t].inputs.values() for r in ranges_of(data) or ()] for t in log.pending}
         self.board.killed(set(self.pending))
         listed = ", ".join(self._text(batch) for batch in sorted(self.pending))
-        self._view.say(f"driver 1 was killed (SIGKILL) in the middle of a batch; planned and not done: {listed}")
+        self._view.show_sentence(f"driver 1 was killed (SIGKILL) in the middle of a batch; planned and not done: {listed}")
 
     def _second_life(self, bootstrap: str) -> Child:
-        """Starts the driver again and lets it catch up and run on. Returns it, running."""
+        """Start the driver again and wait until it has caught up. Return it, running."""
         driver = self._start_driver(bootstrap, {})
-        self._view.say(f"driver 2 starts (pid {driver.pid}) from the checkpoint; the orders keep coming")
+        self._view.show_sentence(f"driver 2 starts (pid {driver.pid}) from the checkpoint; the orders keep coming")
         self.board.note = "driver 2 starts"
         self._until(lambda: len(self.board.drivers) > 1, "driver 2 to start", driver)
         self.board.note = "driver 2 runs"
@@ -157,22 +172,22 @@ class Stage:
         return driver
 
     def _end_feed(self) -> None:
-        self._view.say("the feed stops")
+        self._view.show_sentence("the feed stops")
         self.board.note = "the feed has stopped"
         self._feed.close_stdin()
         self._until(lambda: self._feed.exit_code is not None, "the feed to end")
-        self._hear()
+        self._take_in()
         if self._feed.exit_code != 0 or not (self.folder / "truth.json").exists():
             raise self._failed(self._feed, "the feed failed")
 
     def _drain(self, driver: Child) -> None:
-        """Waits until everything acknowledged has been counted, then stops the driver gracefully."""
+        """Wait until all acknowledged orders are counted, then stop the driver gracefully."""
         total = self.board.acknowledged
         self._until(lambda: sum(r.records or 0 for r in self.board.ended()) >= total, "the last orders to be counted", driver)
-        self._view.say("SIGTERM to driver 2: it finishes what is planned and stops")
+        self._view.show_sentence("SIGTERM to driver 2: it finishes what is planned and stops")
         driver.terminate()
         self._until(lambda: driver.exit_code is not None, "driver 2 to stop")
-        self._hear()
+        self._take_in()
         if driver.exit_code != 0:
             raise self._failed(driver, f"driver 2 ended with exit code {driver.exit_code}")
 
@@ -185,7 +200,7 @@ class Stage:
         inherited = {k: v for k, v in os.environ.items() if k != VARIABLE}
         defaults = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
         own = {"SPARK_LOCAL_DIRS": str(self.folder / "spark")}
-        return self._child(f"{KAFKA}.demo_job", args, "driver.log", {**defaults, **inherited, **own, **environment})
+        return self._child("kstream_kafka.demo.job", args, "driver.log", {**defaults, **inherited, **own, **environment})
 
     def _child(self, module: str, args: list[str], log: str, environment: dict[str, str] | None = None) -> Child:
         child = Child(module, args, self.folder / log, environment)
@@ -195,10 +210,14 @@ class Stage:
     # -- watching
 
     def _until(self, condition: Callable[[], bool], what: str, driver: Child | None = None) -> None:
-        """Looks every 0.1 s; DemoError when the broker, the feed or `driver` ends meanwhile, or after three minutes."""
+        """Wait for a condition, which is checked every 0.1 s.
+
+        Raises:
+            DemoError: the broker or `driver` has ended, or three minutes have passed.
+        """
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not condition():
-            self._hear()
+            self._take_in()
             for name, child in (("the embedded broker", self._broker), ("the driver", driver)):
                 if child is not None and child.exit_code is not None:
                     raise self._failed(child, f"{name} ended by itself (exit code {child.exit_code})")
@@ -206,24 +225,24 @@ class Stage:
                 raise self._failed(driver, f"waited {PATIENCE_SECONDS:g} s for {what}")
             time.sleep(STEP_SECONDS)
 
-    def _hear(self) -> None:
-        """Takes in what the feed and the driver have said since the last time."""
+    def _take_in(self) -> None:
+        """Read the new lines of the feed and of the journal."""
         feed: Child | None = getattr(self, "_feed", None)
-        for line in feed.said() if feed else ():
+        for line in feed.new_lines() if feed else ():
             self.board.acknowledged = line["acknowledged"]
             if line.get("lost"):
-                raise self._failed(feed, f"Kafka did not acknowledge {line['lost']} orders, so there is no truth to compare with")
+                raise self._failed(feed, f"Kafka did not acknowledge {line['lost']} orders, so there is nothing to compare with")
         for line in next(self._journal):
-            row = self.board.hear(line)
+            row = self.board.add(line)
             if row is not None:
-                self._view.ended(row)
+                self._view.show_ended(row)
                 if row.failures:
                     raise self._failed(None, f"batch {self._text(row.batch)} failed: {row.failures[0].splitlines()[0]}")
         self._view.refresh()
 
     def _failed(self, child: Child | None, what: str) -> DemoError:
         log = child.log if child is not None else self.folder / "driver.log"
-        said = f": {child.last_words()}" if child is not None else ""
+        said = f": {child.last_line()}" if child is not None else ""
         return DemoError(f"{what}{said} (see {log})", log=str(log))
 
     def _text(self, batch: int) -> str:
@@ -236,17 +255,19 @@ class Stage:
         ends: dict[int, int] = {}
         for _, _, _, partition, offset in truth:
             ends[partition] = max(ends.get(partition, 0), offset + 1)
-        batches = {t: [Order(*row) for row in rows] for t, rows in _by_time(self._out / "batches")}
+        batches = {t: [CountedOrder(*row) for row in rows] for t, rows in _by_time(self._out / "batches")}
         windows = {t: {k: (v[0], v[1]) for k, v in totals.items()} for t, totals in _by_time(self._out / "windows")}
         attempts = [Attempt(r.batch, r.driver, tuple(r.ranges)) for r in self.board.rows.values() if r.tried and r.ranges]
         return Evidence(
-            [Order(*row[:3]) for row in truth], ends, batches, windows, attempts, self.pending, self._script.interval, self._script.window
+            truth=[CountedOrder(*row[:3]) for row in truth],
+            ends=ends,
+            batches=batches,
+            windows=windows,
+            attempts=attempts,
+            pending=self.pending,
+            interval=self._script.interval,
+            window=self._script.window,
         )
-
-
-def ranges_of(inputs: dict[int, Any]) -> list[Range]:
-    """All Kafka ranges of a plan."""
-    return [r for data in inputs.values() for r in kafka_ranges(data) or []]
 
 
 def _by_time(folder: Path) -> Iterator[tuple[int, Any]]:
@@ -254,8 +275,96 @@ def _by_time(folder: Path) -> Iterator[tuple[int, Any]]:
         yield int(path.stem), json.loads(path.read_text())
 
 
-@contextmanager
-def open_stage(script: Script, board: Board, view: View) -> Generator[Stage]:
-    """The stage, with the view open around it."""
-    with view, Stage(script, board, view) as stage:
-        yield stage
+# -- processes
+
+
+class Child:
+    """A Python module that runs as a process and ends with this one. It starts at once.
+
+    It has its own session, so Ctrl-C reaches the parent only. Its standard input is a pipe from the parent. The pipe closes when the
+    parent dies, for whatever reason, and the modules of the demo end then.
+    """
+
+    def __init__(self, module: str, args: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.log = log
+        with open(log, "ab") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, *args],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+                env=None if environment is None else dict(environment),
+            )
+        self._lines: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while the process runs; minus the number of the signal that ended it."""
+        return self._process.poll()
+
+    def new_lines(self) -> list[dict[str, Any]]:
+        """Return the JSON lines that the process has printed since the last call. Does not block."""
+        lines: list[dict[str, Any]] = []
+        while True:
+            try:
+                lines.append(self._lines.get_nowait())
+            except queue.Empty:
+                return lines
+
+    def close_stdin(self) -> None:
+        """Ask the process to end."""
+        if self._process.stdin is not None and not self._process.stdin.closed:
+            self._process.stdin.close()
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """Kill the process and wait for its group: the JVM of a driver ends within a second, or is killed. Blocks."""
+        self.close_stdin()
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        if not _group_ends(self.pid, 5.0):
+            try:
+                os.killpg(self.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self._reader.join(1.0)
+
+    def last_line(self) -> str:
+        """Return the last line of its log that is not empty."""
+        lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+        return lines[-1] if lines else "it said nothing"
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(record, dict):
+                self._lines.put(record)
+
+
+def _group_ends(group: int, seconds: float) -> bool:
+    """Wait for the end of all processes of a group, at most so long. Return whether they have ended."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            os.killpg(group, 0)
+        except (ProcessLookupError, PermissionError):
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.05)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
+from kstream_kafka.demo.board import Board, PlainView, Run, follow, short_ranges
 
 from kstream.cli import main
-from kstream.cli.demo.board import Board, Run, follow
-from kstream.cli.demo.view import PlainView, short_ranges
-from kstream.cli.ranges import compact, kafka_ranges
+from kstream.connectors import PlannedRange
 
 
 def lines(pid: int, batch: int, begin: int, end: int, ended: bool = True) -> list[dict[str, Any]]:
@@ -32,11 +30,11 @@ def killed_and_restarted() -> Board:
     board.acknowledged = 100
     first = [{"event": "started", "pid": 7, "at": 500}, *lines(7, 1000, 0, 10), *lines(7, 2000, 10, 20, ended=False)]
     for line in [*first, {"event": "submitted", "pid": 7, "batch": 3000, "records": 5}]:
-        board.hear(line)
+        board.add(line)
     board.killed({2000, 3000})
     second = [{"event": "started", "pid": 8, "at": 4500}, *lines(8, 2000, 10, 20), *lines(8, 3000, 20, 25)]
     for line in [*second, *lines(8, 4000, 25, 70), *lines(8, 5000, 70, 100)]:
-        board.hear(line)
+        board.add(line)
     return board
 
 
@@ -73,19 +71,14 @@ def test_the_journal_is_followed_by_whole_lines(tmp_path: Path) -> None:
 
 def test_a_plain_line_holds_all_that_the_table_does(capsys: Any) -> None:
     board = killed_and_restarted()
-    PlainView(board, 1000).ended(board.ended(run=Run.MADE_UP)[0])
+    PlainView(board, 1000).show_ended(board.ended(run=Run.MADE_UP)[0])
     line = capsys.readouterr().out
     for part in ("made up", "done", "45 orders", "delay      3 ms", "processing     40 ms", "lag     30", "0 [25, 70)"):
         assert part in line
 
 
-def test_ranges_are_compact_and_what_is_left_out_is_counted() -> None:
-    ranges = [("a", 1, 7, 9), ("a", 0, 5, 10), ("b", 0, 1, 2), ("b", 1, 3, 3)]
-    assert compact(ranges) == "a/0 [5, 10) a/1 [7, 9)".replace(" a/1", " /1") + " b/0 [1, 2) (1 empty)"
-    assert compact(ranges, most=1) == "a/0 [5, 10) … 2 more (1 empty)"
-    assert short_ranges([("a", 0, 5, 10), ("a", 1, 7, 9)]) == "0 [5, 10) 1 [7, 9)"
-    assert kafka_ranges({"ranges": json.loads('[["a", 0, 5, 10]]')}) == [("a", 0, 5, 10)]
-    assert kafka_ranges({"files": ["x"]}) is None
+def test_the_ranges_of_one_topic_are_shown_without_its_name() -> None:
+    assert short_ranges([PlannedRange("a", 0, 5, 10), PlannedRange("a", 1, 7, 9)]) == "0 [5, 10) 1 [7, 9)"
 
 
 def test_the_demo_refuses_numbers_that_cannot_work() -> None:
@@ -94,10 +87,10 @@ def test_the_demo_refuses_numbers_that_cannot_work() -> None:
 
 def test_the_table_keeps_the_running_batch_in_sight_when_many_wait() -> None:
     board = Board()
-    board.hear({"event": "started", "pid": 7, "at": 0})
+    board.add({"event": "started", "pid": 7, "at": 0})
     for n in range(1, 41):
         for line in lines(7, n * 1000, n, n + 1) if n <= 10 else lines(7, n * 1000, n, n + 1)[: 2 if n == 11 else 1]:
-            board.hear(line)
+            board.add(line)
     shown = board.newest(6)
     assert [r.batch for r in shown] == [8000, 9000, 10000, 11000, 12000, 13000]
     assert shown[3].state == "running"

@@ -6,19 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kstream_kafka.demo.proof import Attempt, CountedOrder, Evidence, prove
 
-from kstream.cli.demo.proof import Attempt, Evidence, Order, prove
-from kstream.cli.ranges import Range
+from kstream.connectors import PlannedRange
 
-TRUTH = [Order(n, "north" if n % 2 else "south", n * 100) for n in range(1, 31)]
+TRUTH = [CountedOrder(n, "north" if n % 2 else "south", n * 100) for n in range(1, 31)]
 
 
-def one_range(number: int) -> tuple[Range, ...]:
+def one_range(number: int) -> tuple[PlannedRange, ...]:
     """Of the nth batch: ten orders each."""
-    return (("orders", 0, number * 10 - 10, number * 10),)
+    return (PlannedRange("orders", 0, number * 10 - 10, number * 10),)
 
 
-def totals(orders: list[Order]) -> dict[str, tuple[int, int]]:
+def totals(orders: list[CountedOrder]) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for order in orders:
         count, cents = found.get(order.region, (0, 0))
@@ -57,13 +57,13 @@ def test_an_order_counted_twice_is_named() -> None:
 
 
 def test_an_order_that_was_never_sent_or_has_changed_is_named() -> None:
-    batches = {**exact().batches, 3000: [*TRUTH[20:28], TRUTH[28]._replace(cents=1), Order(99, "north", 1)]}
+    batches = {**exact().batches, 3000: [*TRUTH[20:28], TRUTH[28]._replace(cents=1), CountedOrder(99, "north", 1)]}
     failures = altered(batches=batches)
     assert "changed: 1 orders (29)" in failures and "unknown: 1 orders (99)" in failures
 
 
 def test_a_re_run_with_other_ranges_is_found() -> None:
-    attempts = [*exact().attempts[:2], Attempt(2000, 2, (("orders", 0, 10, 21),)), exact().attempts[3]]
+    attempts = [*exact().attempts[:2], Attempt(2000, 2, (PlannedRange("orders", 0, 10, 21),)), exact().attempts[3]]
     failures = altered(attempts=attempts)
     assert any(f.startswith("batch 2000 was tried with different ranges") for f in failures)
     assert "batch 2000 ran again with other ranges than its plan" in failures
@@ -71,7 +71,7 @@ def test_a_re_run_with_other_ranges_is_found() -> None:
 
 @pytest.mark.parametrize("begin", [9, 11])
 def test_an_overlap_and_a_hole_between_batches_are_found(begin: int) -> None:
-    attempts = [*exact().attempts[:3], Attempt(3000, 2, (("orders", 0, 10 + begin, 30),))]
+    attempts = [*exact().attempts[:3], Attempt(3000, 2, (PlannedRange("orders", 0, 10 + begin, 30),))]
     assert f"batch 3000 reads partition 0 from {10 + begin}, not 20" in altered(attempts=attempts)
 
 

@@ -1,4 +1,4 @@
-"""`kstream demo`: the options, and the verdict in words."""
+"""`kstream demo`: the options, and the report."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from types import FrameType
 
 import click
 
-from kstream.cli.demo.board import Board, Run
-from kstream.cli.demo.proof import Verdict
-from kstream.cli.demo.stage import Script, Stage, open_stage
-from kstream.cli.demo.view import batch_text, make_view, short_ranges
-from kstream.cli.errors import clear_errors, fail, require_pyspark
+from kstream.cli.terminal import clear_errors, fail, require_pyspark
+from kstream_kafka.demo.board import Board, Run, batch_text, make_view, short_ranges
+from kstream_kafka.demo.proof import Verdict
+from kstream_kafka.demo.stage import Script, Stage
 
 
 @click.command("demo")
 @click.option("--batches", type=click.IntRange(min=6), default=16, show_default=True, help="Batches planned before the feed stops.")
 @click.option("--interval", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Seconds between batches.")
 @click.option("--rate", type=click.IntRange(40, 2000), default=400, show_default=True, help="Orders a second.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the orders.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The seed of the orders.")
 @click.option("--plain", is_flag=True, help="Lines instead of a live table.")
 def demo_command(batches: int, interval: float, rate: int, seed: int, plain: bool) -> None:
-    """Watch a stream survive the death of its driver, and see it proved that every order was counted exactly once.
+    """Kill the driver of a stream in the middle of a batch, and prove that every order was counted exactly once.
 
-    Starts a Kafka broker, a stream of orders and a Spark driver on this machine, kills the driver in the middle of a batch and
-    starts it again. Nothing is left behind. Exit code 0 only if the proof holds.
+    Starts a Kafka broker, a feed of orders and a Spark driver on this machine, kills the driver and starts it again. Removes everything
+    at the end. Exit code 0 only if the proof holds.
     """
     began = time.monotonic()
     interval_ms = round(interval * 1000)
@@ -38,7 +37,7 @@ def demo_command(batches: int, interval: float, rate: int, seed: int, plain: boo
         from kstream.spark.java import ensure_java
 
         ensure_java()
-        with open_stage(script, board, make_view(board, interval_ms, plain)) as stage:
+        with make_view(board, interval_ms, plain) as view, Stage(script, board, view) as stage:
             verdict = stage.play()
     for line in report(verdict, stage, interval_ms):
         click.echo(line)
@@ -48,7 +47,7 @@ def demo_command(batches: int, interval: float, rate: int, seed: int, plain: boo
 
 
 def report(verdict: Verdict, stage: Stage, interval_ms: int) -> list[str]:
-    """What was found, for people."""
+    """Return the result in sentences."""
     lines = [
         f"{verdict.acknowledged:,} orders acknowledged by Kafka, {verdict.counted:,} counted: missing {len(verdict.missing)}, "
         f"twice {len(verdict.twice)}, changed {len(verdict.changed)}",
@@ -66,5 +65,5 @@ def report(verdict: Verdict, stage: Stage, interval_ms: int) -> list[str]:
 
 
 def _leave(signum: int, frame: FrameType | None) -> None:
-    """Ends by an exception, so that everything is tidied up."""
+    """End by an exception, so that all contexts are left."""
     raise SystemExit(128 + signum)

@@ -1,4 +1,4 @@
-"""The proof: what Kafka acknowledged against what the stream counted, and every attempt against every other. Pure."""
+"""The proof of exactly once: the acknowledged orders against the counted ones, and all attempts at a batch against each other. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kstream.cli.ranges import Range
+from kstream.connectors import PlannedRange
 
 
-class Order(NamedTuple):
-    """What the sink keeps of an order."""
+class CountedOrder(NamedTuple):
+    """An order as the sink keeps it."""
 
     order_id: int
     region: str
@@ -19,33 +19,38 @@ class Order(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A batch began, in the life of a driver (1, 2 …), with these ranges."""
+    """A begin of a batch with its ranges, in the life of a driver (1, 2 …)."""
 
     batch: int
     driver: int
-    ranges: tuple[Range, ...]
+    ranges: tuple[PlannedRange, ...]
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the files say. Batch times and `interval`, `window` in ms; `ends` is the end of each partition's log.
+    """The facts from the files. Batch times, `interval` and `window` are in ms.
 
-    `pending` are the plans that had no end when the driver was killed.
+    Attributes:
+        truth: the orders that Kafka acknowledged.
+        ends: the end of each partition's log.
+        batches: the orders in the sink, by batch.
+        windows: by batch, region → (orders, cents).
+        pending: the plans that had not ended when the driver was killed.
     """
 
-    truth: Sequence[Order]
+    truth: Sequence[CountedOrder]
     ends: Mapping[int, int]
-    batches: Mapping[int, Sequence[Order]]
+    batches: Mapping[int, Sequence[CountedOrder]]
     windows: Mapping[int, Mapping[str, tuple[int, int]]]
     attempts: Sequence[Attempt]
-    pending: Mapping[int, Sequence[Range]]
+    pending: Mapping[int, Sequence[PlannedRange]]
     interval: int
     window: int
 
 
 @dataclass
 class Verdict:
-    """`missing`, `twice`, `changed` and `unknown` are order ids; `failures` sentences, empty if all is proved."""
+    """The result. `missing`, `twice`, `changed` and `unknown` are order ids. `failures` are sentences; none if everything is proved."""
 
     acknowledged: int
     counted: int
@@ -53,7 +58,7 @@ class Verdict:
     twice: list[int] = field(default_factory=list[int])
     changed: list[int] = field(default_factory=list[int])
     unknown: list[int] = field(default_factory=list[int])
-    re_run: dict[int, tuple[Range, ...]] = field(default_factory=dict[int, tuple[Range, ...]])
+    re_run: dict[int, tuple[PlannedRange, ...]] = field(default_factory=dict[int, tuple[PlannedRange, ...]])
     windows: int = 0
     failures: list[str] = field(default_factory=list[str])
 
@@ -63,7 +68,7 @@ class Verdict:
 
 
 def prove(evidence: Evidence) -> Verdict:
-    """Looks at all of it; every departure from "exactly once" is a sentence in `failures`."""
+    """Check all facts. Each violation of "exactly once" is a sentence in `failures`."""
     verdict = Verdict(len(evidence.truth), sum(map(len, evidence.batches.values())))
     _orders(evidence, verdict)
     _attempts(evidence, verdict)
@@ -90,7 +95,7 @@ def _orders(evidence: Evidence, verdict: Verdict) -> None:
 
 
 def _attempts(evidence: Evidence, verdict: Verdict) -> None:
-    """One batch time, one set of ranges, whoever tried it; and what was pending ran again with what had been planned."""
+    """Check that all attempts at a batch had the same ranges, and that pending batches ran again with their planned ranges."""
     tried: dict[int, list[Attempt]] = defaultdict(list)
     for attempt in evidence.attempts:
         tried[attempt.batch].append(attempt)
@@ -112,7 +117,7 @@ def _attempts(evidence: Evidence, verdict: Verdict) -> None:
 
 
 def _coverage(evidence: Evidence, verdict: Verdict) -> None:
-    """The batches' ranges of a partition join without hole or overlap, from 0 to the end of its log."""
+    """Check that the ranges of each partition follow one another without gap or overlap, from 0 to the end of its log."""
     ranges = {attempt.batch: attempt.ranges for attempt in evidence.attempts}
     position: dict[int, int] = dict.fromkeys(evidence.ends, 0)
     for batch in sorted(ranges):
@@ -128,7 +133,7 @@ def _coverage(evidence: Evidence, verdict: Verdict) -> None:
 
 
 def _windows(evidence: Evidence, verdict: Verdict) -> None:
-    """Every window's totals are those of the orders of its batches, also where it reaches back over the kill."""
+    """Check that the totals of each window are those of the orders of its batches, also across the kill."""
     for time in sorted(evidence.batches):
         totals = evidence.windows.get(time)
         if totals is None:

@@ -1,33 +1,31 @@
-"""Kafka parameters of a command: what the checkpoint stores, a file, and the command line, which wins in that order.
+"""The Kafka parameters of a command: those of the command line, of a file, and those that the checkpoint stores.
 
-Names may be of either dialect; the connector makes sense of them. Values may be secret: nothing here shows one.
+Names may be of either dialect, Java's or librdkafka's. Values may be secret: no message here shows one.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kstream.checkpoint.connections import read_connections
 from kstream.errors import ConfigurationError
-from kstream.storage import FileStore
+from kstream_kafka.client.params import RENAMED
 
 BOOTSTRAP = "bootstrap.servers"
-KIND = "kafka-direct"
 _BOOTSTRAP_NAMES = (BOOTSTRAP, "metadata.broker.list")
+_NAME = re.compile(r"[a-z]+(\.[a-z0-9]+)+")
 
 
-def stored_params(store: FileStore) -> dict[int, dict[str, Any]]:
-    """Stream id → the parameters it was made with, of the streams that store them; streams with a secret do not."""
-    return read_connections(store, KIND)
+def read_parameters(bootstrap: str | None, params: Sequence[str], file: str | None) -> dict[str, Any]:
+    """Read `--bootstrap`, `--param` and `--params-file`; the earlier wins.
 
-
-def given_params(bootstrap: str | None, params: Iterable[str], file: str | None) -> dict[str, Any]:
-    """What the user gives: of `--bootstrap`, `--param`, `--params-file` the earlier wins. ConfigurationError if it cannot be read."""
-    given = read_params_file(Path(file)) if file is not None else {}
+    Raises:
+        ConfigurationError: an option has no value, or the file cannot be read.
+    """
+    given = read_file(Path(file)) if file is not None else {}
     for text in params:
         key, equals, value = text.partition("=")
         if not key.strip() or not equals:
@@ -42,12 +40,22 @@ def given_params(bootstrap: str | None, params: Iterable[str], file: str | None)
 
 
 def names_brokers(params: Mapping[str, Any]) -> bool:
-    """Whether there is an address to ask."""
+    """Return whether the parameters hold the address of a broker."""
     return any(params.get(name) for name in _BOOTSTRAP_NAMES)
 
 
-def read_params_file(path: Path) -> dict[str, Any]:
-    """A JSON object of parameters, or a Java properties file. ConfigurationError says what is wrong with it."""
+def merged(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both. The given value wins, also if the two have different names for one parameter."""
+    taken = {RENAMED.get(name, name) for name in given}
+    return {**{name: value for name, value in stored.items() if RENAMED.get(name, name) not in taken}, **given}
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Read a JSON object of parameters, or a Java properties file.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or holds something else.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
@@ -64,14 +72,13 @@ def read_params_file(path: Path) -> dict[str, Any]:
     return found
 
 
-_NAME = re.compile(r"[a-z]+(\.[a-z0-9]+)+")
 _CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\\n[ \t\f]*")
 _ENTRY = re.compile(r"((?:\\.|[^\\\s=:])*)[ \t\f]*[=:]?[ \t\f]*(.*)")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""Java's properties: `key=value`, `key: value` or `key value`, `#` and `!` comments, `\` at the end goes on, escapes."""
+    r"""Parse Java properties: `key=value`, `key: value` or `key value`, `#` and `!` comments, escapes, `\` before a line break."""
     found: dict[str, str] = {}
     for line in _CONTINUED.sub(r"\1", text.replace("\r\n", "\n")).split("\n"):
         line = line.lstrip()

@@ -1,0 +1,180 @@
+"""The inputs of a checkpoint, as commands see them: through the tools of their connectors.
+
+The core does not know the form of a connector's plan data. An input whose connector offers no tools is shown as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+import click
+
+from kstream.checkpoint import LogContents
+from kstream.checkpoint.binding import names_of, rebound
+from kstream.checkpoint.connections import read_connections
+from kstream.checkpoint.reader import has_checkpoint
+from kstream.cli.terminal import compact, fail
+from kstream.connectors import ConnectorTools, Partition, PlannedRange, installed_tools
+from kstream.spark.checkpoint_store import open_checkpoint
+from kstream.storage import FileStore
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+PlanData = Mapping[str, Any]
+
+
+def open_existing(path: str, open_store: Callable[[str], FileStore] = open_checkpoint) -> FileStore:
+    """Open the store of a checkpoint. End the program if there is no checkpoint."""
+    store = open_store(path)
+    if not has_checkpoint(store):
+        fail(f"there is no checkpoint in {store.url}: no stream has started there")
+    return store
+
+
+# -- plan data
+
+
+@cache
+def tools() -> tuple[ConnectorTools, ...]:
+    """Return the tools of all installed connectors."""
+    return tuple(installed_tools())
+
+
+def systems() -> str:
+    """Return the names of the systems that the installed connectors read: "Kafka"."""
+    return " or ".join(known.name for known in tools()) or "known"
+
+
+def tools_of(data: PlanData) -> ConnectorTools | None:
+    """Return the tools of the connector that planned this."""
+    return next((known for known in tools() if known.ranges(data) is not None), None)
+
+
+def ranges_of(data: PlanData) -> list[PlannedRange] | None:
+    """Return the ranges in the plan data of an input; None if its connector offers none."""
+    return next((ranges for known in tools() if (ranges := known.ranges(data)) is not None), None)
+
+
+def plan_text(data: PlanData) -> str:
+    """Return the plan data of an input for people: its ranges, or JSON."""
+    ranges = ranges_of(data)
+    return json.dumps(dict(data)) if ranges is None else compact(ranges)
+
+
+# -- streams
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The offsets of one partition in a checkpoint.
+
+    Attributes:
+        completed: the beginning of the oldest batch that has not ended.
+        next: the first offset that no batch has.
+        waiting: the given start lay past the end of the log when the partition was last planned.
+    """
+
+    stream: int
+    topic: str
+    partition: int
+    completed: int
+    next: int
+    waiting: bool
+
+
+def newest_plans(contents: LogContents) -> dict[int, PlanData]:
+    """Return the newest plan data by stream number, in order. Pure."""
+    numbers = sorted({number for plan in contents.plans.values() for number in plan.inputs})
+    return {number: newest[1] for number in numbers if (newest := contents.newest_data(number)) is not None}
+
+
+def standing_of(contents: LogContents) -> list[Standing]:
+    """Return every partition of the newest plan of every stream, in order. Pure.
+
+    A batch that was given up does not run again, so it holds nothing back.
+    """
+    found: list[Standing] = []
+    for stream, data in newest_plans(contents).items():
+        known = tools_of(data)
+        waiting = set(known.waiting(data)) if known is not None else set[Partition]()
+        unfinished = _oldest_unfinished(contents, stream)
+        for topic, partition, _, until in sorted(ranges_of(data) or ()):
+            completed = min(until, unfinished.get((topic, partition), until))
+            found.append(Standing(stream, topic, partition, completed, until, (topic, partition) in waiting))
+    return found
+
+
+def _oldest_unfinished(contents: LogContents, stream: int) -> dict[Partition, int]:
+    """Return for each partition the beginning of its range in the oldest unfinished batch that has this partition."""
+    found: dict[Partition, int] = {}
+    for time in contents.pending:
+        for topic, partition, begin, _ in ranges_of(contents.plans[time].inputs.get(stream, {})) or ():
+            found.setdefault((topic, partition), begin)
+    return found
+
+
+def kept_offsets(contents: LogContents) -> list[tuple[int, str, int, int]]:
+    """Return (stream, topic, partition, next offset) of the offsets that are kept besides the newest plans, in order. Pure."""
+    begun = [plan for plan in contents.plans.values() if not plan.void]
+    if contents.kept is None or not begun:
+        return []
+    now = rebound(contents, names_of(max(begun, key=lambda plan: plan.time)))
+    newest = newest_plans(now)
+    found: list[tuple[int, str, int, int]] = []
+    for number, kept in sorted(now.kept.inputs.items() if now.kept is not None else ()):
+        planned = {(topic, partition) for topic, partition, _, _ in ranges_of(newest.get(number, {})) or ()}
+        rows = sorted(ranges_of(kept) or ())
+        found += [(number, topic, partition, at) for topic, partition, _, at in rows if (topic, partition) not in planned]
+    return found
+
+
+def note_inputs_without_ranges(contents: LogContents, what: str) -> None:
+    """Print a sentence for each stream whose connector offers no ranges, and so not `what` a command shows."""
+    for number, data in newest_plans(contents).items():
+        if ranges_of(data) is None:
+            click.echo(f"stream {number}: its connector offers no {what}; `kstream checkpoint show` shows its plans")
+
+
+# -- connections
+
+
+def connection_options(command: Command) -> Command:
+    """Add the options that tell a command how to reach the brokers."""
+    options = (
+        click.option("--bootstrap", metavar="HOST:PORT", help="The brokers, where the checkpoint does not store them or they have moved."),
+        click.option("--param", "params", multiple=True, metavar="KEY=VALUE", help="A parameter of the connection; may be repeated."),
+        click.option("--params-file", metavar="FILE", help="Such parameters, as .json or .properties; the place for secrets."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+class Connections:
+    """The connection parameters of streams: those that the checkpoint stores, and those of the command line, which win."""
+
+    def __init__(self, store: FileStore, bootstrap: str | None, params: tuple[str, ...], file: str | None) -> None:
+        self._store = store
+        self._options = bootstrap, params, file
+        self._read: dict[str, tuple[dict[int, dict[str, Any]], dict[str, Any]]] = {}
+
+    def of(self, stream: int, known: ConnectorTools) -> dict[str, Any]:
+        """Return the parameters of a stream. End the program if neither the checkpoint nor the command line names a broker.
+
+        Raises:
+            ConfigurationError: an option or the file of parameters cannot be read.
+        """
+        if known.name not in self._read:
+            self._read[known.name] = read_connections(self._store, known.input_kind), known.read_parameters(*self._options)
+        stored, given = self._read[known.name]
+        connection = known.connection(stored.get(stream), given)
+        if connection is None:
+            fail(
+                f"{self._store.url} stores no {known.name} parameters of stream {stream} (a parameter may hold a secret, the stream may "
+                "have an end, or an older kstream wrote the checkpoint): give --bootstrap HOST:PORT, and the other parameters that the "
+                "brokers require by --param or --params-file"
+            )
+        return connection

@@ -1,0 +1,122 @@
+"""What all commands share on a terminal: errors as one line, numbers with their noun, offset ranges, and moments."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import traceback
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import groupby
+from typing import NoReturn
+
+import click
+
+from kstream.batch_time import Duration, Time, format_batch_time
+from kstream.connectors import PlannedRange
+from kstream.errors import ConfigurationError, KStreamError, MissingDependencyError
+
+INSTALL_SPARK = "pip install 'kstream-spark[spark]'"
+
+_RAISED_IN_WORKER = re.compile(r"^\s*(?P<type>[A-Za-z_][\w.]*(?:Error|Exception)): (?P<message>.+)$", re.MULTILINE)
+_FROM_SPARK = ("Py4JJavaError", "PythonException", "SparkRuntimeException")
+_UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_AGO = re.compile(r"-\s*(\d+)\s*([smhd])")
+_MOMENTS = "give ms since the epoch, an ISO time (local, unless it names a zone), -2h (s, m, h, d) or now"
+
+
+# -- errors
+
+
+def one_line(error: BaseException) -> str:
+    """Return the message of an error without line breaks. For an error that Spark carries, the message of the Python worker."""
+    if isinstance(error, KStreamError):
+        return _joined(str(error))
+    text = str(error)
+    if type(error).__name__ in _FROM_SPARK:
+        raised = _RAISED_IN_WORKER.findall(text.replace("org.apache.spark.api.python.PythonException:", ""))
+        for kind, message in raised:
+            if "java" not in kind and "org.apache" not in kind:
+                return _joined(f"{kind.rpartition('.')[2]} in a task: {message}")
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    return _joined(f"{type(error).__name__}: {first}" if first else type(error).__name__)
+
+
+def _joined(text: str) -> str:
+    return " ".join(text.split())
+
+
+def fail(message: str) -> NoReturn:
+    """Print the message on standard error and end the program with exit code 1."""
+    click.echo(f"kstream: {message}", err=True)
+    raise SystemExit(1)
+
+
+@contextmanager
+def clear_errors(verbose: bool = False) -> Generator[None]:
+    """Turn a KStreamError, or any error of the types that Spark raises, into one line and exit code 1. Other errors are bugs and pass."""
+    try:
+        yield
+    except Exception as e:
+        if not isinstance(e, KStreamError) and type(e).__name__ not in _FROM_SPARK:
+            raise
+        if verbose:
+            traceback.print_exc(file=sys.stderr)
+        fail(one_line(e))
+
+
+def require_pyspark() -> None:
+    """Raise MissingDependencyError, with the command that installs pyspark, if pyspark is not installed."""
+    if importlib.util.find_spec("pyspark") is None:
+        message = f"pyspark is not installed: {INSTALL_SPARK} (or use the pyspark of your platform)"
+        raise MissingDependencyError(message, package="pyspark", install=INSTALL_SPARK)
+
+
+# -- texts
+
+
+def count(number: int, what: str) -> str:
+    """Return a number with its noun: `1 batch`, `2 batches`, `0 records`."""
+    if number == 1:
+        return f"{number} {what}"
+    return f"{number} {what[:-1]}ies" if what.endswith("ry") else f"{number} {what}{'es' if what.endswith('ch') else 's'}"
+
+
+def batch_moment(time: Time, interval: Duration) -> str:
+    """Return the date and time of a batch, local."""
+    return f"{time.to_datetime():%Y-%m-%d} {format_batch_time(time, interval)}"
+
+
+def compact(ranges: Sequence[PlannedRange], most: int = 8) -> str:
+    """Return `orders/0 [5, 10) /1 [7, 9)`: the ranges that are not empty. Counts the empty ones, and those past `most`."""
+    full = [r for r in sorted(ranges) if r[3] > r[2]]
+    empty = len(ranges) - len(full)
+    words: list[str] = []
+    for topic, rows in groupby(full[:most], key=lambda r: r[0]):
+        words += [f"{topic if i == 0 else ''}/{p} [{a}, {b})" for i, (_, p, a, b) in enumerate(rows)]
+    if len(full) > most:
+        words.append(f"… {len(full) - most} more")
+    if empty:
+        words.append(f"({empty} empty)" if full else f"{empty} empty")
+    return " ".join(words)
+
+
+def parse_moment(text: str, now_ms: int) -> int:
+    """Return the moment that a user wrote, in ms since the epoch.
+
+    Raises:
+        ConfigurationError: the text is no moment.
+    """
+    text = text.strip()
+    if text.isdecimal():
+        return int(text)
+    if text.lower() == "now":
+        return now_ms
+    if ago := _AGO.fullmatch(text):
+        return now_ms - int(ago[1]) * _UNITS[ago[2]]
+    try:
+        return round(datetime.fromisoformat(text.replace("Z", "+00:00") if text.endswith("Z") else text).timestamp() * 1000)
+    except ValueError as e:
+        raise ConfigurationError(f"{text!r} is no moment: {_MOMENTS}", key="moment", value=text) from e
