@@ -54,8 +54,8 @@ from kstream.scheduler.received_input import ReceivedInput
 from kstream.scheduler.state_checkpointer import StateCheckpointer
 from kstream.scheduler.unfinished import UnfinishedBatches
 from kstream.storage import FileStore
-from kstream.storage.open import SINGLE_WRITER
-from kstream.storage.worker_store import place_for_workers
+from kstream.storage.file_store import SINGLE_WRITER
+from kstream.storage.open import place_for_workers
 
 logger = logging.getLogger(__name__)
 _CUT_S = 2.0

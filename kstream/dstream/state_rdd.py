@@ -22,7 +22,7 @@ from kstream.checkpoint.state_format import decode_state, encode_state
 from kstream.errors import StorageError
 from kstream.rdd.stable_hash import partition_of
 from kstream.storage import FileStore, LocalFileStore
-from kstream.storage.worker_store import StorePlace
+from kstream.storage.open import StorePlace
 
 if TYPE_CHECKING:
     from pyspark import RDD

@@ -1,11 +1,11 @@
-"""Threads and time, no streams: an event loop, a recurring timer, a pool of threads, and the runtime they are made of.
+"""Threads and time, without streams: an event loop, a recurring timer, a pool of threads, and the Runtime that makes threads.
 
-One idea: everything that decides runs on one thread with one queue, so that decisions need no locks; the timer only posts.
+One idea: all decisions are made on one thread with one queue, so they need no locks; the timer only posts events.
 """
 
 from kstream.loop.event_loop import EventLoop
 from kstream.loop.recurring_timer import RecurringTimer
 from kstream.loop.runtime import THREADS, Event, Runtime, Thread
-from kstream.loop.worker_pool import WorkerPool
+from kstream.loop.worker_pool import Future, WorkerPool, map_in_order
 
-__all__ = ["THREADS", "Event", "EventLoop", "RecurringTimer", "Runtime", "Thread", "WorkerPool"]
+__all__ = ["THREADS", "Event", "EventLoop", "Future", "RecurringTimer", "Runtime", "Thread", "WorkerPool", "map_in_order"]

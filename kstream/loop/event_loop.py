@@ -14,20 +14,24 @@ logger = logging.getLogger(__name__)
 
 
 class _Stop:
-    """Ends the loop after the events posted before it."""
+    """Ends the loop once the events before it are handled."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """Everything posted before it has been handled."""
+    """Sets `reached` once the events before it are handled."""
 
     reached: Event
 
 
 class EventLoop(Generic[E]):
-    """Hands each posted event to `on_receive` on one thread; what that raises goes to `on_error`, and the loop goes on.
+    """Handles posted events one by one on a daemon thread.
 
-    `post` never blocks and may be called from any thread, the loop's own included. Events posted after `stop` are dropped.
+    Args:
+        name: of the thread.
+        on_receive: handles an event, on the loop's thread.
+        on_error: gets what `on_receive` raises, on the loop's thread; the loop continues.
+        runtime: makes the thread and the queue.
     """
 
     def __init__(
@@ -42,15 +46,24 @@ class EventLoop(Generic[E]):
         self._thread = runtime.thread(self._run, name)
 
     def start(self) -> None:
+        """Start the thread. Call once."""
         self._thread.start()
 
     def post(self, event: E) -> None:
+        """Queue an event. Any thread; never blocks. After `stop` the event is dropped."""
         if not self._stopped.is_set():
             self._queue.put(event)
 
     def drain(self, timeout: float) -> bool:
-        """Blocks until every event posted so far is handled; False if `timeout` seconds passed first. True for a loop that has ended,
-        and from its own thread, which it could not wait for."""
+        """Block until every event posted so far is handled.
+
+        Args:
+            timeout: seconds.
+
+        Returns:
+            False if the timeout passed first. True at once if the loop has ended, and on the loop's own thread, where waiting would never
+            end.
+        """
         if not self._thread.is_alive() or self.is_own_thread():
             return True
         mark = _Mark(self._runtime.event())
@@ -64,7 +77,11 @@ class EventLoop(Generic[E]):
         return True
 
     def stop(self, drain: bool = False) -> None:
-        """Ends the loop and waits for the event in hand; with `drain` for those queued too. From its own thread: no wait."""
+        """End the loop and wait for the current event. The loop's own thread does not wait.
+
+        Args:
+            drain: handle the queued events first; otherwise drop them.
+        """
         if self._stopped.is_set():
             return
         self._stopped.set()
@@ -76,6 +93,7 @@ class EventLoop(Generic[E]):
 
     @property
     def is_active(self) -> bool:
+        """Whether the loop is started and not stopped."""
         return self._thread.is_alive() and not self._stopped.is_set()
 
     def is_own_thread(self) -> bool:
@@ -94,14 +112,14 @@ class EventLoop(Generic[E]):
                 continue
             try:
                 self._on_receive(event)
-            except BaseException as e:  # nothing a background thread meets is swallowed
+            except BaseException as e:  # no error of a background thread is swallowed
                 self._report(e)
 
     def _report(self, error: BaseException) -> None:
         try:
             self._on_error(error)
         except Exception:
-            logger.exception("error handler of %s failed", self._thread.name)
+            logger.exception("%s: the error handler failed", self._thread.name)
 
     def __repr__(self) -> str:
         state = "stopped" if self._stopped.is_set() else "active" if self._thread.is_alive() else "new"

@@ -1,4 +1,4 @@
-"""RecurringTimer: calls back at each multiple of a period, on a thread of its own (Spark's `RecurringTimer.scala`)."""
+"""RecurringTimer: a callback at each multiple of a period, on a thread of its own (Spark's `RecurringTimer.scala`)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from kstream.loop.runtime import THREADS, Runtime, Thread
 
 
 class RecurringTimer:
-    """Calls `callback(time_ms)` at start, start + period, …; no tick is skipped when the clock jumps or a callback was slow.
+    """Calls `callback(time_ms)` at start, start + period, …
 
-    The callback decides which of many overdue ticks make a batch (`JobGenerator`, `scheduler/downtime.py`).
+    No tick is skipped if the clock jumps or a callback is slow: the callback decides which overdue ticks make a batch (`JobGenerator`,
+    `scheduler/downtime.py`).
 
-    The callback runs on the timer's thread and should only post. What it raises ends the timer and goes to `on_error`.
+    Args:
+        clock: tells the time and waits.
+        period_ms: between two ticks.
+        callback: runs on the timer's thread, and should only post. An error ends the timer.
+        name: of the thread.
+        on_error: gets the error of `callback`, on the timer's thread.
+        runtime: makes the thread.
     """
 
     def __init__(
@@ -37,15 +44,15 @@ class RecurringTimer:
         self._thread = runtime.thread(self._loop, f"RecurringTimer - {name}")
 
     def start_time(self) -> int:
-        """The first multiple of the period strictly after now."""
+        """Return the first multiple of the period strictly after now, in ms."""
         return (self._clock.time_ms() // self._period + 1) * self._period
 
     def restart_time(self, zero_ms: int) -> int:
-        """The first zero + n × period strictly after now."""
+        """Return the first `zero_ms` + n × period strictly after now, in ms."""
         return ((self._clock.time_ms() - zero_ms) // self._period + 1) * self._period + zero_ms
 
     def start(self, start_ms: int) -> int:
-        """Starts ticking at `start_ms` (which may lie in the past: those ticks come at once); returns it."""
+        """Start with a tick at `start_ms`, and return it. Ticks in the past come at once."""
         self._next = start_ms
         self._thread.start()
         return start_ms
@@ -55,10 +62,14 @@ class RecurringTimer:
         return self._thread if self._thread.is_alive() else None
 
     def stop(self, interrupt: bool, timeout: float | None = None) -> int:
-        """Stops; returns the time of the last tick, −1 if there was none. Waits for the thread.
+        """Stop the timer, and wait for its thread.
 
-        Not interrupted, the tick waited for and one more are still called before the thread ends (as in Spark), if they come within
-        `timeout` seconds.
+        Args:
+            interrupt: end at once. Otherwise the next tick, and one more, are still called before the thread ends, as in Spark.
+            timeout: seconds to wait for these ticks; None waits without a limit.
+
+        Returns:
+            The time of the last tick in ms; −1 if there was none.
         """
         self._stopping.set()
         if interrupt:
@@ -73,7 +84,7 @@ class RecurringTimer:
         try:
             while not self._stopping.is_set():
                 self._tick()
-            self._tick()  # the one after the stop flag, as in Spark: what arrived until it is still handed over
+            self._tick()  # the tick after the stop flag, as in Spark: data that arrived before it is still planned
         except BaseException as e:
             self._on_error(e)
 

@@ -1,8 +1,8 @@
-"""Runtime: where threads, queues and blocking waits come from.
+"""Runtime: makes threads, queues, events, and the locks that are held while their holder blocks.
 
-One idea: whoever may block says so through a Runtime. `THREADS` is the product's, real threads of this process; the simulator
-(`tests.simulator`) fills the port with strands of which one runs at a time, in an order that a seed decides. Everything
-above it – EventLoop, RecurringTimer, WorkerPool, JobGenerator – is the same code in both.
+One idea: code that may block does so through a Runtime. `THREADS` is the product's: real threads of this process. The simulator
+(`tests.simulator`) implements the protocol with strands; one strand runs at a time, in an order that a seed decides. The code above –
+EventLoop, RecurringTimer, WorkerPool, JobGenerator – is the same in both.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Queue(Protocol):
 
 
 class Runtime(Protocol):
-    """Makes what threads wait for and on. Timeouts and `monotonic` are in seconds."""
+    """Makes threads and what they wait on. Timeouts and `monotonic` are in seconds."""
 
     def thread(self, target: Callable[[], None], name: str) -> Thread:
-        """A daemon thread, not started."""
+        """Make a daemon thread, not started."""
         ...
 
     def is_current(self, thread: Thread) -> bool:
@@ -57,7 +57,7 @@ class Runtime(Protocol):
     def queue(self) -> Queue: ...
 
     def lock(self) -> AbstractContextManager[Any]:
-        """A lock that may be held while its holder blocks. A lock held for a few lines of memory can be a `threading.Lock`."""
+        """Make a lock that may be held while its holder blocks. A lock around a few lines without I/O can be a `threading.Lock`."""
         ...
 
     def monotonic(self) -> float: ...
@@ -86,4 +86,4 @@ class ThreadRuntime:
 
 
 THREADS = ThreadRuntime()
-"""What every part uses unless it is given another."""
+"""The Runtime of all code that is given no other."""

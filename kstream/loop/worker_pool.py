@@ -1,17 +1,26 @@
-"""WorkerPool: a fixed number of daemon threads that run what is handed to them, in order.
+"""WorkerPool: a fixed number of daemon threads; Future, the result of what another thread does; and `map_in_order`, made of the two.
 
-Not `concurrent.futures`: its threads keep a program alive that has ended with an error, until all queued work is done.
+Not `concurrent.futures`, for two reasons. Its threads keep a program alive that has ended with an error, until all queued work is
+done. And it waits on real threads only, not by a Runtime.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Generic, TypeVar
 
 from kstream.loop.runtime import THREADS, Queue, Runtime
 
+A = TypeVar("A")
+B = TypeVar("B")
+T = TypeVar("T")
+
 
 class WorkerPool:
-    """`submit` never blocks. What a task raises is the task's own affair: tasks must not raise."""
+    """Runs the submitted tasks in order, on `threads` daemon threads. A task must not raise."""
 
     def __init__(self, threads: int, name: str, runtime: Runtime = THREADS) -> None:
         self._runtime = runtime
@@ -20,11 +29,13 @@ class WorkerPool:
         self._started = False
 
     def start(self) -> None:
+        """Start the threads. Call once."""
         self._started = True
         for thread in self._threads:
             thread.start()
 
     def submit(self, task: Callable[[], None]) -> None:
+        """Queue a task. Any thread; never blocks."""
         self._queue.put(task)
 
     def is_own_thread(self) -> bool:
@@ -32,9 +43,15 @@ class WorkerPool:
         return any(self._runtime.is_current(thread) for thread in self._threads)
 
     def stop(self, timeout: float | None) -> bool:
-        """Ends the threads after what was submitted so far; returns whether they ended within `timeout` seconds.
+        """End the threads after the tasks submitted so far, and wait for them.
 
-        A task may stop its own pool: its thread is not waited for.
+        A task may stop its own pool: the pool does not wait for the thread of that task.
+
+        Args:
+            timeout: seconds to wait; None waits without a limit.
+
+        Returns:
+            Whether the threads have ended.
         """
         if not self._started:
             return True
@@ -49,3 +66,92 @@ class WorkerPool:
     def _run(self) -> None:
         while (task := self._queue.get()) is not None:
             task()
+
+
+class Future(Generic[T]):
+    """The result, or the error, of what another thread does. Set once: later calls of `succeed` and `fail` change nothing.
+
+    Thread-safe: one thread waits, any may set.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._done = runtime.event()
+        self._lock = threading.Lock()
+        self._value: list[T] = []
+        self._error: BaseException | None = None
+
+    def succeed(self, value: T) -> None:
+        """Set the result."""
+        with self._lock:
+            if not self._done.is_set():
+                self._value.append(value)
+                self._done.set()
+
+    def fail(self, error: BaseException) -> None:
+        """Set the error."""
+        with self._lock:
+            if not self._done.is_set():
+                self._error = error
+                self._done.set()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether a result or an error is set."""
+        return self._done.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until it is done, `timeout` seconds at most; return whether it is done."""
+        return self._done.wait(timeout)
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error; None after a success, and before the end."""
+        return self._error
+
+    @property
+    def value(self) -> T:
+        """The result. Read it only after a success."""
+        return self._value[0]
+
+
+def map_in_order(items: Sequence[A], action: Callable[[A], B], most: int, name: str, runtime: Runtime) -> Iterator[B]:
+    """Apply `action` to the items on threads of a pool; yield the results in the order of the items.
+
+    An error of `action` is raised in the place of its result and ends the iteration.
+
+    Args:
+        items: what to apply `action` to.
+        action: runs on a thread of the pool; may block.
+        most: items that are begun and not yet yielded, however slowly the caller takes the results.
+        name: of the threads.
+        runtime: makes the threads.
+    """
+    if not items:
+        return
+    pool = WorkerPool(min(most, len(items)), name, runtime)
+
+    def begin(item: A) -> Future[B]:
+        future = Future[B](runtime)
+        pool.submit(lambda: _apply(action, item, future))
+        return future
+
+    pool.start()
+    try:
+        rest = iter(items)
+        begun = deque(begin(item) for item in islice(rest, most))
+        while begun:
+            future = begun.popleft()
+            future.wait()
+            if future.error is not None:
+                raise future.error
+            yield future.value
+            begun.extend(begin(item) for item in islice(rest, 1))
+    finally:
+        pool.stop(0)
+
+
+def _apply(action: Callable[[A], B], item: A, future: Future[B]) -> None:
+    try:
+        future.succeed(action(item))
+    except BaseException as e:  # raised by the thread that waits for the result
+        future.fail(e)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from kstream.conf import Settings
 from kstream.storage import FileStore, LocalFileStore, open_store, prepare_to_write
-from kstream.storage.open import SINGLE_WRITER, is_known, scheme_of
+from kstream.storage.file_store import SINGLE_WRITER
+from kstream.storage.open import is_known, scheme_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 from kstream.errors import AlreadyExistsError, ConfigurationError, MissingFileError, StorageError, UnsupportedStoreError
 from kstream.spark.hadoop_place import HadoopPlace, settings_for_workers
 from kstream.spark.java_gateway import hadoop_configuration, java_view
-from kstream.storage.open import SINGLE_WRITER
-from kstream.storage.probe import refuses_a_second_create
+from kstream.storage.file_store import SINGLE_WRITER, refuses_a_second_create
 
 logger = logging.getLogger(__name__)
 

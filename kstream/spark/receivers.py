@@ -26,8 +26,8 @@ from kstream.spark.executors import is_local, set_receivers
 from kstream.spark.hadoop_file_store import HadoopFileStore
 from kstream.spark.receiver_runner import SparkReceiverRunner
 from kstream.storage import FileStore
-from kstream.storage.open import SINGLE_WRITER
-from kstream.storage.worker_store import place_for_workers
+from kstream.storage.file_store import SINGLE_WRITER
+from kstream.storage.open import place_for_workers
 from kstream.wal import create_log_for_driver
 
 if TYPE_CHECKING:

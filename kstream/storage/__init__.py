@@ -1,15 +1,25 @@
-"""Where checkpoints lie: named byte strings with a real create-if-absent.
+"""Stores of checkpoints: named byte strings with a real create-if-absent.
 
 One idea: `create` either makes the whole file or raises AlreadyExistsError, whoever else tries at the same moment. Every promise
-about plans and epochs rests on that, so a store that cannot do it is refused. Names use `/` on every system. Stores whose create
-depends on a server are tried by a driver before it writes (`prepare_to_write`). HDFS needs a JVM and lives in `kstream.spark`.
-Files are whole and never change, but for those of an `AppendingStore` (a local disk, HDFS): write-ahead logs grow there.
+about plans and epochs depends on that, so a store that cannot do it is refused. Names use `/` on every system. Where create
+depends on a server, a driver tests it before it writes (`prepare_to_write`). HDFS needs a JVM and is in `kstream.spark`.
+Files are whole and never change, except those of an `AppendingStore` (a local disk, HDFS): write-ahead logs grow there.
 """
 
-from kstream.storage.appending import AppendableFile, AppendingStore
-from kstream.storage.file_store import FileStore
+from kstream.storage.file_store import SINGLE_WRITER, AppendableFile, AppendingStore, FileStore
 from kstream.storage.local import LocalFileStore
 from kstream.storage.memory import MemoryFileStore
-from kstream.storage.open import open_store, prepare_to_write
+from kstream.storage.open import StorePlace, open_store, place_for_workers, prepare_to_write
 
-__all__ = ["AppendableFile", "AppendingStore", "FileStore", "LocalFileStore", "MemoryFileStore", "open_store", "prepare_to_write"]
+__all__ = [
+    "SINGLE_WRITER",
+    "AppendableFile",
+    "AppendingStore",
+    "FileStore",
+    "LocalFileStore",
+    "MemoryFileStore",
+    "StorePlace",
+    "open_store",
+    "place_for_workers",
+    "prepare_to_write",
+]

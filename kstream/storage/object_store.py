@@ -20,8 +20,7 @@ from kstream.errors import (
     StorageError,
     UnsupportedStoreError,
 )
-from kstream.storage.open import SINGLE_WRITER
-from kstream.storage.probe import refuses_a_second_create
+from kstream.storage.file_store import SINGLE_WRITER, refuses_a_second_create
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig

@@ -1,17 +1,20 @@
-"""open_store: from a checkpoint's path or URL to its store."""
+"""From a path or URL to its store: open_store on the driver, StorePlace in the workers."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from datetime import timedelta
 from urllib.parse import unquote, urlsplit
 
 from kstream.errors import ConfigurationError, UnsupportedStoreError
-from kstream.storage.file_store import FileStore
+from kstream.storage.file_store import SINGLE_WRITER, FileStore, PreparedStore
+from kstream.storage.fsspec_store import FsspecFileStore
 from kstream.storage.local import LocalFileStore
 from kstream.storage.memory import MemoryFileStore
-from kstream.storage.probe import PreparedStore
+from kstream.storage.object_store import ObjectFileStore
+from kstream.worker.process import once
 
-SINGLE_WRITER = "spark.streaming.kstream.checkpoint.singleWriter"
 HADOOP = frozenset({"hdfs", "viewfs", "o3fs", "ofs"})
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss"})
 
@@ -20,21 +23,26 @@ _CHAINED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*::")
 
 
 def scheme_of(url: str) -> str:
-    """The scheme of a URL in lower case; empty for a plain path. ConfigurationError for a URL with a password in it."""
+    """Return the scheme of a URL in lower case, "" for a plain path, "chained" for fsspec's `a::b` URLs.
+
+    Raises:
+        ConfigurationError: the URL has a password in it.
+    """
     match = _URL.match(url)
     if match is None:
         return "chained" if _CHAINED.match(url) else ""
     if urlsplit(url).password is not None:
         place = re.sub(r"//[^/]*@", "//…@", url)
         raise ConfigurationError(
-            f"{place} has a password in it, which logs and error messages would repeat: give it by the environment", key="checkpoint",
+            f"{place} has a password in it, which logs and error messages would repeat: give it by the environment",
+            key="checkpoint",
             value=place,
-        )  # fmt: skip
+        )
     return match[1].lower()
 
 
 def is_known(scheme: str) -> bool:
-    """Whether kstream or fsspec have a name for it; the rest is for Hadoop to know."""
+    """Whether kstream or fsspec know the scheme. All others are left to Hadoop."""
     if scheme in OBJECT_STORES or scheme in ("", "chained", "file", "memory"):
         return True
     from fsspec.registry import known_implementations, registry
@@ -43,10 +51,16 @@ def is_known(scheme: str) -> bool:
 
 
 def open_store(url: str, *, read_only: bool = False, single_writer: bool = False) -> FileStore:
-    """The store under a plain path, a `file:`, `memory://` or object store's URL. Sends nothing yet.
+    """Open the store under a plain path or a URL. Sends no request.
 
-    Any other scheme that fsspec knows is refused: it has no create-if-absent. `read_only` (nothing is created) and `single_writer`
-    (the user says that there is never a second driver) take it all the same.
+    Args:
+        url: a path, or a `file:`, `memory://`, object store's or fsspec URL. HDFS is opened by `kstream.spark.checkpoint_store`.
+        read_only: nothing will be created.
+        single_writer: the user says that there is never a second driver.
+
+    Raises:
+        UnsupportedStoreError: the store has no create-if-absent, and neither `read_only` nor `single_writer` is set.
+        ConfigurationError: the URL has a password in it.
     """
     scheme = scheme_of(url)
     if scheme == "":
@@ -56,8 +70,6 @@ def open_store(url: str, *, read_only: bool = False, single_writer: bool = False
     if scheme == "memory":
         return MemoryFileStore(url)
     if scheme in OBJECT_STORES:
-        from kstream.storage.object_store import ObjectFileStore
-
         return ObjectFileStore(url)
     if scheme in HADOOP:
         raise UnsupportedStoreError(
@@ -69,13 +81,56 @@ def open_store(url: str, *, read_only: bool = False, single_writer: bool = False
             f"local directory, s3://, gs://, az:// or hdfs://; or, if never more than one driver runs, set {SINGLE_WRITER}=true",
             path=url,
         )
-    from kstream.storage.fsspec_store import FsspecFileStore
-
     return FsspecFileStore(url)
 
 
 def prepare_to_write(store: FileStore, single_writer: bool) -> FileStore:
-    """The store, once it is known that its create can be trusted. Called once by a driver that starts; may block on the network."""
+    """Test that the store's create can be trusted, and return the store. A driver calls this once, at its start.
+
+    Blocks on the network where the answer depends on a server. UnsupportedStoreError, StorageError.
+    """
     if isinstance(store, PreparedStore):
         store.prepare(single_writer)
     return store
+
+
+_REQUEST_TIMEOUT = timedelta(minutes=5)
+"""Timeout of a worker's request. A partition of state can have hundreds of MB, a record of the log has a few KB."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorePlace:
+    """Address of a store, pickled into tasks; a worker opens the store by it.
+
+    It holds no secret: endpoint and credentials come from the environment of each worker.
+    """
+
+    url: str
+    exclusive: bool = True
+    """The store's create can be trusted. Otherwise `write` overwrites: each task has names of its own."""
+
+    def open(self) -> FileStore:
+        """Return the store, opened once per process. Any thread; sends no request."""
+        return once(self, self._opened)
+
+    def _opened(self) -> FileStore:
+        if scheme_of(self.url) in OBJECT_STORES:
+            return ObjectFileStore(self.url, request_timeout=_REQUEST_TIMEOUT)
+        return open_store(self.url, single_writer=not self.exclusive)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Store a file under a name that no other task uses: whole, or not at all. One request. StorageError."""
+        store = self.open()
+        (store.create if self.exclusive else store.replace)(name, data)
+
+
+def place_for_workers(store: FileStore, single_writer: bool) -> StorePlace | None:
+    """Return where workers find the driver's store.
+
+    Returns:
+        None where only the driver can reach the store (memory://), and for Hadoop's file systems: these need a JVM in the worker, too
+        (`kstream.spark.hadoop_file_store.HadoopPlace`).
+    """
+    if isinstance(store, (LocalFileStore, ObjectFileStore, FsspecFileStore)):
+        return StorePlace(store.url, not single_writer)
+    return None

@@ -1,4 +1,4 @@
-"""FileBasedWriteAheadLog: a log in files of a store, as Spark has it in files of HDFS."""
+"""FileBasedWriteAheadLog: a log in files of a store, as Spark's in files of HDFS."""
 
 from __future__ import annotations
 
@@ -6,30 +6,37 @@ import logging
 import threading
 from collections.abc import Iterator
 
-from kstream.errors import ConfigurationError, IllegalStateError, StorageError
-from kstream.loop import THREADS, Runtime, WorkerPool
+from kstream.errors import ConfigurationError, IllegalStateError, MissingFileError, StorageError
+from kstream.loop import THREADS, Runtime, WorkerPool, map_in_order
 from kstream.storage import AppendingStore, FileStore
-from kstream.wal.framing import frame
-from kstream.wal.log_files import LogFile, log_files
-from kstream.wal.parallel import in_order
-from kstream.wal.random_reader import FileBasedWriteAheadLogSegment, read_records, read_segment
+from kstream.wal.file_format import FrameReader, LogFile, ReadAt, frame, log_files
+from kstream.wal.handles import FileBasedWriteAheadLogSegment, read_segment
 from kstream.wal.write_ahead_log import WriteAheadLog, WriteAheadLogRecordHandle
 from kstream.wal.writers import OneFileAWrite, RollingWriter, SegmentWriter
 
 logger = logging.getLogger(__name__)
 
 RECOVERY_FILES = 20
-"""Files that are read at once at a restart, and kept in memory; Spark's number."""
+"""Files that a restart reads at the same time and keeps in memory; Spark's number."""
 
-_told: set[str] = set()
-_told_lock = threading.Lock()
+_warned: set[str] = set()
+_warned_lock = threading.Lock()
 
 
 class FileBasedWriteAheadLog(WriteAheadLog):
-    """One writer a folder. Nothing is made before the first write; the folder is listed by `readAll` and by the first `clean`.
+    """A log with one writer per folder. It creates nothing before the first write; only `readAll` and the first `clean` list the folder.
 
-    With `close_file_after_write` each write is a file of its own, and a restart reads `recovery_files` of them at once. A store whose
-    files cannot grow is written so whatever is asked for, and says so once.
+    Args:
+        store: where the files are.
+        folder: the folder of the files in the store.
+        rolling_interval_secs: seconds of records in one file.
+        max_failures: failures after which a write is given up.
+        close_file_after_write: each write makes a file. Where files cannot grow this is always so, and the log warns once per store.
+        recovery_files: files that `readAll` reads at the same time, if each write makes a file.
+        runtime: makes threads and locks.
+
+    Raises:
+        ConfigurationError: a number is below 1.
     """
 
     def __init__(
@@ -56,7 +63,7 @@ class FileBasedWriteAheadLog(WriteAheadLog):
         else:
             self._writer = OneFileAWrite(store, folder, rolling_ms, max_failures)
             if not close_file_after_write:
-                _tell(store.url)
+                _warn_once(store.url)
         self._in_parallel = isinstance(self._writer, OneFileAWrite)
         self._writing = runtime.lock()
         self._lock = threading.Lock()
@@ -66,7 +73,12 @@ class FileBasedWriteAheadLog(WriteAheadLog):
         self._cleaner: WorkerPool | None = None
 
     def write(self, record: bytes, time_ms: int) -> FileBasedWriteAheadLogSegment:
-        """One write at a time. The last StorageError after so many failures; IllegalStateError after `close`."""
+        """Log a record durably; one write at a time.
+
+        Raises:
+            StorageError: the last of `max_failures` failures.
+            IllegalStateError: the log is closed.
+        """
         framed = frame(record)
         with self._writing:
             if self._closed:
@@ -77,20 +89,24 @@ class FileBasedWriteAheadLog(WriteAheadLog):
             return segment
 
     def read(self, handle: WriteAheadLogRecordHandle) -> bytes:
-        """Any handle of this store, also of another log's folder. MissingFileError, CorruptRecordError, StorageError."""
+        """Read the record of any handle of this store, also one of another log's folder. See `read_segment` for the errors."""
         return read_segment(self._store, handle)
 
     def readAll(self) -> Iterator[bytes]:
-        """Lists now, reads as it is iterated. Torn tails and damaged files give what is whole before, with a warning.
+        """List the folder now; read the files during the iteration.
 
-        Where files are read in parallel, by threads of this log, iterating after `close` is an IllegalStateError.
+        Of a damaged file, or one with a torn tail, the whole records at its beginning are read, with a warning. If each write makes a
+        file, threads of this log read in parallel; then an iteration after `close` raises IllegalStateError.
         """
         files = self._list()
         return self._read_in_parallel(files) if self._in_parallel else self._read_in_a_row(files)
 
     def clean(self, threshold_ms: int, wait: bool) -> None:
-        """Removes the files that stop *before* the threshold, but never the one being written. What cannot be removed now is tried again
-        by the next call, after a warning. Without `wait` a thread of this log does it; after `close` nobody."""
+        """Delete the files that stop *before* the threshold, except the one being written.
+
+        A failure is a warning, and the next call tries again. Without `wait` a thread of this log deletes them; after `close` such a call
+        does nothing.
+        """
         if wait:
             self._clean(threshold_ms)
             return
@@ -103,7 +119,7 @@ class FileBasedWriteAheadLog(WriteAheadLog):
             self._cleaner.submit(lambda: self._clean(threshold_ms))
 
     def close(self) -> None:
-        """Waits for the write in hand. What is being cleaned goes on."""
+        """Wait for the current write, and close. A clean-up that runs is not interrupted."""
         with self._writing:
             with self._lock:
                 self._closed = True
@@ -136,7 +152,7 @@ class FileBasedWriteAheadLog(WriteAheadLog):
                 raise IllegalStateError(f"the write-ahead log {self._place} was closed before all of it was read", state="closed")
             return list(read_records(self._store, self._path(file)))
 
-        for records in in_order(files, read, self._recovery_files, self._runtime):
+        for records in map_in_order(files, read, self._recovery_files, "WriteAheadLogReader", self._runtime):
             yield from records
 
     def _clean(self, threshold_ms: int) -> None:
@@ -152,9 +168,9 @@ class FileBasedWriteAheadLog(WriteAheadLog):
                 with self._lock:
                     self._files.discard(file)
         except StorageError as e:
-            logger.warning("old files of the write-ahead log %s stay until the next clean-up: %s", self._place, e)
-        except Exception:  # else it would end the cleaner's thread, and nobody would know
-            logger.exception("cleaning the write-ahead log %s failed", self._place)
+            logger.warning("the write-ahead log %s: old files stay until the next clean-up: %s", self._place, e)
+        except Exception:  # it would end the cleaner's thread unnoticed
+            logger.exception("the write-ahead log %s: the clean-up failed", self._place)
 
 
 def _check(key: str, value: int) -> None:
@@ -162,13 +178,40 @@ def _check(key: str, value: int) -> None:
         raise ConfigurationError(f"{key} of a write-ahead log is {value}: it must be at least 1", key=key, value=value)
 
 
-def _tell(url: str) -> None:
-    with _told_lock:
-        if url in _told:
+def _warn_once(url: str) -> None:
+    with _warned_lock:
+        if url in _warned:
             return
-        _told.add(url)
+        _warned.add(url)
     logger.warning(
-        "files on %s cannot grow, so write-ahead logs make one for each write there, as with closeFileAfterWrite. "
-        "Set it to true for the driver's log and the receivers' to say that this is meant.",
+        "%s: files cannot grow there, so write-ahead logs make a file for each write, as with closeFileAfterWrite. "
+        "Set it to true for the driver's log and the receivers' to confirm this.",
         url,
     )
+
+
+def read_records(store: FileStore, path: str) -> Iterator[bytes]:
+    """Yield the whole records at the beginning of a file, in order; none if the file is gone. Other bytes are left out, with a warning.
+
+    An AppendingStore is read in chunks; of any other store the whole file is in memory.
+    """
+    try:
+        read_at, size = _opened(store, path)
+        reader = FrameReader(read_at, size)
+        yield from reader
+    except MissingFileError:  # cleaned since it was listed
+        return
+    if not reader.is_whole:
+        logger.warning(
+            "%s: %d bytes from byte %d on are no record and left out: a write that was cut off, or damage",
+            store.path(path),
+            size - reader.end,
+            reader.end,
+        )
+
+
+def _opened(store: FileStore, path: str) -> tuple[ReadAt, int]:
+    if isinstance(store, AppendingStore):
+        return (lambda offset, length: store.read_at(path, offset, length)), store.size(path)
+    data = store.read(path)
+    return (lambda offset, length: data[offset : offset + length]), len(data)

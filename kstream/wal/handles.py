@@ -1,20 +1,62 @@
-"""Handles of write-ahead logs as JSON values, in plans, in the driver's log and on the way to it."""
+"""Record handles: where a record of a log is; how to read it there; and the handle as JSON, in plans and in the driver's log."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
+from dataclasses import dataclass
 from typing import Any
 
-from kstream.errors import ConfigurationError, NotRecoverableError
-from kstream.wal.random_reader import FileBasedWriteAheadLogSegment
+from kstream.errors import ConfigurationError, CorruptRecordError, NotRecoverableError
+from kstream.storage import AppendingStore, FileStore
+from kstream.wal.file_format import HEADER
 from kstream.wal.write_ahead_log import WriteAheadLogRecordHandle
 
 
-def handle_to_json(handle: WriteAheadLogRecordHandle | None) -> Any:
-    """`[path, offset, length]` of a file-based log's; of another class, a dataclass of JSON values, `{"class": …, "fields": {…}}`.
+@dataclass(frozen=True, slots=True)
+class FileBasedWriteAheadLogSegment(WriteAheadLogRecordHandle):
+    """The place of a record in a file-based log."""
 
-    ConfigurationError for a handle that is no dataclass: it could not be stored.
+    path: str
+    """The file's name in its store, not the full path: a checkpoint can be moved."""
+    offset: int
+    """Of the record's length field, in bytes."""
+    length: int
+    """Bytes of the record itself: 4 fewer than it takes in the file."""
+
+
+def read_segment(store: FileStore, segment: WriteAheadLogRecordHandle) -> bytes:
+    """Read the record of a handle. One request.
+
+    Raises:
+        ConfigurationError: the handle belongs to another kind of log.
+        MissingFileError: the file is gone.
+        CorruptRecordError: the file has something else at that place.
+    """
+    if not isinstance(segment, FileBasedWriteAheadLogSegment):
+        raise ConfigurationError(
+            f"{segment!r} is no handle of a file-based write-ahead log: read it by the log that has written it", key="handle", value=segment
+        )
+    wanted = HEADER.size + segment.length
+    if isinstance(store, AppendingStore):
+        found = store.read_at(segment.path, segment.offset, wanted)
+    else:
+        found = store.read(segment.path)[segment.offset : segment.offset + wanted]
+    if len(found) >= HEADER.size and (length := HEADER.unpack_from(found)[0]) != segment.length:
+        raise _corrupt(store, segment, f"its length there is {length}")
+    if len(found) < wanted:
+        raise _corrupt(store, segment, f"the file ends {wanted - len(found)} bytes before it does")
+    return found[HEADER.size :]
+
+
+def handle_to_json(handle: WriteAheadLogRecordHandle | None) -> Any:
+    """Return a handle as JSON values.
+
+    Returns:
+        `[path, offset, length]` for a file-based log. For any other dataclass of JSON values, `{"class": …, "fields": {…}}`.
+
+    Raises:
+        ConfigurationError: the handle is no dataclass, so it cannot be stored.
     """
     if handle is None:
         return None
@@ -22,16 +64,21 @@ def handle_to_json(handle: WriteAheadLogRecordHandle | None) -> Any:
         return [handle.path, handle.offset, handle.length]
     if not dataclasses.is_dataclass(handle):
         raise ConfigurationError(
-            f"the write-ahead log's handle {handle!r} is no dataclass, so that it cannot be stored: make {type(handle).__name__} a frozen "
+            f"the write-ahead log's handle {handle!r} is no dataclass, so it cannot be stored: make {type(handle).__name__} a frozen "
             "dataclass of JSON values",
-            key="handle", value=handle,
-        )  # fmt: skip
+            key="handle",
+            value=handle,
+        )
     fields = {field.name: getattr(handle, field.name) for field in dataclasses.fields(handle)}
     return {"class": f"{type(handle).__module__}.{type(handle).__qualname__}", "fields": fields}
 
 
 def handle_of_json(stored: Any) -> WriteAheadLogRecordHandle | None:
-    """The inverse. NotRecoverableError where the class is not to be had any more."""
+    """The inverse of `handle_to_json`.
+
+    Raises:
+        NotRecoverableError: the class of the handle cannot be imported or made.
+    """
     if stored is None:
         return None
     if isinstance(stored, list):
@@ -45,4 +92,14 @@ def handle_of_json(stored: Any) -> WriteAheadLogRecordHandle | None:
             f"a received block lies in a write-ahead log under a handle of class {stored['class']}, which cannot be made: "
             f"{type(e).__name__}: {e}. Put the class back where the log of your own had it.",
             time=None,
-        ) from e  # fmt: skip
+        ) from e
+
+
+def _corrupt(store: FileStore, segment: FileBasedWriteAheadLogSegment, reason: str) -> CorruptRecordError:
+    place = store.path(segment.path)
+    return CorruptRecordError(
+        f"{place} does not hold the {segment.length} bytes written at byte {segment.offset} any more: {reason}. "
+        "Restore the file from a copy, or let its batch go.",
+        path=place,
+        reason=reason,
+    )

@@ -1,4 +1,4 @@
-"""Which write-ahead log the settings ask for, on the driver and on a receiver's side (Spark's WriteAheadLogUtils)."""
+"""Makes the write-ahead log that the settings ask for, for the driver and for receivers (Spark's WriteAheadLogUtils)."""
 
 from __future__ import annotations
 
@@ -11,27 +11,37 @@ from kstream.conf import ConfSource, Settings
 from kstream.errors import ConfigurationError
 from kstream.loop import THREADS, Runtime
 from kstream.storage import FileStore
-from kstream.wal.batched import BatchedWriteAheadLog
-from kstream.wal.fenced import FencedWriteAheadLog
+from kstream.wal.driver_log import BatchedWriteAheadLog, FencedWriteAheadLog
 from kstream.wal.file_based import FileBasedWriteAheadLog
 from kstream.wal.write_ahead_log import WriteAheadLog
 
 DRIVER_LOG_FOLDER = "receivedBlockMetadata"
-"""In the store of the checkpoint."""
+"""Folder of the driver's log in the store of the checkpoint."""
 
 
 def receiver_log_folder(stream_id: int) -> str:
-    """In the store of the checkpoint."""
+    """Folder of a receiver's log in the store of the checkpoint."""
     return f"receivedData/{stream_id}"
 
 
 def create_log_for_driver(
-    conf: ConfSource, store: FileStore, folder: str = DRIVER_LOG_FOLDER, runtime: Runtime = THREADS,
+    conf: ConfSource,
+    store: FileStore,
+    folder: str = DRIVER_LOG_FOLDER,
+    runtime: Runtime = THREADS,
     probe: Callable[[], None] | None = None,
-) -> WriteAheadLog:  # fmt: skip
-    """Batched unless the settings say otherwise, a log of the user's own too. ConfigurationError.
+) -> WriteAheadLog:
+    """Make the driver's log. It writes in batches unless the settings say otherwise, also where the class is the user's.
 
-    `probe` is called after each write of the log, and makes it fail by what it raises; see FencedWriteAheadLog.
+    Args:
+        conf: the settings.
+        store: the store of the checkpoint.
+        folder: of the log in the store.
+        runtime: makes threads and locks.
+        probe: called after each write of the log below; what it raises makes the write fail. See FencedWriteAheadLog.
+
+    Raises:
+        ConfigurationError: a setting has a value that cannot work.
     """
     settings, side = Settings(conf), "driver"
     log = _log(conf, settings, side, store, folder, runtime)
@@ -43,7 +53,7 @@ def create_log_for_driver(
 
 
 def create_log_for_receiver(conf: ConfSource, store: FileStore, stream_id: int, runtime: Runtime = THREADS) -> WriteAheadLog:
-    """Never batched: blocks are large, and are read by their handles. ConfigurationError."""
+    """Make a receiver's log. It never writes in batches: blocks are large, and are read by their handles. ConfigurationError."""
     return _log(conf, Settings(conf), "receiver", store, receiver_log_folder(stream_id), runtime)
 
 
@@ -54,7 +64,7 @@ def _key(side: str, name: str) -> str:
 def _log(conf: ConfSource, settings: Settings, side: str, store: FileStore, folder: str, runtime: Runtime) -> WriteAheadLog:
     name = settings.get(_key(side, "class"))
     if name:
-        return _made(_key(side, "class"), name, conf)
+        return _made_by_class(_key(side, "class"), name, conf)
     return FileBasedWriteAheadLog(
         store,
         folder,
@@ -65,8 +75,8 @@ def _log(conf: ConfSource, settings: Settings, side: str, store: FileStore, fold
     )
 
 
-def _made(key: str, name: str, conf: ConfSource) -> WriteAheadLog:
-    """The user's log: its class is called with the configuration (anything with `get(key)`), or with nothing if it takes nothing."""
+def _made_by_class(key: str, name: str, conf: ConfSource) -> WriteAheadLog:
+    """Make the user's log. Its class is called with the configuration (an object with `get(key)`), or with nothing if it takes nothing."""
     module, _, made = name.rpartition(".")
     try:
         cls: Any = getattr(importlib.import_module(module), made)
@@ -98,5 +108,6 @@ def _unusable(key: str, name: str, reason: str) -> ConfigurationError:
     return ConfigurationError(
         f"{key} is {name!r}, of which no write-ahead log can be made: {reason}. Give the dotted name of a subclass of "
         "kstream.wal.WriteAheadLog whose constructor takes the configuration, or nothing",
-        key=key, value=name,
-    )  # fmt: skip
+        key=key,
+        value=name,
+    )

@@ -7,30 +7,30 @@ from collections.abc import Iterator
 
 
 class WriteAheadLogRecordHandle:
-    """What a log needs to find a record again. Small, picklable, and good in any process and after any restart."""
+    """The place of a record in a log. Small, picklable, and valid in any process and after any restart."""
 
     __slots__ = ()
 
 
 class WriteAheadLog(ABC):
-    """Thread-safe. Every call may block on I/O. Times are in milliseconds and only tell what `clean` may remove."""
+    """A log of records. Thread-safe. Every call may block on I/O. Times are in milliseconds and only tell what `clean` may delete."""
 
     @abstractmethod
     def write(self, record: bytes, time_ms: int) -> WriteAheadLogRecordHandle:
-        """Logs a record; it is durable, and readable by the handle, when this returns. After an error it may be in the log or not."""
+        """Log a record durably and return its handle. After an error the record may be in the log, or not."""
 
     @abstractmethod
     def read(self, handle: WriteAheadLogRecordHandle) -> bytes:
-        """The record that a `write` has returned this handle for, also one of another process."""
+        """Read the record of a handle, also of one that another process has written."""
 
     @abstractmethod
     def readAll(self) -> Iterator[bytes]:
-        """Every record that was written and not cleaned yet, in the order of writing. Called at a restart, before the first write."""
+        """Yield every record that is not cleaned yet, in the order of writing. Called at a restart, before the first write."""
 
     @abstractmethod
     def clean(self, threshold_ms: int, wait: bool) -> None:
-        """Records older than the threshold are not needed any more; they may stay for a while. With `wait` blocks until they are gone."""
+        """Delete records older than the threshold, now or later; with `wait`, block until they are deleted."""
 
     @abstractmethod
     def close(self) -> None:
-        """No more writes; releases what is open. Idempotent."""
+        """End the writing and release what is open. Idempotent."""

@@ -1,4 +1,4 @@
-"""The two ways to write a log's files: growing ones, and one for each write."""
+"""The two ways to write a log's files: append to a growing file, or make a file for each write."""
 
 from __future__ import annotations
 
@@ -7,30 +7,29 @@ from typing import Protocol
 
 from kstream.errors import AlreadyExistsError, StorageError
 from kstream.storage import AppendableFile, AppendingStore, FileStore
-from kstream.wal.framing import HEADER
-from kstream.wal.log_files import LogFile, first_free, log_files
-from kstream.wal.random_reader import FileBasedWriteAheadLogSegment
+from kstream.wal.file_format import HEADER, LogFile, first_free, log_files
+from kstream.wal.handles import FileBasedWriteAheadLogSegment
 
 logger = logging.getLogger(__name__)
 
 
 class SegmentWriter(Protocol):
-    """Not thread-safe: its log calls it under a lock."""
+    """Writes records to the files of a log. Not thread-safe: the log calls it under a lock."""
 
     @property
     def current(self) -> LogFile | None:
-        """The file that is still being written; it must not be cleaned."""
+        """The file that is being written, which must not be cleaned."""
         ...
 
     def write(self, framed: bytes, time_ms: int) -> tuple[LogFile, FileBasedWriteAheadLogSegment]:
-        """Durable when it returns. Tries as often as allowed; the last StorageError is raised."""
+        """Write a framed record durably; retry as often as allowed, then raise the last StorageError."""
         ...
 
     def close(self) -> None: ...
 
 
 class _Names:
-    """Which file comes next. Starts only rise, so that files are in the order of their writing, and no name is used twice by one log."""
+    """The names of the next files. Starts only rise: the files are in the order of writing, and a log uses no name twice."""
 
     def __init__(self, store: FileStore, folder: str, rolling_ms: int) -> None:
         self._store = store
@@ -42,7 +41,7 @@ class _Names:
         return self._starting(max(time_ms, self._last + 1))
 
     def after_taken(self, file: LogFile) -> LogFile:
-        """The next free one after a name that turned out to be taken. One listing."""
+        """The next free name after one that is taken. One listing."""
         return self._starting(first_free(file.start, log_files(self._store.list(self._folder))))
 
     def path(self, file: LogFile) -> str:
@@ -53,7 +52,7 @@ class _Names:
         return LogFile(start, start + self._rolling)
 
 
-class _Tries:
+class _Retries:
     """Counts the failures of one write."""
 
     def __init__(self, place: str, most: int) -> None:
@@ -62,20 +61,20 @@ class _Tries:
         self._failed = 0
 
     def failed(self, error: StorageError) -> None:
-        """Called while the error is handled: raises it if it was the last one allowed, or cannot pass."""
+        """Count a failure. Raise the error if it is not retriable, or was the last one allowed."""
         self._failed += 1
         if self._failed >= self._most or not error.retriable:
-            logger.error("gave up writing to the write-ahead log %s after %d failures", self._place, self._failed)
+            logger.error("the write-ahead log %s: gave up a write after %d failures", self._place, self._failed)
             raise error
-        logger.warning("failed to write to the write-ahead log %s, trying again: %s", self._place, error)
+        logger.warning("the write-ahead log %s: a write failed, trying again: %s", self._place, error)
 
 
 class RollingWriter:
-    """Appends to a file until a record comes whose time is *after* its stop time; one at the stop time still goes in.
+    """Appends to a file until a record comes whose time is *after* the file's stop time.
 
-    It writes only into files that it has made: one that is there already is another writer's – of a driver before, or of a receiver that
-    runs on somewhere although it was given up – and may have a torn tail, behind which nobody would find what is written. After a
-    failure a new file is begun, for that reason.
+    It writes only into files that it has created. An existing file belongs to another writer: an earlier driver, or a receiver that was
+    given up and still runs. Such a file may have a torn tail, and no reader finds a record behind a torn tail. For the same reason it
+    begins a new file after each failure.
     """
 
     def __init__(self, store: AppendingStore, folder: str, rolling_ms: int, max_failures: int) -> None:
@@ -90,7 +89,7 @@ class RollingWriter:
         return self._open[0] if self._open else None
 
     def write(self, framed: bytes, time_ms: int) -> tuple[LogFile, FileBasedWriteAheadLogSegment]:
-        tries = _Tries(self._place, self._max_failures)
+        retries = _Retries(self._place, self._max_failures)
         while True:
             try:
                 log_file, file = self._file_for(time_ms)
@@ -98,7 +97,7 @@ class RollingWriter:
                 return log_file, FileBasedWriteAheadLogSegment(self._names.path(log_file), offset, len(framed) - HEADER.size)
             except StorageError as e:
                 self._drop()
-                tries.failed(e)
+                retries.failed(e)
 
     def close(self) -> None:
         opened, self._open = self._open, None
@@ -123,15 +122,15 @@ class RollingWriter:
     def _drop(self) -> None:
         try:
             self.close()
-        except StorageError as e:  # the write's own error is the one to be told
+        except StorageError as e:  # the error of the write is raised, not this one
             logger.warning("%s", e)
 
 
 class OneFileAWrite:
-    """Each write is a file of its own, whole or not there at all.
+    """Makes a file for each write: whole, or not at all.
 
-    A try that failed may have made its file: the next one uses the same name, and finds it. So a record is not logged twice. Names taken
-    by others are passed by.
+    A failed attempt may have created its file. The retry uses the same name and recognises the file by its bytes, so no record is logged
+    twice. Names that other writers have taken are skipped.
     """
 
     current = None
@@ -143,7 +142,7 @@ class OneFileAWrite:
         self._place = store.path(folder)
 
     def write(self, framed: bytes, time_ms: int) -> tuple[LogFile, FileBasedWriteAheadLogSegment]:
-        tries = _Tries(self._place, self._max_failures)
+        retries = _Retries(self._place, self._max_failures)
         log_file, unsure = self._names.next(time_ms), False
         while True:
             path = self._names.path(log_file)
@@ -152,14 +151,14 @@ class OneFileAWrite:
                     return log_file, FileBasedWriteAheadLogSegment(path, 0, len(framed) - HEADER.size)
                 log_file, unsure = self._names.after_taken(log_file), False
             except StorageError as e:
-                tries.failed(e)
+                retries.failed(e)
                 unsure = True
 
     def close(self) -> None:
         pass
 
     def _made(self, path: str, framed: bytes, unsure: bool) -> bool:
-        """Whether the file is there and ours."""
+        """Create the file; return whether it exists now and is ours."""
         try:
             self._store.create(path, framed)
             return True

@@ -20,7 +20,7 @@ from kstream.dstream import InputDStream
 from kstream.dstream.rdd_functions import co_grouped
 from kstream.dstream.state_rdd import StateFiles
 from kstream.storage import FileStore, LocalFileStore, MemoryFileStore
-from kstream.storage.worker_store import StorePlace, place_for_workers
+from kstream.storage.open import StorePlace, place_for_workers
 from kstream.testing import ManualClock
 from tests.harness import INTERVAL, START
 from tests.streams import Stream, numbers

@@ -15,9 +15,9 @@ from kstream.receiver.block_store import BlockStore
 from kstream.receiver.packed_records import chunks_of, dumps_plain
 from kstream.rpc import RpcCredentials, RpcServer
 from kstream.storage import LocalFileStore
-from kstream.storage.worker_store import StorePlace
+from kstream.storage.open import StorePlace
 from kstream.wal import FileBasedWriteAheadLog, WriteAheadLogRecordHandle
-from kstream.wal.random_reader import read_segment
+from kstream.wal.handles import read_segment
 
 CREDENTIALS = RpcCredentials.new()
 

@@ -14,7 +14,7 @@ from kstream.scheduler.no_log import NoLog
 from kstream.spark.hadoop_place import HadoopPlace, chosen
 from kstream.spark.receivers import SparkReceivedInput, place_of
 from kstream.storage import LocalFileStore, MemoryFileStore
-from kstream.storage.worker_store import StorePlace
+from kstream.storage.open import StorePlace
 
 
 def setting(key: str, value: str | None, resource: str = "programmatically") -> dict[str, object]:

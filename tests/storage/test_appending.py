@@ -10,7 +10,7 @@ import pytest
 
 from kstream.errors import MissingFileError, StorageError
 from kstream.storage import AppendingStore, FileStore, LocalFileStore, MemoryFileStore
-from kstream.storage import local_file as local_file_module
+from kstream.storage import local as local_module
 
 
 def test_the_local_disk_says_that_its_files_can_grow_and_memory_does_not(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_each_append_is_synced_and_a_new_file_is_known_to_its_directory(tmp_path
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(local_file_module, "_SYNC", fsync)
+    monkeypatch.setattr(local_module, "_SYNC", fsync)
     file = LocalFileStore(tmp_path).open_to_append("logs/a")
     assert str(tmp_path / "logs") in synced and str(tmp_path) in synced
     file.append(b"1")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kstream.storage import FileStore, MemoryFileStore
-from kstream.wal.framing import frame
+from kstream.wal.file_format import frame
 from tests.stores import WrappedStore
 
 

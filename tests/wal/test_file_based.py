@@ -13,8 +13,8 @@ import pytest
 
 from kstream.errors import ConfigurationError, CorruptRecordError, IllegalStateError, MissingFileError, StorageError
 from kstream.storage import LocalFileStore
-from kstream.storage import local_file as local_file_module
-from kstream.storage.local_file import LocalAppendableFile
+from kstream.storage import local as local_module
+from kstream.storage.local import LocalAppendableFile
 from kstream.wal import FileBasedWriteAheadLog, FileBasedWriteAheadLogSegment, WriteAheadLogRecordHandle
 from tests.stores import CountingStore, FaultyStore
 from tests.wal.logs import memory, put, record
@@ -58,7 +58,7 @@ def test_any_handle_is_read_in_any_order_at_once_and_by_a_log_of_another_process
 def test_a_write_is_durable_when_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark behaviour WL5."""
     synced: list[int] = []
-    monkeypatch.setattr(local_file_module, "_SYNC", lambda d: synced.append(os.fstat(d).st_size))
+    monkeypatch.setattr(local_module, "_SYNC", lambda d: synced.append(os.fstat(d).st_size))
     log = FileBasedWriteAheadLog(LocalFileStore(tmp_path), "log")
     log.write(b"12345", 0)
     log.write(b"1", 1)
@@ -117,7 +117,7 @@ def test_a_store_whose_files_cannot_grow_gets_a_file_a_write_and_is_told_once(ca
         assert caplog.records == []
         log = FileBasedWriteAheadLog(store, "log")
         FileBasedWriteAheadLog(store, "other")
-    assert [r.getMessage().split(",")[0] for r in caplog.records] == [f"files on {store.url} cannot grow"]
+    assert [r.getMessage().split(",")[0] for r in caplog.records] == [f"{store.url}: files cannot grow there"]
     log.write(b"a", 1)
     log.write(b"b", 1)
     assert len(store.list("log")) == 2

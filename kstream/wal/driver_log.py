@@ -1,7 +1,7 @@
-"""BatchedWriteAheadLog: records that wait while one is written are written together. For the driver, which logs many small ones.
+"""The logs around a driver's log: BatchedWriteAheadLog writes many small records as one, FencedWriteAheadLog refuses a replaced driver.
 
-A batch is one record of the log beneath: `KWAL`, version (1 byte), crc32 of the rest (4 bytes, big-endian), then the records framed as in
-a file. What does not begin so was written without batching, and is a record by itself.
+A batch is one record of the log below it: `KWAL`, version (1 byte), crc32 of the rest (4 bytes, big-endian), then the records framed as
+in a file. A record that does not begin so was written without batching, and is one record.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from kstream.errors import CorruptRecordError, FormatVersionError, IllegalStateError, WriteAheadLogError
-from kstream.loop import THREADS, Runtime
-from kstream.wal.framing import FrameReader, frame
-from kstream.wal.outcome import Outcome
+from kstream.loop import THREADS, Future, Runtime
+from kstream.wal.file_format import FrameReader, frame
 from kstream.wal.write_ahead_log import WriteAheadLog, WriteAheadLogRecordHandle
 
 logger = logging.getLogger(__name__)
@@ -26,7 +25,7 @@ _HEAD = len(_MAGIC) + 1 + 4
 
 
 def aggregate(records: Iterable[bytes]) -> bytes:
-    """One record of the log beneath."""
+    """Return the batch of the records: one record of the log below."""
     return _joined([frame(record) for record in records])
 
 
@@ -36,14 +35,21 @@ def _joined(framed: list[bytes]) -> bytes:
 
 
 def deaggregate(record: bytes) -> list[bytes]:
-    """What `aggregate` was given; a record of another form is itself. CorruptRecordError, FormatVersionError."""
+    """The inverse of `aggregate`. A record of any other form is returned as the only one.
+
+    Raises:
+        CorruptRecordError: the checksum does not fit.
+        FormatVersionError: a newer kstream has written the batch.
+    """
     if not record.startswith(_MAGIC) or len(record) < _HEAD:
         return [record]
     if (version := record[len(_MAGIC)]) != VERSION:
         raise FormatVersionError(
             f"a batch of a write-ahead log has format version {version}, this kstream reads {VERSION}: upgrade kstream to read it",
-            path="", version=version, supported=VERSION,
-        )  # fmt: skip
+            path="",
+            version=version,
+            supported=VERSION,
+        )
     body = record[_HEAD:]
     reader = FrameReader(lambda offset, length: body[offset : offset + length], len(body))
     records = list(reader)
@@ -54,12 +60,12 @@ def deaggregate(record: bytes) -> list[bytes]:
 
 
 def single_records(batches: Iterable[bytes]) -> Iterator[bytes]:
-    """The records of a log that was written in batches, or not, or at times. A damaged batch is left out and told as an error."""
+    """Yield the single records of a log, batched or not. A damaged batch is left out and logged as an error."""
     for batch in batches:
         try:
             records = deaggregate(batch)
         except CorruptRecordError as e:
-            logger.error("%s; its records are left out", e)
+            logger.error("%s; the records of this batch are left out", e)
             continue
         yield from records
 
@@ -68,7 +74,7 @@ def single_records(batches: Iterable[bytes]) -> Iterator[bytes]:
 class _Request:
     framed: bytes
     time: int
-    outcome: Outcome[WriteAheadLogRecordHandle]
+    future: Future[WriteAheadLogRecordHandle]
 
 
 class _Closed(Exception):
@@ -76,9 +82,10 @@ class _Closed(Exception):
 
 
 class BatchedWriteAheadLog(WriteAheadLog):
-    """A batch is sorted by the times of its records and has the highest of them, so that it is cleaned no sooner than any.
+    """Writes records that wait while another is written as one batch.
 
-    `write` blocks until its batch is durable, `timeout_ms` at most. One thread writes, started here and ended by `close`.
+    A batch has the highest time of its records, so it is not cleaned before any of them. One thread writes; the constructor starts it,
+    and `close` ends it.
     """
 
     def __init__(self, wrapped: WriteAheadLog, timeout_ms: int = 5000, runtime: Runtime = THREADS) -> None:
@@ -93,21 +100,28 @@ class BatchedWriteAheadLog(WriteAheadLog):
         self._thread.start()
 
     def write(self, record: bytes, time_ms: int) -> WriteAheadLogRecordHandle:
-        """The handle of the batch. WriteAheadLogError (from the log's own) if its batch failed, or was not written in time; a record
-        that still waits then is not written. IllegalStateError after `close`, and if `close` came first."""
-        request = _Request(frame(record), time_ms, Outcome(self._runtime))
+        """Log a record; block until its batch is durable, `timeout_ms` at most.
+
+        Returns:
+            The handle of the whole batch.
+
+        Raises:
+            WriteAheadLogError: the batch failed, or was not written in time. A record that still waits then is not written.
+            IllegalStateError: the log is closed, or was closed before the batch was written.
+        """
+        request = _Request(frame(record), time_ms, Future(self._runtime))
         with self._lock:
             if self._closed:
                 raise IllegalStateError("the batched write-ahead log was closed", state="closed")
             self._unanswered.add(request)
             self._queue.put(request)
-        if not request.outcome.wait(self._timeout):
-            request.outcome.fail(TimeoutError(f"not written within {self._timeout:g} s"))
+        if not request.future.wait(self._timeout):
+            request.future.fail(TimeoutError(f"not written within {self._timeout:g} s"))
         with self._lock:
             self._unanswered.discard(request)
-        error = request.outcome.error
+        error = request.future.error
         if error is None:
-            return request.outcome.value
+            return request.future.value
         if isinstance(error, _Closed):
             raise IllegalStateError(f"the batched write-ahead log was closed before a record of {time_ms} ms was written", state="closed")
         reason = f"{type(error).__name__}: {error}"
@@ -116,20 +130,20 @@ class BatchedWriteAheadLog(WriteAheadLog):
         ) from error
 
     def read(self, handle: WriteAheadLogRecordHandle) -> bytes:
-        """Always IllegalStateError: a handle is that of a whole batch."""
+        """Always raises IllegalStateError: a handle belongs to a whole batch."""
         raise IllegalStateError(
-            "a batched write-ahead log cannot read by a handle, which is that of a whole batch: use readAll", state="batched"
+            "a batched write-ahead log cannot read by a handle, because a handle belongs to a whole batch: use readAll", state="batched"
         )
 
     def readAll(self) -> Iterator[bytes]:
-        """The single records, as `single_records` gives them."""
+        """Yield the single records; see `single_records`."""
         return single_records(self.wrapped.readAll())
 
     def clean(self, threshold_ms: int, wait: bool) -> None:
         self.wrapped.clean(threshold_ms, wait)
 
     def close(self) -> None:
-        """Fails all that was not answered yet – what is being written may be in the log all the same – and closes the log beneath."""
+        """Fail every write that still waits, and close the log below. A batch that is being written may be in the log all the same."""
         with self._lock:
             if self._closed:
                 return
@@ -137,18 +151,18 @@ class BatchedWriteAheadLog(WriteAheadLog):
             unanswered = list(self._unanswered)
             self._queue.put(None)
         for request in unanswered:
-            request.outcome.fail(_Closed())
+            request.future.fail(_Closed())
         self._thread.join(self._timeout)
         self.wrapped.close()
 
     def _run(self) -> None:
         while (request := self._queue.get()) is not None:
             batch = [request]
-            while self._queue.qsize():  # nobody else takes from it
+            while self._queue.qsize():  # no other thread takes from it
                 if (request := self._queue.get()) is None:
                     return
                 batch.append(request)
-            self._flush(sorted((r for r in batch if not r.outcome.is_known), key=_time))
+            self._flush(sorted((r for r in batch if not r.future.is_done), key=_time))
 
     def _flush(self, batch: list[_Request]) -> None:
         if not batch:
@@ -157,11 +171,44 @@ class BatchedWriteAheadLog(WriteAheadLog):
             handle = self.wrapped.write(_joined([request.framed for request in batch]), batch[-1].time)
         except BaseException as e:  # raised by every caller
             for request in batch:
-                request.outcome.fail(e)
+                request.future.fail(e)
             return
         for request in batch:
-            request.outcome.succeed(handle)
+            request.future.succeed(handle)
 
 
 def _time(request: _Request) -> int:
     return request.time
+
+
+class FencedWriteAheadLog(WriteAheadLog):
+    """A log whose writes count only if the driver has not been replaced.
+
+    A driver that has been replaced and does not know it yet could otherwise acknowledge a block that its successor never reads.
+
+    Args:
+        log: the log that is written.
+        probe: called after each write; raises if another driver has taken over. If it does not raise, no successor can have read the
+            log before this write.
+    """
+
+    def __init__(self, log: WriteAheadLog, probe: Callable[[], None]) -> None:
+        self._log = log
+        self._probe = probe
+
+    def write(self, record: bytes, time_ms: int) -> WriteAheadLogRecordHandle:
+        handle = self._log.write(record, time_ms)
+        self._probe()
+        return handle
+
+    def read(self, handle: WriteAheadLogRecordHandle) -> bytes:
+        return self._log.read(handle)
+
+    def readAll(self) -> Iterator[bytes]:
+        return self._log.readAll()
+
+    def clean(self, threshold_ms: int, wait: bool) -> None:
+        self._log.clean(threshold_ms, wait)
+
+    def close(self) -> None:
+        self._log.close()

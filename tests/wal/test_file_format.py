@@ -9,9 +9,8 @@ import pytest
 from kstream.errors import ConfigurationError
 from kstream.storage import LocalFileStore
 from kstream.wal import FileBasedWriteAheadLog, FileBasedWriteAheadLogSegment
-from kstream.wal import framing as framing_module
-from kstream.wal.framing import FrameReader, frame
-from kstream.wal.log_files import LogFile, first_free, log_files
+from kstream.wal import file_format as file_format_module
+from kstream.wal.file_format import FrameReader, LogFile, first_free, frame, log_files
 
 GOLDEN = bytes.fromhex("00000005 66697273 74 00000001 ff 0000000c 7468652074686972642100 0a".replace(" ", ""))
 
@@ -76,7 +75,7 @@ def test_asking_past_the_end_raises_and_an_empty_file_has_no_record() -> None:
 @pytest.mark.parametrize("chunk", [1, 3, 8, 1000])
 def test_records_come_out_alike_whatever_is_read_at_once_and_no_more_than_the_file_has(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark behaviour WL4."""
-    monkeypatch.setattr(framing_module, "CHUNK", chunk)
+    monkeypatch.setattr(file_format_module, "CHUNK", chunk)
     records = [bytes([i]) * i for i in range(1, 30)]
     data = b"".join(frame(r) for r in records)
     asked: list[tuple[int, int]] = []

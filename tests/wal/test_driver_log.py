@@ -16,7 +16,7 @@ from kstream.errors import CorruptRecordError, FormatVersionError, IllegalStateE
 from kstream.loop.runtime import ThreadRuntime
 from kstream.storage import LocalFileStore
 from kstream.wal import BatchedWriteAheadLog, FileBasedWriteAheadLog, WriteAheadLog, WriteAheadLogRecordHandle
-from kstream.wal.batched import aggregate, deaggregate
+from kstream.wal.driver_log import aggregate, deaggregate
 from tests.wal.logs import record
 
 GOLDEN = bytes.fromhex("4b57414c 01 8cff5e32 00000002 6162 00000001 63".replace(" ", ""))
@@ -266,5 +266,5 @@ def test_a_damaged_batch_is_left_out_and_told_as_an_error(caplog: pytest.LogCapt
     bench = Bench()
     bench.inner.calls = [aggregate([b"a"]), aggregate([b"b"])[:-1] + b"x", aggregate([b"c", b"d"])]
     assert list(bench.log.readAll()) == [b"a", b"c", b"d"]
-    assert [r.levelno for r in caplog.records] == [logging.ERROR] and "its records are left out" in caplog.text
+    assert [r.levelno for r in caplog.records] == [logging.ERROR] and "the records of this batch are left out" in caplog.text
     bench.log.close()
