@@ -145,9 +145,6 @@ def _same(raw: bytes | None) -> bytes | None:
     return raw
 
 
-Decoder = Callable[[Any], Any]
-
-
 def short(raw: bytes | None) -> int | None:
     return None if raw is None else struct.unpack(">h", raw)[0]
 
