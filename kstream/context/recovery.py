@@ -1,8 +1,8 @@
-"""What a context does for `recovery=graph`, and what it tries at every start: pickling the user's functions.
+"""Recovery of a context: storing and restoring its graph under `recovery=graph`, and pickling the user's functions at every start.
 
-`setup` is called at every start, unless the checkpoint holds a graph that `recovery=graph` has stored. Then that graph is restored, as in
-Spark. The graph of a stream with a secret parameter is not stored but refused at the start: who asks for `graph` expects that no restart
-calls `setup`, and no secret is ever stored.
+A start calls `setup`, unless the checkpoint holds a graph that `recovery=graph` has stored. Then this graph is restored, as in Spark. The
+graph of a stream with a secret parameter is refused at the start: no secret is stored, and a user of `graph` expects that no restart calls
+`setup`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OF_ONE_PROCESS = re.compile(
     r"|(driver\.)?blockManager\.port|ui\.(port|filters|proxyBase)|submit\.deployMode|repl\..*|yarn\.(app|credentials)\..*"
     r"|kubernetes\.(driver\.pod\.name|executor\.podNamePrefix)|org\.apache\.hadoop\.yarn\..*|streaming\.kstream\.recovery\.allow)"
 )
-"""Addresses and ids of one process, as in Spark's Checkpoint; and what was allowed for one start."""
+"""Settings that are not stored: addresses and ids of one process, as in Spark's Checkpoint, and permissions for one start."""
 _REDACTION = "spark.redaction.regex"
 _REDACTED = r"(?i)secret|password|token|access[.]?key"
 """Spark's default for the names of settings that it does not show."""
@@ -46,7 +46,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class StoredGraph:
-    """What a context is made of again: its interval, its settings, operator calls and their functions."""
+    """A stored graph: interval, settings, operator calls and their functions."""
 
     path: str
     interval_ms: int
@@ -55,14 +55,14 @@ class StoredGraph:
     calls: list[dict[str, Any]]
     functions: list[Any]
     references: list[StreamReference]
-    """Streams inside the functions, to be bound once the calls have made them."""
+    """Streams inside the functions, to be bound after the calls have made the streams."""
 
 
 # -- which of the two modes
 
 
 def recovery_mode(settings: Settings) -> str:
-    """SETUP or GRAPH, as the setting says. ConfigurationError for any other value."""
+    """Return SETUP or GRAPH, the value of the setting. ConfigurationError for any other value."""
     mode = settings.get(RECOVERY)
     if mode in (SETUP, GRAPH):
         return mode
@@ -77,7 +77,7 @@ def recovery_mode(settings: Settings) -> str:
 
 
 def setup_is_demanded() -> bool:
-    """Whether this process was given recovery=setup before `setup` has run. ConfigurationError for an unknown mode."""
+    """Return whether recovery=setup is set before `setup` has run. ConfigurationError for an unknown mode."""
     conf = default_conf()
     return conf.get(RECOVERY) is not None and recovery_mode(Settings(conf)) == SETUP
 
@@ -86,7 +86,7 @@ def setup_is_demanded() -> bool:
 
 
 def load_graph(store: FileStore) -> StoredGraph | None:
-    """The graph that a driver with recovery=graph has stored; None if there is none. GraphNotRestoredError, StorageError."""
+    """Read the graph that a driver with recovery=graph has stored; None if there is none. GraphNotRestoredError, StorageError."""
     record = sidecar.read_graph(store)
     if record is None:
         return None
@@ -104,17 +104,23 @@ def load_graph(store: FileStore) -> StoredGraph | None:
 
 
 def make_again(stored: StoredGraph, make: Callable[[Any, Duration], C], make_input: Callable[[C, Recipe], DStream]) -> C:
-    """The context of a stored graph, made by `make(SparkContext or SparkConf, interval)`.
+    """Make the context of a stored graph.
 
-    A SparkContext that is there is taken as it is, with its own settings. GraphNotRestoredError if the stored calls do not work any more:
-    another version of kstream wrote them. NotRecoverableError for an input that no restart can go on with.
+    Args:
+        stored: the graph.
+        make: makes a context from (SparkContext or SparkConf, interval). An existing SparkContext is used with its own settings.
+        make_input: makes an input stream from its recipe.
+
+    Raises:
+        GraphNotRestoredError: the stored calls no longer work, because another version of kstream wrote them.
+        NotRecoverableError: no restart can make an input again.
     """
     existing = SparkContext._active_spark_context  # pyright: ignore
     conf: AbstractContextManager[Any] = restored_conf(stored.conf) if existing is None else nullcontext(existing)
     with conf as given:
         context: Any = make(given, Duration(stored.interval_ms))
     try:
-        context.settings.override(RECOVERY, GRAPH)  # a SparkContext that was there need not say so
+        context.settings.override(RECOVERY, GRAPH)  # an existing SparkContext may lack the setting
         if stored.remember_ms is not None:
             context.remember(Duration(stored.remember_ms))
         replay = Replay(context, stored.functions, lambda recipe: make_input(context, recipe))
@@ -140,9 +146,9 @@ def check_functions(recorder: Recorder) -> None:
 
 
 def dump_graph(recorder: Recorder) -> sidecar.GraphRecord:
-    """The calls and functions of a graph, each function pickled once. NotSerializableError if the graph cannot be stored.
+    """Return the calls and functions of a graph, each function pickled once. NotSerializableError if the graph cannot be stored.
 
-    The functions of the workers are pickled as tasks pickle them; only in those of the driver may streams stand.
+    The functions of the workers are pickled as tasks pickle them. Only functions of the driver may contain streams.
     """
     why_not = recorder.why_not or _secret_argument(recorder)
     if why_not is not None:
@@ -163,7 +169,7 @@ def dump_graph(recorder: Recorder) -> sidecar.GraphRecord:
 
 
 def _secret_argument(recorder: Recorder) -> str | None:
-    """Why a graph must not be stored: an operator was given a text with a secret in it, a URL with a password for example."""
+    """Return why a graph must not be stored: an argument of an operator holds a secret, for example a URL with a password."""
     for call in recorder.calls:
         given = [*call["args"], *call["kwargs"].values()] if "call" in call else []
         if any(isinstance(value, str) and looks_secret("", value) for value in given):
@@ -175,7 +181,7 @@ B = TypeVar("B")
 
 
 def _pickled(functions: Sequence[UserFunction], pickle_all: Callable[[], B], words: Callable[[str, str], str]) -> B:
-    """What `pickle_all` returns. On its error looks for those of the functions that fail, one by one."""
+    """Return the result of `pickle_all`. After an error, try each function, and name those that fail."""
     try:
         return pickle_all()
     except Exception as e:

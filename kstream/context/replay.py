@@ -1,7 +1,7 @@
-"""Batches of the past run again with the very ranges they had: into the same sink, or written down beside it.
+"""Replay: runs batches of the past again with the ranges they had, into the same sink or into files.
 
-One idea: a replay generates and runs jobs as a driver does and touches nothing that belongs to the stream – it takes no epoch, writes no
-plan and no completion, commits no offset, asks no broker what to read. It can run beside the driver.
+One idea: a replay generates and runs jobs as a driver does, and changes nothing of the stream. It takes no epoch, writes no plan and no
+completion, commits no offset, and asks no broker what to read. It can run beside the driver.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A part of a stream's plan that gave another number of records than the first time."""
+    """A part of a stream's plan that gave another number of records than in the first run."""
 
     stream: int
     part: int
@@ -40,7 +40,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedBatch:
-    """What became of one batch. `error`: a job of it failed. `lost`: entries as of the ledger, by stream."""
+    """The result of one batch.
+
+    Attributes:
+        plan: the plan that ran.
+        ended_then: whether the batch had ended in the first run.
+        changes: the parts with another number of records.
+        lost: by stream, the records that no longer exist, as entries of the ledger.
+        error: the error of the job that failed, if any.
+    """
 
     plan: BatchPlan
     ended_then: bool
@@ -54,12 +62,12 @@ class ReplayedBatch:
 
     @property
     def same(self) -> bool:
-        """Whether it ran, and its input is what it was, as far as counts and the brokers tell."""
+        """Whether the batch ran with unchanged input, as far as counts and brokers show."""
         return self.error is None and not self.changes and not self.lost
 
 
 def batches_of(store: FileStore, begin: Time, end: Time) -> list[PastBatch]:
-    """Every batch of [begin, end] that the log or its history still holds, oldest first; no void ones. Blocks on the store."""
+    """Return the batches of [begin, end] that the log or its history still holds, oldest first, without void ones. Blocks on the store."""
     found = {b.plan.time: b for b in read_history(store, begin, end)}
     plans = read_log(store).plans
     found.update({t: read_past(store, p) for t, p in plans.items() if begin <= t <= end and t not in found and not p.void})
@@ -67,10 +75,18 @@ def batches_of(store: FileStore, begin: Time, end: Time) -> list[PastBatch]:
 
 
 class Replayer:
-    """Runs batches of `store`'s past on a graph that was made and not started. One use; the caller's thread runs the jobs.
+    """Runs batches of the past on a graph that was made and not started. For one use, in one thread, which runs the jobs.
 
-    `shadow`: instead of the outputs' own functions, `shadow(output number, time, rdd)` gets what they would have been handed, and what is
-    gone from the input is reported; without it the outputs' own functions run, and a loss is what the stream says it is.
+    Args:
+        graph: the graph of the job.
+        environment: what a job of Spark needs around it.
+        store: the checkpoint.
+        shadow: called with (output number, time, rdd) instead of the functions of the outputs; records that are lost are then reported.
+            None to call the functions of the outputs; a loss then follows the setting of the stream.
+
+    Raises:
+        ConfigurationError: there is no checkpoint, or a stream carries state from batch to batch.
+        IntervalChangedError: the graph has another batch interval than the checkpoint.
     """
 
     def __init__(
@@ -85,15 +101,18 @@ class Replayer:
         if contents.meta.interval != graph.batch_duration:
             raise IntervalChangedError(
                 f"{store.url} was written with a batch interval of {contents.meta.interval}, the job has {graph.batch_duration}",
-                path=store.url, stored_ms=contents.meta.interval.milliseconds, given_ms=graph.batch_duration.milliseconds,
-            )  # fmt: skip
+                path=store.url,
+                stored_ms=contents.meta.interval.milliseconds,
+                given_ms=graph.batch_duration.milliseconds,
+            )
         states = graph.active_states()
         if states:
             raise ConfigurationError(
-                f"{states[0]!r} carries state from batch to batch, and the state of past batches is not kept: a replay would begin it with "
-                "nothing. Replay a job without that stream",
-                key="job", value=str(states[0].creation_site),
-            )  # fmt: skip
+                f"{states[0]!r} carries state from batch to batch, and the state of past batches is not kept: a replay would begin with an "
+                "empty state. Replay a job without that stream",
+                key="job",
+                value=str(states[0].creation_site),
+            )
         graph.initialize(contents.meta.zero_time)
         for number, output in enumerate(graph.output_streams):
             if shadow is not None:
@@ -102,18 +121,22 @@ class Replayer:
             stream.lenient = shadow is not None
 
     def run(self, begin: Time, end: Time) -> Iterator[ReplayedBatch]:
-        """The batches of [begin, end], one after the other. ConfigurationError if there is none.
+        """Run the batches of [begin, end] one after the other, and yield the result of each.
 
-        Batches as far before `begin` as the streams remember are made known, so that windows are whole.
+        The streams get the plans of earlier batches, too, as far back as they remember, so that windows are complete.
+
+        Raises:
+            ConfigurationError: there is no such batch.
         """
         known = self._rebound(batches_of(self._store, begin - self._graph.longest_remember(), end))
         wanted = [b for b in known if b.plan.time >= begin]
         if not wanted:
             raise ConfigurationError(
-                f"{self._store.url} holds no batch of {begin.milliseconds} to {end.milliseconds} ms: how long plans are kept is "
-                "spark.streaming.kstream.history",
-                key="from", value=begin.milliseconds,
-            )  # fmt: skip
+                f"{self._store.url} holds no batch of {begin.milliseconds} to {end.milliseconds} ms: spark.streaming.kstream.history says "
+                "how long plans are kept",
+                key="from",
+                value=begin.milliseconds,
+            )
         for batch in known:
             self._remember(batch)
         for batch in wanted:
@@ -121,7 +144,7 @@ class Replayer:
             self._graph.clear_metadata(batch.plan.time)
 
     def _rebound(self, batches: list[PastBatch]) -> list[PastBatch]:
-        """With the numbers that this graph gives to its streams, which need not be those of the graph that planned them."""
+        """Return the batches with the stream numbers of this graph, which may differ from those of the graph that planned them."""
         names = self._graph.input_names()
         now = {stream.id: names.get(stream.id) for stream in self._graph.active_inputs()}
         followed = mappings((batch.plan for batch in batches), now)
@@ -149,7 +172,7 @@ class Replayer:
                 with self._environment.for_job(job):
                     job.run()
         except Exception as e:
-            logger.warning("batch %s could not be replayed: %s", time, e)
+            logger.warning("batch %s failed in the replay: %s", time, e)
             error = e
         outcomes = self._graph.outcomes(time)
         lost = {stream: outcome.lost for stream, outcome in outcomes.items() if outcome.lost}
@@ -158,7 +181,7 @@ class Replayer:
 
 
 def changed(then: Mapping[int, Sequence[int | None]], now: Mapping[int, InputOutcome]) -> Iterator[Change]:
-    """The parts whose counts are known of both times and differ. Pure."""
+    """Yield the parts whose numbers of records are known for both runs and differ. Pure."""
     for stream, outcome in sorted(now.items()):
         for part, (before, after) in enumerate(zip(then.get(stream, ()), outcome.counts, strict=False)):
             if before is not None and after is not None and before != after:
@@ -166,10 +189,10 @@ def changed(then: Mapping[int, Sequence[int | None]], now: Mapping[int, InputOut
 
 
 def text_sink(directory: str) -> Callable[[int, Time, RDD[Any]], None]:
-    """A shadow that writes each output's elements as lines to `<directory>/output-<number>/<batch time in ms>/part-…`.
+    """Make a shadow that writes the elements of each output as lines to `<directory>/output-<number>/<batch time in ms>/part-…`.
 
-    JSON where an element is made of JSON values, else its repr. `directory` is any place Spark writes to; what is there already is an
-    error of Spark's.
+    A line is JSON, or the repr of an element that is not made of JSON values. `directory` is any place that Spark writes to; Spark fails
+    if the folder of a batch exists.
     """
 
     def write(number: int, time: Time, rdd: RDD[Any]) -> None:

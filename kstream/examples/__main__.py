@@ -12,7 +12,7 @@ import kstream.examples
 
 
 def examples() -> Iterator[tuple[str, str]]:
-    """(Module name, first line of its docstring) of each, by name. Loads none of them: a list needs no Spark. From a zip, too."""
+    """Yield (module name, first line of its docstring), by name. Imports no example: a list needs no Spark. Works from a zip, too."""
     for module in pkgutil.iter_modules(kstream.examples.__path__, "kstream.examples."):
         if not module.name.endswith("__main__"):
             finder: Any = module.module_finder

@@ -1,9 +1,9 @@
-"""DirectKafkaWordCount: counts the words of a Kafka topic, every second, and goes on exactly where it stopped.
+"""DirectKafkaWordCount: counts the words of a Kafka topic, every second, and continues exactly where it stopped.
 
     spark-submit direct_kafka_wordcount.py localhost:9092 lines /tmp/wordcount
 
 or `python -m kstream.examples.direct_kafka_wordcount localhost:9092 lines /tmp/wordcount`; no --packages. The first start begins at
-the end of the topic. Whatever stopped it, started again with the same checkpoint directory it counts what came meanwhile: each record in
+the end of the topic. After a stop or a crash, a start with the same checkpoint directory counts the records that came meanwhile, each in
 exactly one batch. On pyspark.streaming.kafka (Spark 2.4) the import lines would be `from pyspark.streaming import StreamingContext` and
 `from pyspark.streaming.kafka import KafkaUtils`.
 """

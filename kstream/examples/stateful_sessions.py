@@ -4,9 +4,9 @@ Each line of the input is a user and an action, such as `ann login`. In one term
 
     spark-submit stateful_sessions.py localhost:9999 /tmp/sessions --idle 30
 
-or `python -m kstream.examples.stateful_sessions /tmp/incoming /tmp/sessions` for the files that arrive in a directory. Started again
-with the same checkpoint directory it goes on with the sessions that were open: exactly from files; from a socket less what came after
-the last batch that had ended.
+or `python -m kstream.examples.stateful_sessions /tmp/incoming /tmp/sessions` for the files that arrive in a directory. A start
+with the same checkpoint directory continues the open sessions: exactly from files; from a socket without the lines that came after the
+last completed batch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def create_context(source: str, idle: float) -> StreamingContext:
     host, _, port = source.rpartition(":")
     lines = ssc.socketTextStream(host, int(port)) if port.isdigit() else ssc.textFileStream(source)
     sessions = lines.map(lambda line: line.partition(" ")[::2]).mapWithState(StateSpec.function(follow).timeout(idle))
-    sessions.checkpoint(1)  # the state of every batch is stored: what a socket has sent cannot be read again
+    sessions.checkpoint(1)  # stores the state of every batch, because a socket cannot be read again
     sessions.pprint()
     sessions.stateSnapshots().map(lambda session: f"{session[0]} is here: {', '.join(session[1])}").pprint()
     return ssc

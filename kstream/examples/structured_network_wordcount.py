@@ -1,11 +1,11 @@
-"""StructuredNetworkWordCount: the running counts of all words so far, in Structured Streaming – plain PySpark, to compare with.
+"""StructuredNetworkWordCount: the running counts of all words so far, in Structured Streaming of plain PySpark, for comparison.
 
 In one terminal `nc -lk 9999`, in another
 
     spark-submit structured_network_wordcount.py localhost 9999
 
 or `python -m kstream.examples.structured_network_wordcount localhost 9999`. `network_wordcount.py` counts each second by itself; this
-one counts all there ever was, and Spark makes the batches.
+program counts all words so far, and Spark makes the batches.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""For the tests of users and our own: a clock moved by hand, batches written down, crash points, contracts to inherit.
+"""Tools for tests of users and of kstream: a manual clock, inputs and outputs in memory, crash points, contracts to inherit.
 
-One idea: time and death are inputs of a test. `ManualClock.advance` returns when everything that is due has run, so no test sleeps;
-`TestInputStream` gives each batch what the test says and `CollectedOutput` keeps what came out; `restart_produces_the_same_batches` kills
-a driver between any two steps of a batch and compares with one that never stopped. docs/testing.md shows them.
+One idea: time and death are inputs of a test. `ManualClock.advance` returns when everything that is due has run, so no test sleeps.
+`TestInputStream` gives each batch the records of the test, and `CollectedOutput` keeps the records of an output.
+`restart_produces_the_same_batches` kills a driver between any two steps of a batch and compares with a driver that never stopped.
+docs/testing.md shows them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = [
     "restore_input",
 ]
 
-_LAZY = {  # they need pyspark, which a clock does not
+_LAZY = {  # these need pyspark, the clock does not
     "CollectedOutput": "collected_output",
     "TestInputStream": "input_stream",
     "restart_produces_the_same_batches": "restarts",

@@ -1,4 +1,4 @@
-"""CollectedOutput: what a stream gave, batch by batch, for a test to look at."""
+"""CollectedOutput: the records of a stream, batch by batch, for a test."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _numbers = itertools.count()
 class CollectedOutput:
     """An output operation that keeps the records of every batch, in the order in which the batches ran.
 
-    Made of a stream before the start. A graph that is restored in the same process goes on filling it. A batch that runs twice is there
-    twice. Read it after `ManualClock.advance` has returned, or after stop.
+    Create it before the start. A graph that is restored in the same process fills the same object. A batch that runs twice is in it
+    twice. Read it after `ManualClock.advance` has returned, or after stop. Any thread.
     """
 
     def __init__(self, stream: DStream) -> None:
@@ -44,19 +44,19 @@ class CollectedOutput:
 
     @property
     def times(self) -> list[datetime]:
-        """The batch times, as foreachRDD hands them."""
+        """The batch times, as foreachRDD passes them."""
         with self._lock:
             return [time for time, _ in self._batches]
 
     def __reduce__(self) -> Any:
-        return _collected, (self._number,)  # the very same one: a copy would keep what nobody looks at
+        return _collected, (self._number,)  # the same object: nobody would read a copy
 
     def __repr__(self) -> str:
         return f"<CollectedOutput {len(self._batches)} batches>"
 
 
 def _collected(number: int) -> CollectedOutput:
-    """The one of this process; in another one, where nobody looks at it, an empty one."""
+    """Return the object of this process; in another process, where nobody reads it, an empty one."""
     found = _known.get(number)
     if found is None:
         found = CollectedOutput.__new__(CollectedOutput)

@@ -1,4 +1,4 @@
-"""ManualClock: stands still until a test moves it."""
+"""ManualClock: a clock that a test moves."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ PATIENCE_S = 120.0
 
 
 class ManualClock:
-    """A clock that moves only by `advance` or `set_time`, never back.
+    """A clock that moves only by `advance` or `set_time`, never back. Any thread may move it.
 
-    Give it to a StreamingContext (`clock=`). Once that is started, moving the clock returns when everything that was due has run: every
-    batch up to the new time has been planned, its jobs have ended, well or not, and the listeners have heard of it. TimeoutError, with
-    what is to blame, when that takes more than `patience` seconds. A job, a function of `transform` and a listener may move it, too;
-    they are not waited for.
+    Pass it to a StreamingContext (`clock=`). After the start, moving the clock blocks until everything that is due has run: every batch up
+    to the new time is planned, its jobs have ended or failed, and the listeners have got their events. It raises TimeoutError after
+    `patience` seconds. A job, a function of `transform` and a listener may move the clock, too; then the clock does not wait for them.
 
-    Without a context: it returns once every thread that was waiting for a time now reached has been woken and waits again (or has
-    ended), so what a timer posts at a tick is posted. A thread that does neither is waited for 10 s.
+    Without a context, moving the clock blocks until every thread whose time has come waits again or has ended: a timer has then posted its
+    tick. For a thread that does neither, it waits 10 s.
     """
 
     def __init__(self, time_ms: int = 0, patience: float = PATIENCE_S) -> None:
@@ -38,14 +37,20 @@ class ManualClock:
         return self.time_ms()
 
     def advance(self, milliseconds: int, wait: bool = True) -> None:
-        """Moves on by so much. Without `wait` the batches that are due are made known, and run on their own.
+        """Move the clock forward.
 
-        ValueError for a negative step: time can't go backwards.
+        Args:
+            milliseconds: the step.
+            wait: whether to block until the batches that are due have run.
+
+        Raises:
+            ValueError: the step is negative.
+            TimeoutError: the batches that are due have not ended in time.
         """
         self.set_time(self.time_ms() + milliseconds, wait)
 
     def set_time(self, time_ms: int, wait: bool = True) -> None:
-        """Moves to this moment, in ms since the epoch; otherwise as `advance`."""
+        """Move the clock to this moment, in ms since the epoch; otherwise as `advance`."""
         self._wait_for_timers()
         with self._condition:
             if time_ms < self._now:
@@ -64,16 +69,17 @@ class ManualClock:
                 )
 
     def follow(self, follower: Follower) -> None:
-        """From now on moving the clock waits for this one. Called by a context that starts."""
+        """Wait for this follower whenever the clock moves. Called by a context that starts."""
         with self._condition:
             self._followers.append(follower)
 
     def unfollow(self, follower: Follower) -> None:
+        """No longer wait for this follower."""
         with self._condition:
             self._followers = [known for known in self._followers if known is not follower]
 
     def _wait_for_timers(self) -> None:
-        """A timer that has been started and does not wait yet would count its tick from a time that has moved."""
+        """Wait until all timers wait: a timer that has just been started would count its tick from the new time."""
         end = time.monotonic() + self._patience
         with self._condition:
             while time.monotonic() < end:
@@ -86,7 +92,7 @@ class ManualClock:
         return all(due > self._now for due in self._waiting.values()) and not any(t.is_alive() for t in self._woken)
 
     def wait(self, milliseconds: int, stop: StopFlag) -> bool:
-        """Blocks until time has moved on by so much or `stop` is set."""
+        """Block until the clock has moved by so much, or `stop` is set. Return whether `stop` is set."""
         me = threading.current_thread()
         with self._condition:
             target = self._now + milliseconds
@@ -102,7 +108,7 @@ class ManualClock:
             return stop.is_set()
 
     def wait_for_waiters(self, count: int = 1, timeout: float = 10) -> None:
-        """Blocks until so many threads wait on this clock; TimeoutError past `timeout` seconds."""
+        """Block until so many threads wait on this clock. TimeoutError after `timeout` seconds."""
         with self._condition:
             if not self._condition.wait_for(lambda: len(self._waiting) >= count, timeout):
                 raise TimeoutError(f"{len(self._waiting)} threads wait on the clock, expected {count}")

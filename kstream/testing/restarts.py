@@ -1,4 +1,4 @@
-"""restart_produces_the_same_batches: a job, killed at every step of a batch, against its twin that never stopped."""
+"""restart_produces_the_same_batches: compares a job that is killed at each step of a batch with its twin that never stopped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
 
 Handed = dict[tuple[int, int], list[list[Any]]]
-"""(batch time in ms, number of the output) → what that output was handed, each time the batch ran."""
+"""(batch time in ms, number of the output) → the records passed to that output, per run of the batch."""
 
 START_MS = 1_000_000_000_000
 
@@ -35,19 +35,28 @@ def restart_produces_the_same_batches(
     kills: Sequence[tuple[str, int]] | None = None,
     down: int = 0,
 ) -> list[tuple[str, int]]:
-    """Runs the job of `setup` for so many batches on a ManualClock; then again and again, each time killed once and started again.
+    """Run a job on a ManualClock without a kill, then once per kill: killed there and started again.
 
-    AssertionError if any output is ever handed other records for a batch than in the run that was not killed, or is not handed a batch.
-    `kills` are (crash point, how many-th time it is reached): default the second time of each of CRASH_POINTS. `down`: so many batch
-    intervals pass between a death and the next start. Returns the kills that happened: a point that the job never reaches kills nobody.
+    The functions of the output operations are not called: their input is compared. Everything that a killed driver does after its death is
+    ignored. Blocks; each run takes as long as its batches.
 
-    `setup` makes its context without a clock of its own, on a SparkContext that is there or that it makes; the checkpoint directory it
-    sets gives way to temporary ones. Its input must give each batch time the same records in every run, as TestInputStream does. The
-    functions of its output operations are not called: what they would have been handed is compared. What a killed driver still does
-    after its death counts for nothing. Blocks; each run costs what the batches cost.
+    Args:
+        setup: makes the context, without a clock of its own, on an existing SparkContext or on a new one. Temporary directories replace
+            its checkpoint directory. Its input must give each batch time the same records in every run, as TestInputStream does.
+        batches: the number of batches of a run.
+        kills: (crash point, n): the driver is killed when it reaches the point for the nth time. By default the second time for each of
+            CRASH_POINTS.
+        down: the number of batch intervals between a kill and the next start.
+
+    Returns:
+        The kills that happened: a job may never reach a point.
+
+    Raises:
+        AssertionError: an output gets other records for a batch than in the run without a kill, or does not get a batch.
+        IllegalStateError: a StreamingContext is active.
     """
     if StreamingContext.getActive() is not None:
-        raise IllegalStateError("a StreamingContext is active: stop it first, jobs are run here one after the other", state="active")
+        raise IllegalStateError("a StreamingContext is active: stop it first, this function runs jobs one after the other", state="active")
     with tempfile.TemporaryDirectory(prefix="kstream-restarts-") as directory:
         twin = _Run(setup, Path(directory) / "twin", batches, None, 0)
         expected = twin.go()
@@ -92,7 +101,7 @@ class _Run:
         return self._life > 0
 
     def go(self) -> Handed:
-        """What the outputs were handed by drivers that lived."""
+        """Run all lives. Return the records that living drivers passed to the outputs."""
         life = -1
         while life != self._life:
             life = self._life
@@ -100,7 +109,7 @@ class _Run:
         return self._handed
 
     def _live(self, life: int) -> None:
-        """One life: to its end, or to the end of the run."""
+        """Run one life, to its end or to the end of the run."""
         with clock_of_new_contexts(self._clock):
             ssc = StreamingContext.getOrCreate(str(self._place / str(life)), self._setup)
         for number, output in enumerate(ssc.graph.output_streams):
@@ -109,12 +118,12 @@ class _Run:
         crash_point.install(self._at_crash_point)
         try:
             ssc.start()
-            self._clock.advance(0)  # until what a restart makes up for has run
+            self._clock.advance(0)  # runs the batches that a restart makes up for
             while self._left > 0 and self._life == life:
                 self._left -= 1
                 self._clock.advance(interval)
             if self._life == life:
-                ssc.awaitTerminationOrTimeout(0)  # raises what failed
+                ssc.awaitTerminationOrTimeout(0)  # raises the error of a job
         finally:
             crash_point.install(None)
             ssc.stop(stopSparkContext=False, stopGraceFully=self._life == life)
@@ -130,7 +139,7 @@ class _Run:
                 self._handed.setdefault((time.milliseconds, number), []).append(records)
 
     def _at_crash_point(self, name: str) -> None:
-        """On whichever thread got there: what is stored now is what the next life finds."""
+        """Copy the checkpoint for the next life, if the kill is here. In the thread that reaches the point."""
         with self._lock:
             if self.killed or self._kill is None or name != self._kill[0]:
                 return
@@ -141,7 +150,7 @@ class _Run:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """A checkpoint as it stands, in the order of names: completions before plans, so that what changes meanwhile looks pending at most."""
+    """Copy a checkpoint in the order of names, so completions before plans: a batch that ends meanwhile looks pending at most."""
     for path in sorted(source.rglob("*")):
         if path.is_file() and not path.name.startswith(".tmp"):
             place = target / path.relative_to(source)

@@ -90,14 +90,28 @@ def test_lag_counts_from_the_lowest_unfinished_batch_and_unplanned_from_the_newe
     log.complete(at(3), 1, ZERO)
     zero, one = rows_of(tmp_path)
     assert zero == {
-        "stream": 0, "topic": "orders", "partition": 0, "completed": 20, "next": 50, "log_end": 100, "unplanned": 50, "lag": 80, "note": ""
-    }  # fmt: skip
+        "stream": 0,
+        "topic": "orders",
+        "partition": 0,
+        "completed": 20,
+        "next": 50,
+        "log_end": 100,
+        "unplanned": 50,
+        "lag": 80,
+        "note": "",
+    }
     assert (one["completed"], one["next"], one["unplanned"], one["lag"]) == (2, 5, 95, 98)
     result = lag(tmp_path)
     assert "stream 0, orders: 178 records behind, 145 of them in no batch yet" in result.output
     assert [cell.strip() for cell in next(r for r in result.output.splitlines() if "orders/0" in r).split("│")[1:-2]] == [
-        "0", "orders/0", "20", "50", "100", "50", "80"
-    ]  # fmt: skip
+        "0",
+        "orders/0",
+        "20",
+        "50",
+        "100",
+        "50",
+        "80",
+    ]
 
 
 def test_when_every_batch_is_done_nothing_is_behind_and_a_batch_given_up_holds_nothing_back(bootstrap: str, tmp_path: Path) -> None:
@@ -184,9 +198,7 @@ def test_what_is_given_wins_over_a_file_and_that_over_what_is_stored(bootstrap: 
 
 def test_java_properties_are_read_with_continuations_comments_and_escapes() -> None:
     text = "a=1\nb : two words \n! no\n#no=1\n\nc\\:d=x\\=y\\\\\njaas = one \\\n   two;\\u00e9\\\\\\\n  three\nlone\n  key value\r\n"
-    assert parse_properties(text) == {
-        "a": "1", "b": "two words ", "c:d": "x=y\\", "jaas": "one two;é\\three", "lone": "", "key": "value"
-    }  # fmt: skip
+    assert parse_properties(text) == {"a": "1", "b": "two words ", "c:d": "x=y\\", "jaas": "one two;é\\three", "lone": "", "key": "value"}
 
 
 @pytest.mark.parametrize(

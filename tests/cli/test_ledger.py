@@ -51,8 +51,12 @@ def test_every_loss_is_shown_with_its_batch_its_offsets_and_its_cause(tmp_path: 
     assert "[5, …)" in two and "deletion" in two and "[gone]" in two
     assert "2 entries, 3 offsets" in output
     assert json.loads(ledger(tmp_path, "--json").output)["lost"][0] == {
-        "batch": AT.milliseconds, "at": ZERO + 2000, "epoch": 1, "stream": 0, **entry()
-    }  # fmt: skip
+        "batch": AT.milliseconds,
+        "at": ZERO + 2000,
+        "epoch": 1,
+        "stream": 0,
+        **entry(),
+    }
 
 
 def test_a_batch_that_was_given_up_counts_with_all_its_ranges(tmp_path: Path) -> None:

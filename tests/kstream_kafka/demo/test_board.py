@@ -41,16 +41,21 @@ def killed_and_restarted() -> Board:
 def test_a_batch_is_told_apart_by_why_it_ran() -> None:
     board = killed_and_restarted()
     assert [(r.batch, r.run) for r in board.ended(driver=2)] == [
-        (2000, Run.RE_RUN), (3000, Run.RE_RUN), (4000, Run.MADE_UP), (5000, Run.FIRST),
-    ]  # fmt: skip
+        (2000, Run.RE_RUN),
+        (3000, Run.RE_RUN),
+        (4000, Run.MADE_UP),
+        (5000, Run.FIRST),
+    ]
     assert [r.batch for r in board.ended(run=Run.FIRST)] == [1000, 5000]
 
 
 def test_what_a_killed_driver_left_is_shown_as_killed_or_not_begun() -> None:
     board = killed_and_restarted()
     assert [(r.batch, r.state) for r in board.newest(20) if r.driver == 1] == [
-        (1000, "done"), (2000, "killed"), (3000, "not begun"),
-    ]  # fmt: skip
+        (1000, "done"),
+        (2000, "killed"),
+        (3000, "not begun"),
+    ]
 
 
 def test_lag_is_what_kafka_had_beyond_the_batch_when_it_began() -> None:

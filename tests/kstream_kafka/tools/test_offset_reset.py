@@ -12,9 +12,11 @@ from kstream.connectors import OffsetChange, ResetResult
 from tests.kstream_kafka.fakes import FakeClient
 
 DATA: dict[str, Any] = {
-    "ranges": [["a", 0, 10, 20], ["a", 1, 5, 6], ["b", 0, 0, 3]], "leader_epochs": [7, 7, 2], "from_epochs": [6, 7, 2],
+    "ranges": [["a", 0, 10, 20], ["a", 1, 5, 6], ["b", 0, 0, 3]],
+    "leader_epochs": [7, 7, 2],
+    "from_epochs": [6, 7, 2],
     "topic_ids": {"a": "a-1", "b": "b-1"},
-}  # fmt: skip
+}
 LOGS = {("a", 0): (4, 40), ("a", 1): (0, 9), ("b", 0): (0, 3)}
 IDS = {"a": "a-1", "b": "b-1"}
 
@@ -62,8 +64,10 @@ def test_a_topic_made_anew_is_taken_whole_as_it_is_now():
     assert ends(moved) == {("a", 0): 2, ("a", 3): 0, ("b", 0): 3}
     assert moved.data["topic_ids"] == {"a": "a-2", "b": "b-1"} and moved.skipped == []
     assert [(m.partition, m.old, m.new, m.note) for m in moved.changes] == [
-        (0, 20, 2, "the topic was made anew"), (1, 6, None, "the topic was made anew"), (3, None, 0, "the topic was made anew")
-    ]  # fmt: skip
+        (0, 20, 2, "the topic was made anew"),
+        (1, 6, None, "the topic was made anew"),
+        (3, None, 0, "the topic was made anew"),
+    ]
 
 
 @pytest.mark.parametrize(
