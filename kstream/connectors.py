@@ -18,9 +18,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-from kstream.errors import MissingDependencyError
+from kstream.errors import KStreamError, MissingDependencyError
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +34,10 @@ FIRST_PARTY = (
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and number."""
+
+
+class ToolNotOfferedError(KStreamError):
+    """A command needs a tool that the connector of a stream does not offer. Facts: connector, tool."""
 
 
 class PlannedRange(NamedTuple):
@@ -74,15 +78,19 @@ class ResetResult:
 class ConnectorTools:
     """What commands ask about inputs that read partitions of topics by offset. A connector offers a subclass.
 
-    Commands show the plan data of an input without tools as JSON. All methods are called in the thread of the command, and may raise any
-    KStreamError, which the command prints as one line. A module of tools must not import pyspark, nor a client library before
-    `log_ends` or `reset` is called.
+    Commands show the plan data of an input without tools as JSON. `ranges` is required. A method that a connector does not override makes
+    the commands that need it end with ToolNotOfferedError.
+
+    All methods are called in the thread of the command, and may raise any KStreamError, which the command prints as one line. A module
+    of tools must not import pyspark, nor a client library before `log_ends` or `reset` is called.
     """
 
     name: str
     """The name of the system, for sentences: "Kafka"."""
     input_kind: str
     """The kind of the recipes of these inputs. The checkpoint stores connection parameters under it."""
+    client_loggers: Sequence[str] = ()
+    """Loggers of client libraries that are silent by default. `--verbose` shows their messages."""
 
     def ranges(self, data: Mapping[str, Any]) -> list[PlannedRange] | None:
         """Read the ranges from the plan data of an input. Pure.
@@ -107,7 +115,7 @@ class ConnectorTools:
         Raises:
             ConfigurationError: an option or the file cannot be read.
         """
-        raise NotImplementedError
+        self._not_offered("the parameters of its brokers")
 
     def connection(self, stored: Mapping[str, Any] | None, given: Mapping[str, Any]) -> dict[str, Any] | None:
         """Merge the parameters that a checkpoint stores for a stream with those of the command line, which win.
@@ -115,11 +123,11 @@ class ConnectorTools:
         Returns:
             The parameters of a connection; None if they name no broker.
         """
-        raise NotImplementedError
+        self._not_offered("the parameters of its brokers")
 
     def log_ends(self, connection: Mapping[str, Any], partitions: Collection[Partition]) -> dict[Partition, int]:
         """Ask the brokers for the end offset of each partition's log. Blocks."""
-        raise NotImplementedError
+        self._not_offered("the ends of its logs")
 
     def reset(self, connection: Mapping[str, Any], data: Mapping[str, Any], to: Any, topics: Collection[str]) -> ResetResult:
         """Move a stream to other offsets. Asks the brokers. Blocks.
@@ -130,15 +138,18 @@ class ConnectorTools:
             to: one position for all partitions, or positions by topic and partition.
             topics: the topics to move; empty for all topics of the stream.
         """
-        raise NotImplementedError
+        self._not_offered("a reset of offsets")
 
     def rewind(self, data: Mapping[str, Any], then: Mapping[str, Any], topics: Collection[str]) -> ResetResult:
         """Move a stream back to the beginning of the earlier plan `then`. Asks no broker."""
-        raise NotImplementedError
+        self._not_offered("a rewind of offsets")
 
-    def empty_plan_at(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return plan data that reads nothing and ends where `data` ends."""
-        raise NotImplementedError
+    def empty_plan_at(self, data: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return plan data that reads nothing and ends where `data` ends; None to leave the stream out when others move. Pure."""
+        return None
+
+    def _not_offered(self, tool: str) -> NoReturn:
+        raise ToolNotOfferedError(f"the connector of {self.name} does not offer {tool}", connector=self.name, tool=tool)
 
 
 def load(name: str) -> ModuleType:

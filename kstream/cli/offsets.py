@@ -220,7 +220,8 @@ def _change(store: FileStore, choose: Choose, dry_run: bool, take_over: bool) ->
 
     def places(now: LogContents) -> Places:
         chosen = choose(now)
-        inputs = {number: known.empty_plan_at(data) for number, (known, data) in _settable_streams(now).items()}
+        at_rest = {number: known.empty_plan_at(data) for number, (known, data) in _settable_streams(now).items()}
+        inputs: dict[int, PlanData] = {number: data for number, data in at_rest.items() if data is not None}
         inputs.update({number: found.data for number, found in chosen.items()})
         return inputs, {number: InputOutcome((), found.skipped) for number, found in chosen.items() if found.skipped}
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--sink", type=click.Choice(["shadow", "same"]), required=True, help="shadow: written to --out; same: the job's own outputs.")
 @click.option("--out", metavar="DIR", help="With --sink shadow: where the elements are written, as lines of text.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a batch instead of a sentence.")
-@click.option("--verbose", is_flag=True, help="Show tracebacks and what Kafka's client says.")
+@click.option("--verbose", is_flag=True, help="Show tracebacks and the messages of client libraries, such as Kafka's.")
 def replay_command(job: str, path: str, begin: str, end: str, sink: str, out: str | None, as_json: bool, verbose: bool) -> None:
     """Run batches of the past again, each with the ranges it had, and report where their input has changed since.
 

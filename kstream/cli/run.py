@@ -18,6 +18,7 @@ from kstream.batch_time import Time
 from kstream.checkpoint.binding import DROPPED, TOPICS
 from kstream.checkpoint.missing_plans import forget_missing
 from kstream.checkpoint.reader import forget_batch
+from kstream.cli.inputs import tools
 from kstream.cli.terminal import clear_errors, one_line, require_pyspark
 from kstream.errors import ConfigurationError
 from kstream.spark.checkpoint_store import open_checkpoint
@@ -44,7 +45,7 @@ logger = logging.getLogger(__name__)
     help="dropped:NAME forgets the offsets of a stream that the job no longer has. topics:NAME lets a stream read none of the topics that "
     "it has offsets of; those offsets are kept. NAME is the stream's name, else its number.",
 )
-@click.option("--verbose", is_flag=True, help="Show tracebacks and what Kafka's client says.")
+@click.option("--verbose", is_flag=True, help="Show tracebacks and the messages of client libraries, such as Kafka's.")
 def run_command(job: str, path: str, forget_batch: int | None, allow: tuple[str, ...], verbose: bool) -> None:
     """Run a streaming job until SIGTERM or Ctrl-C. The next start continues exactly where the job stopped.
 
@@ -189,12 +190,18 @@ def _first_line(record: logging.LogRecord) -> str:
 
 
 def configure_logging(verbose: bool) -> None:
-    """Log to standard error: kstream from INFO up, all others from WARNING up."""
+    """Log to standard error: kstream and its connectors from INFO up, all others from WARNING up.
+
+    Args:
+        verbose: also log tracebacks and the messages of client libraries.
+    """
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter(verbose))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("kstream").setLevel(logging.INFO)
-    logging.getLogger("kstream_kafka").setLevel(logging.INFO)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    if verbose:
-        logging.getLogger("kstream.kafka").propagate = True
+    for known in tools():
+        package = type(known).__module__.partition(".")[0]
+        logging.getLogger(package).setLevel(logging.INFO)
+        for name in known.client_loggers if verbose else ():
+            logging.getLogger(name).addHandler(handler)  # such a logger does not propagate

@@ -122,6 +122,23 @@ def test_a_reset_moves_the_chosen_stream_and_the_streams_of_other_connectors_sta
     assert 2 not in newest, "an input without offsets has none to keep"
 
 
+@pytest.mark.parametrize(
+    ("words", "tool"),
+    [
+        (("lag", "PATH"), "the parameters of its brokers"),
+        (("offsets", "reset", "PATH", "--to", "latest", "--stream", "0"), "the parameters of its brokers"),
+        (("offsets", "rewind", "PATH", "--to", "0", "--stream", "0"), "a rewind of offsets"),
+    ],
+)
+def test_a_connector_that_offers_ranges_only_is_one_sentence_for_the_other_commands(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], tool: str
+) -> None:
+    monkeypatch.delattr(PulsarTools, "read_parameters")
+    result = kstream(*(str(checkpoint) if word == "PATH" else word for word in words))
+    assert (result.exit_code, result.output) == (1, f"kstream: the connector of Pulsar does not offer {tool}\n")
+    assert "epoch-2" not in LocalFileStore(checkpoint).list(), "no driver is fenced for nothing"
+
+
 def test_a_batch_that_was_given_up_is_in_the_ledger_with_the_ranges_of_every_connector(checkpoint: Path) -> None:
     store = LocalFileStore(checkpoint)
     PlanLog(store, 1).give_up(read_log(store).plans[Time(ZERO + 1000)], ZERO, 4)

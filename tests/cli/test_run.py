@@ -20,14 +20,14 @@ from tests.cli.test_checkpoint_show import at, write_checkpoint
 @pytest.fixture(autouse=True)
 def everything_as_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Imports of a job, its folder on sys.path, and the logging set up, are taken back."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    root, client = logging.getLogger(), logging.getLogger("kstream.kafka.librdkafka")
+    handlers, level, of_client = root.handlers[:], root.level, client.handlers[:]
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("PYTHONPATH", "")
     monkeypatch.chdir(tmp_path)
     known = set(sys.modules)
     yield
-    root.handlers[:], root.level = handlers, level
+    root.handlers[:], root.level, client.handlers[:] = handlers, level, of_client
     for name in set(sys.modules) - known:
         if name.startswith("job_"):
             del sys.modules[name]
@@ -139,3 +139,14 @@ def test_a_logged_error_is_one_line_unless_tracebacks_are_wanted() -> None:
 def test_what_may_be_let_go_of_is_said_in_one_form_only(word: str) -> None:
     result = run("job_here:setup", "--allow", word)
     assert result.exit_code == 1 and f"--allow {word} is not known" in result.output
+
+
+@pytest.mark.parametrize(("options", "shown"), [((), False), (("--verbose",), True)])
+def test_verbose_shows_the_messages_of_kafkas_client_which_is_silent_otherwise(options: tuple[str, ...], shown: bool) -> None:
+    Path("job_client.py").write_text(
+        "from kstream_kafka.client.librdkafka_log import client_log\nfrom kstream.errors import ConfigurationError\n"
+        "def setup():\n    client_log.warning('broker is down')\n    raise ConfigurationError('it is wrong')\n"
+    )
+    result = run("job_client:setup", *options)
+    assert ("WARNING kstream.kafka.librdkafka: broker is down" in result.output) is shown, result.output
+    assert "it is wrong" in result.output

@@ -14,6 +14,7 @@ class KafkaTools(ConnectorTools):
 
     name = "Kafka"
     input_kind = "kafka-direct"
+    client_loggers = ("kstream.kafka.librdkafka", "kstream.kafka.zookeeper")
 
     def ranges(self, data: Mapping[str, Any]) -> list[PlannedRange] | None:
         stored = data.get("ranges")
