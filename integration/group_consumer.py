@@ -20,7 +20,7 @@ from kstream_kafka.zookeeper.receiver_settings import ReceiverSettings
 from kstream.clock import SystemClock
 from kstream.receiver import Receiver
 from kstream.receiver.block_generator import BlockGenerator, BlockGeneratorListener, BlockIds
-from kstream.receiver.receiver_supervisor import ReceiverNews, ReceiverSupervisor
+from kstream.receiver.receiver import ReceiverNews, ReceiverSupervisor
 
 PATIENCE = 30.0
 

@@ -24,11 +24,11 @@ from kstream import Receiver
 from kstream.batch import events
 from kstream.clock import SystemClock
 from kstream.errors import RpcUnreachableError
-from kstream.receiver.block_reading import BlockPlace, Replica, read_block
+from kstream.receiver.block_reading import BlockLocations, Replica, read_block
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
-from kstream.receiver.receiver_task import Surroundings
+from kstream.receiver.receiver_task import ReceiverTaskConfig
+from kstream.receiver.receiver_tracker import ReceiverTracker
 from kstream.rpc import RpcClient, RpcCredentials, RpcServer
-from kstream.scheduler.receiver_tracker import ReceiverTracker
 from kstream.spark.executors import executors
 from kstream.spark.receiver_runner import SparkReceiverRunner
 from kstream.spark.spark_context import make_spark_context
@@ -93,18 +93,18 @@ def main(victim: str) -> None:
     credentials = RpcCredentials.new() if victim == "executor" else RpcCredentials.new_encrypting(datetime.now(timezone.utc))
     blocks = ReceivedBlockTracker([0], SystemClock())
     server = RpcServer(credentials, {})
-    around = Surroundings("127.0.0.1", server.port, credentials, 10_000_000, 10_000_000)
+    around = ReceiverTaskConfig("127.0.0.1", server.port, credentials, 10_000_000, 10_000_000)
     tracker = ReceiverTracker({0: OneBlock()}, SparkReceiverRunner(sc, around), blocks, SystemClock(), told)
     server.answer(tracker.handlers)
     tracker.start()
 
     [block] = wait(lambda: blocks.get_unallocated_blocks(0))
-    place = BlockPlace(block.block_id, block.num_records, tracker.replicas(block))
+    place = BlockLocations(block.block_id, block.num_records, tracker.replicas(block))
     before = list(told.started)
     os.kill(told.workers[0] if victim == "worker" else executors_of(sc.applicationId)[before[0]], signal.SIGKILL)
     wait(lambda: len(told.started) == 2 and len(blocks.get_unallocated_blocks(0)) == 2)
 
-    def read(_index: int, place: BlockPlace = place, credentials: RpcCredentials = credentials) -> Iterator[int]:
+    def read(_index: int, place: BlockLocations = place, credentials: RpcCredentials = credentials) -> Iterator[int]:
         return read_block(place, credentials)
 
     found = {

@@ -18,7 +18,7 @@ from integration.received.campaign import Campaign
 from integration.received.processes import children, commands, parent_of
 from integration.s3_server import S3Process
 from kstream.conf import Settings
-from kstream.receiver.receiver_logs import ReceiverLogs
+from kstream.receiver.block_reading import ReceiverLogs
 from kstream.spark.checkpoint_store import open_checkpoint, open_checkpoint_to_write
 from kstream.spark.receivers import place_of
 from kstream.wal import WriteAheadLogRecordHandle

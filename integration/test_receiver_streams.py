@@ -14,7 +14,7 @@ from pyspark import SparkContext
 from kstream import Receiver, StreamingContext
 from kstream.errors import RpcError, RpcRefusedError
 from kstream.receiver import messages
-from kstream.receiver.block_store_process import remove_blocks
+from kstream.receiver.block_store import remove_blocks
 from kstream.rpc import RpcClient, RpcCredentials
 
 PATIENCE = 60.0

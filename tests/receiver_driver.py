@@ -8,9 +8,9 @@ from typing import Any
 
 from kstream.batch_time import Seconds
 from kstream.dstream import DStream, ReceiverInputDStream
-from kstream.dstream.ports import NoReceivedBlocks
+from kstream.dstream.received_blocks import NoReceivedBlocks
 from kstream.receiver import Receiver
-from kstream.receiver.received_block_events import ReceivedBlockInfo
+from kstream.receiver.received_block_tracker import ReceivedBlockInfo
 from kstream.wal import FileBasedWriteAheadLog
 from tests.fakes import FakeHost
 from tests.harness import PATIENCE, Driver, World
@@ -22,7 +22,7 @@ class WaitingBlocks(NoReceivedBlocks):
     def __init__(self, blocks: Sequence[ReceivedBlockInfo]) -> None:
         self.blocks = blocks
 
-    def waiting(self, stream_id: int) -> Sequence[ReceivedBlockInfo]:
+    def unallocated(self, stream_id: int) -> Sequence[ReceivedBlockInfo]:
         return self.blocks
 
 
@@ -59,7 +59,7 @@ class ReceiverDriver(Driver):
         super().__init__(world, conf, build=build, receiver_log=log, **options)
 
     def waiting(self) -> Sequence[ReceivedBlockInfo]:
-        return self.received.blocks.waiting(self.received.id)
+        return self.received.blocks.unallocated(self.received.id)
 
     def start(self) -> ReceiverDriver:
         super().start()

@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kstream.clock import Clock, SystemClock
+from kstream.dstream.received_blocks import ReceivedBlocks
 from kstream.errors import BlocksLostError, IllegalStateError
 from kstream.receiver import Receiver, ReceiverSupervisor, messages
 from kstream.receiver.block_generator import BlockGenerator, BlockGeneratorListener, BlockIds
-from kstream.receiver.block_reading import BlockPlace, Replica
+from kstream.receiver.block_reading import BlockLocations, Replica
+from kstream.receiver.block_writer import ReceivedBlockStoreResult
 from kstream.receiver.executor_process import ExecutorProcess
-from kstream.receiver.received_block_handler import StoredBlock
+from kstream.receiver.messages import TrackerLink
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
-from kstream.receiver.receiver_task import _Life, _Peers
-from kstream.receiver.tracker_link import TrackerLink
+from kstream.receiver.receiver_task import PeerStores, ReceiverSession
+from kstream.receiver.receiver_tracker import ReceiverTracker
 from kstream.rpc import RpcCredentials
-from kstream.scheduler.received_input import ReceivedInput
-from kstream.scheduler.receiver_tracker import ReceiverTracker
 from kstream.storage import FileStore
 from kstream.wal import FileBasedWriteAheadLog, create_log_for_driver
 from tests.fakes import FakeConf, FakeRDD
@@ -90,7 +90,7 @@ class Sink:
         if self.executor.log is not None:
             handle = self.executor.log.write(pickle.dumps(kept), self.executor.clock.time_ms())
         self.executor.blocks[name] = kept
-        assert self.link.add_block(name, StoredBlock(len(kept), ("driver",), handle, self.executor.clock.time_ms()), metadata)
+        assert self.link.add_block(name, ReceivedBlockStoreResult(len(kept), ("driver",), handle, self.executor.clock.time_ms()), metadata)
 
     def close(self) -> None:
         self.closed = True
@@ -129,38 +129,39 @@ class InDriver:
         def task() -> None:
             executor = ExecutorProcess(0, "driver", "localhost")
             if link.register(executor, "localhost")["accepted"]:
-                life, sink = _Life(link, executor, "localhost", _Peers(RpcCredentials(""), [])), Sink(self, link, stream_id)
-                supervisor = ReceiverSupervisor(receiver, stream_id, sink, self.clock, 2000, life.hear)
+                session = ReceiverSession(link, executor, "localhost", PeerStores(RpcCredentials(""), []))
+                sink = Sink(self, link, stream_id)
+                supervisor = ReceiverSupervisor(receiver, stream_id, sink, self.clock, 2000, session.on_news)
                 supervisor.start()
-                threading.Thread(target=life.follow, args=(supervisor, self), daemon=True).start()
-                life.over.wait()
+                threading.Thread(target=session.follow, args=(supervisor, self), daemon=True).start()
+                session.over.wait()
                 supervisor.stop(PATIENCE)
-                link.deregister(*life.why)
+                link.deregister(*session.reason)
             ended("")
 
         threading.Thread(target=task, daemon=True).start()
 
-    def told_before(self) -> int:
+    def acknowledged_before(self) -> int:
         return self.clock.time_ms()
 
     def clean(self, threshold_ms: int) -> None:
-        """What a receiver's StoredBlocks do with the driver's order."""
+        """What a receiver's ReceiverBlockWriter do with the driver's order."""
         assert self.log is not None
         self.log.clean(threshold_ms, True)
 
     # -- BlockReader
 
-    def rdd(self, places: Sequence[BlockPlace], tolerant: bool) -> Any:
+    def rdd(self, places: Sequence[BlockLocations], tolerant: bool) -> Any:
         return FakeRDD([record for place in places for record in self._read(place, tolerant)])
 
-    def _read(self, place: BlockPlace, tolerant: bool) -> list[Any]:
-        if place.replicas and place.name in self.blocks:
-            return self.blocks[place.name]
+    def _read(self, place: BlockLocations, tolerant: bool) -> list[Any]:
+        if place.replicas and place.block_id in self.blocks:
+            return self.blocks[place.block_id]
         if place.handle is not None and place.log is not None:
             return pickle.loads(place.log(place.handle))
         if not tolerant:
-            raise BlocksLostError(f"received block {place.name} is lost", time=None, stream=None, blocks=[])
-        self.not_found[place.name] = "executor driver does not have it"
+            raise BlocksLostError(f"received block {place.block_id} is lost", time=None, stream=None, blocks=[])
+        self.not_found[place.block_id] = "executor driver does not have it"
         return []
 
     def lost(self) -> Mapping[str, str]:
@@ -181,9 +182,9 @@ class InDriver:
 
 def received_in_driver(
     executor: InDriver, clock: Clock, tell: Callable[[Any], None], receivers: Mapping[int, Receiver], store: FileStore | None, log: Any
-) -> ReceivedInput:
-    """In the place of SparkReceivedInput."""
+) -> ReceivedBlocks:
+    """In the place of open_received_blocks."""
     written = None if store is None else create_log_for_driver(FakeConf(), store, probe=log.probe)
     blocks = ReceivedBlockTracker(receivers, clock, written, log.epoch)
     executor.tracker = ReceiverTracker(receivers, executor, blocks, clock, tell, restart_delay_ms=0)
-    return ReceivedInput(executor.tracker, blocks, executor, None if executor.log is None else executor.log.read)
+    return ReceivedBlocks(executor.tracker, blocks, executor, None if executor.log is None else executor.log.read)

@@ -14,8 +14,8 @@ from kstream.batch_time import Time
 from kstream.dstream import FileInputDStream, InputDStream, QueueInputDStream, ReceiverInputDStream
 from kstream.errors import BlocksLostError, NotRecoverableError
 from kstream.receiver import Receiver
-from kstream.receiver.received_block_handler import StoredBlock
-from kstream.receiver.tracker_link import TrackerLink
+from kstream.receiver.block_writer import ReceivedBlockStoreResult
+from kstream.receiver.messages import TrackerLink
 from kstream.scheduler.no_log import NoLog
 from kstream.testing import ManualClock
 from kstream.testing.input_dstream_contract import ZERO, InputDStreamContract, RestorableInputDStreamContract, batch_time
@@ -111,7 +111,7 @@ class TestAReceiver(InputDStreamContract):
         link: Any = TrackerLink(self.executor, stream.id, 0)  # pyright: ignore[reportArgumentType]
         for record in made:
             self.executor.blocks[record] = [record]
-            assert link.add_block(record, StoredBlock(1, ("driver",)), None)
+            assert link.add_block(record, ReceivedBlockStoreResult(1, ("driver",)), None)
         return made
 
     def test_its_blocks_die_with_the_driver_and_that_is_said(self) -> None:

@@ -32,6 +32,7 @@ from kstream.checkpoint.reader import adopt, check_meta, newest_plan, read_meta,
 from kstream.clock import Clock, SettableClock
 from kstream.conf import Settings
 from kstream.dstream import DStreamGraph, ReceiverInputDStream
+from kstream.dstream.received_blocks import ReceivedBlocks
 from kstream.dstream.receiver_input_dstream import WRITE_AHEAD_LOG
 from kstream.dstream.state_rdd import StateFiles
 from kstream.errors import (
@@ -50,7 +51,6 @@ from kstream.scheduler.downtime import listed
 from kstream.scheduler.job_generator import PATIENCE_INTERVALS
 from kstream.scheduler.no_log import NoLog
 from kstream.scheduler.ports import JobEnvironment, StatePort, check_concurrent_jobs
-from kstream.scheduler.received_input import ReceivedInput
 from kstream.scheduler.state_checkpointer import StateCheckpointer
 from kstream.scheduler.unfinished import UnfinishedBatches
 from kstream.storage import FileStore
@@ -62,7 +62,7 @@ _CUT_S = 2.0
 """For jobs that run, when they are not waited for."""
 AN_HOUR_S = 3600.0
 """So long what no restart could run is waited for, twice: for receivers to end, and for batches."""
-MakeReceivedInput = Callable[[Mapping[int, Receiver], FileStore | None, "PlanLog | NoLog"], ReceivedInput]
+MakeReceivedBlocks = Callable[[Mapping[int, Receiver], FileStore | None, "PlanLog | NoLog"], ReceivedBlocks]
 """(receivers by stream, the checkpoint's store, its log) → what runs them."""
 
 
@@ -100,14 +100,14 @@ class Engine:
         on_exhausted: Callable[[], None] = lambda: None,
         runtime: Runtime = THREADS,
         state_port: Callable[[FileStore, int], StatePort] | None = None,
-        received: MakeReceivedInput | None = None,
+        received: MakeReceivedBlocks | None = None,
     ) -> None:
         """`state_port(store, epoch)` makes what writes and reads state; None: Spark does. `received` makes what runs receivers and keeps
         their blocks; None, in a test: there are no receivers."""
         self._settings = settings
         self._state_port = state_port or self._spark_state_files
         self._make_received = received
-        self._received: ReceivedInput | None = None
+        self._received: ReceivedBlocks | None = None
         self._runtime = runtime
         self._graph = graph
         self._clock = clock
@@ -279,7 +279,7 @@ class Engine:
         if self._received is not None:
             self._received.clean_up(up_to)
 
-    def _make_receivers(self, opened: _Opened) -> ReceivedInput | None:
+    def _make_receivers(self, opened: _Opened) -> ReceivedBlocks | None:
         """What runs the receivers of the streams, with the blocks that an earlier driver's have stored."""
         streams = [stream for stream in self._graph.active_inputs() if isinstance(stream, ReceiverInputDStream)]
         if not streams or self._make_received is None:

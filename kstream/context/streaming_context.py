@@ -29,10 +29,10 @@ from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopEr
 from kstream.listener import StreamingListener
 from kstream.scheduler import StreamingListenerBus
 from kstream.spark.checkpoint_store import make_checkpoint_directory, open_checkpoint, open_checkpoint_to_write, set_checkpoint_dir
+from kstream.spark.executor_cores import WAITING_TIME
 from kstream.spark.job_environment import SparkJobEnvironment
-from kstream.spark.receiver_cores import WAITING_TIME
 from kstream.spark.receiver_runner import check_cores
-from kstream.spark.receivers import SparkReceivedInput
+from kstream.spark.receivers import open_received_blocks
 from kstream.spark.shutdown import ShutdownHook
 from kstream.spark.spark_context import make_spark_context
 from kstream.spark.state_rdds import SparkStateRDDs
@@ -219,7 +219,7 @@ class StreamingContext(StreamFactories):
         self._engine = Engine(
             self._settings, environment, self._graph, self._clock, self._bus, store,
             self._on_error, self._on_fenced, self._on_exhausted,
-            received=partial(SparkReceivedInput, self._sc, self._settings, self._clock, self._bus.post, self._stop_wanted),
+            received=partial(open_received_blocks, self._sc, self._settings, self._clock, self._bus.post, self._stop_wanted),
         )  # fmt: skip
         graceful = self._settings.get("spark.streaming.stopGracefullyOnShutdown")
         # Before anything runs: a SIGTERM that comes while missed batches are being planned waits for the start, then stops it.

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kstream.batch.rdd_scope import RDDScope
-from kstream.batch_time import Time
 from kstream.conf import Settings
-from kstream.errors import IllegalStateError
 from kstream.rdd.map_with_state import MapWithState
-from kstream.receiver.block_reading import BlockPlace
-from kstream.receiver.received_block_events import ReceivedBlockInfo
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -40,54 +36,6 @@ class StreamHost(Protocol):
     def check_can_add(self, what: str) -> None:
         """IllegalStateError if the context has started (message says start) or stopped (message says stop)."""
         ...
-
-
-class ReceivedBlocks(Protocol):
-    """What receivers have stored; filled by `scheduler.ReceivedInput`. Called by the thread that makes batches, but for `lost`."""
-
-    def waiting(self, stream_id: int) -> Sequence[ReceivedBlockInfo]:
-        """The blocks that no batch has taken, in the order of arrival."""
-        ...
-
-    def allocate(self, stream_id: int, names: Iterable[str]) -> None:
-        """A plan with these blocks is durable."""
-        ...
-
-    def places(self, blocks: Iterable[ReceivedBlockInfo]) -> list[BlockPlace]:
-        """Where they can be read now, as far as the driver knows: one without replicas and without a handle is lost."""
-        ...
-
-    def rdd(self, places: Sequence[BlockPlace], tolerant: bool) -> RDD[Any]:
-        """One partition a block. `tolerant`: one that turns out to be lost is empty, and `lost` names it then."""
-        ...
-
-    def lost(self) -> Mapping[str, str]:
-        """Blocks that tolerant tasks have not found: name → who was asked. Any thread."""
-        ...
-
-    def forget(self, time: Time, names: Iterable[str]) -> None:
-        """No batch and no window needs these any more, of the plan of this time."""
-        ...
-
-
-class NoReceivedBlocks:
-    """Before the start, and where nothing is received: a replay."""
-
-    def waiting(self, stream_id: int) -> Sequence[ReceivedBlockInfo]:
-        return ()
-
-    def allocate(self, stream_id: int, names: Iterable[str]) -> None: ...
-
-    def places(self, blocks: Iterable[ReceivedBlockInfo]) -> list[BlockPlace]:
-        return [BlockPlace(block.block_id, block.num_records, ()) for block in blocks]
-
-    def rdd(self, places: Sequence[BlockPlace], tolerant: bool) -> RDD[Any]:
-        raise IllegalStateError("nothing is received before the context has been started", state="initialized")
-
-    def lost(self) -> Mapping[str, str]:
-        return {}
-
-    def forget(self, time: Time, names: Iterable[str]) -> None: ...
 
 
 class Placement(Protocol):

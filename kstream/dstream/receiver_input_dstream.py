@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from kstream.batch import InputOutcome, InputPlan
 from kstream.batch_time import Time
 from kstream.dstream.input_dstream import InputDStream
-from kstream.dstream.ports import NoReceivedBlocks, ReceivedBlocks, StreamHost
+from kstream.dstream.ports import StreamHost
+from kstream.dstream.received_blocks import NoReceivedBlocks, ReceivedBlocks
 from kstream.errors import BlocksLostError, ConfigurationError, NotRecoverableError
 from kstream.receiver import Receiver
-from kstream.receiver.block_reading import BlockPlace
-from kstream.receiver.received_block_events import ReceivedBlockInfo
-from kstream.receiver.storage_level import keeping
+from kstream.receiver.block_reading import BlockLocations
+from kstream.receiver.block_writer import effective_storage_level
+from kstream.receiver.received_block_tracker import ReceivedBlockInfo
 from kstream.wal import handle_of_json, handle_to_json
 
 if TYPE_CHECKING:
@@ -32,12 +33,15 @@ FAIL, SKIP, REPORT = "fail", "skip", "report"
 
 
 class ReceiverInputDStream(InputDStream):
-    """Its receiver is run on an executor by the ReceiverTracker, which the engine gives it as `blocks`. One partition a block.
+    """Its receiver runs on an executor, and its records come as blocks. One partition a block.
 
     Without a write-ahead log blocks die with the executors that have them, and with the driver: a batch that was planned and had not
     ended (and a window that reaches back) asks for blocks that are gone. `spark.streaming.kstream.receiver.onDataLoss` says what comes of
     it – "fail" (default): BlocksLostError, a batch that `maxBatchFailures` gives up is in the ledger with its block ids and counts;
     "skip": the batch runs with what there is and the loss goes to the ledger; "report": listeners are told, too.
+
+    Threads: the generator's thread plans, makes RDDs and releases; the scheduler's thread asks for outcomes. `_loss_lock` guards what
+    both use: `_planned_here`, `_read`, `_lost` and `_reported`.
     """
 
     operator = "receiver stream"
@@ -46,14 +50,17 @@ class ReceiverInputDStream(InputDStream):
     def __init__(self, ssc: StreamHost, receiver: Receiver) -> None:
         super().__init__(ssc)
         self.receiver = receiver
-        self.blocks: ReceivedBlocks = NoReceivedBlocks()
-        """Set before `start`."""
-        self._received_here: set[str] = set()
-        self._asked_for: set[str] = set()
-        self._gone: dict[str, dict[str, Any]] = {}
-        self._told: set[str] = set()
-        self._losses = threading.Lock()
-        """Of `_gone` and `_told`: batches are made by one thread and end in another."""
+        self.blocks: ReceivedBlocks | NoReceivedBlocks = NoReceivedBlocks()
+        """Set by the engine before `start`."""
+        self._loss_lock = threading.Lock()
+        self._planned_here: set[str] = set()
+        """Ids of blocks in plans of this driver; others were planned by an earlier one."""
+        self._read: set[str] = set()
+        """Ids of blocks in RDDs of this stream."""
+        self._lost: dict[str, dict[str, Any]] = {}
+        """Block id → the entry of the ledger for the loss."""
+        self._reported: set[str] = set()
+        """Ids of lost blocks that are in an outcome."""
 
     # -- life
 
@@ -66,7 +73,7 @@ class ReceiverInputDStream(InputDStream):
         policy = self._on_data_loss()
         if policy not in (FAIL, SKIP, REPORT):
             raise ConfigurationError(f"{ON_DATA_LOSS} is {policy!r}; it must be {FAIL}, {SKIP} or {REPORT}", key=ON_DATA_LOSS, value=policy)
-        for warning in keeping(self.receiver.storageLevel, self.ssc.settings.get(WRITE_AHEAD_LOG)).warnings:
+        for warning in effective_storage_level(self.receiver.storageLevel, self.ssc.settings.get(WRITE_AHEAD_LOG)).warnings:
             logger.warning("%s", warning)
 
     # -- planning
@@ -80,12 +87,13 @@ class ReceiverInputDStream(InputDStream):
         Idempotent: a batch time that has its blocks gets the same ones again, with a checkpoint or without.
         """
         if (data := self._plans.get(time)) is None:
-            data = {"blocks": [_stored(block) for block in self.blocks.waiting(self.id)]}
+            data = {"blocks": [_stored(block) for block in self.blocks.unallocated(self.id)]}
         return InputPlan(data, sum(block[1] or 0 for block in data["blocks"]))
 
     def planned(self, time: Time, data: Mapping[str, Any]) -> None:
         self.blocks.allocate(self.id, _ids(data))
-        self._received_here.update(_ids(data))
+        with self._loss_lock:
+            self._planned_here.update(_ids(data))
 
     def restored(self, time: Time, data: Mapping[str, Any]) -> None:
         """There is no cursor: what comes, comes. The data must be a receiver's, though."""
@@ -100,32 +108,35 @@ class ReceiverInputDStream(InputDStream):
 
     def rdd(self, time: Time, data: Mapping[str, Any]) -> RDD[Any]:
         """One partition a block. Without blocks a plain empty RDD."""
-        places = self.blocks.places(self._info(block) for block in data["blocks"])
-        lost = [place for place in places if not place.replicas and place.handle is None]
+        blocks = self.blocks.locations(self._info(block) for block in data["blocks"])
+        lost = [block for block in blocks if block.lost]
         strict = self._on_data_loss() == FAIL
         if lost and strict:
             raise BlocksLostError(
                 f"batch {time} was to read {_listed(lost)}, held by executors that are dead, or by those of a driver that is: nothing can "
                 f"bring them back. Restart with {ON_DATA_LOSS}=skip to go on with what there is (the loss goes to the ledger). "
                 f"{WRITE_AHEAD_LOG}=true keeps what is received from now on in the checkpoint, too.",
-                time=time.milliseconds, stream=self.id, blocks=[[place.name, place.num_records] for place in lost],
-            )  # fmt: skip
-        with self._losses:
-            for place in lost:
-                self._gone[place.name] = self._loss(place.name, place.num_records, "no executor that lives has it")
-        there = [place for place in places if place.replicas or place.handle is not None]
-        self._asked_for.update(place.name for place in there)
+                time=time.milliseconds,
+                stream=self.id,
+                blocks=[[block.block_id, block.num_records] for block in lost],
+            )
+        there = [block for block in blocks if not block.lost]
+        with self._loss_lock:
+            for block in lost:
+                self._lost[block.block_id] = self._loss(block.block_id, block.num_records, "no executor that lives has it")
+            self._read.update(block.block_id for block in there)
         return self.blocks.rdd(there, not strict) if there else self.ssc.sparkContext.emptyRDD()
 
     def outcome(self, time: Time, data: Mapping[str, Any]) -> InputOutcome:
         """Blocks that were missed since the last outcome, each once: this batch's, and those of older ones that its windows asked for."""
         counts = {block[0]: block[1] for block in data["blocks"]}
-        with self._losses:
-            for name, why in self.blocks.lost().items():
-                if name in self._asked_for:
-                    self._gone.setdefault(name, self._loss(name, counts.get(name), why))
-            lost = [loss for name, loss in self._gone.items() if name not in self._told]
-            self._told.update(self._gone)
+        not_found = self.blocks.lost()
+        with self._loss_lock:
+            for block_id, why in not_found.items():
+                if block_id in self._read:
+                    self._lost.setdefault(block_id, self._loss(block_id, counts.get(block_id), why))
+            lost = [loss for block_id, loss in self._lost.items() if block_id not in self._reported]
+            self._reported.update(self._lost)
         for loss in lost:
             logger.warning("batch %s went on without block %s of %s records: %s", time, loss["block"], loss["records"], loss["detail"])
         return InputOutcome(lost=lost, report=self._on_data_loss() == REPORT)
@@ -139,25 +150,24 @@ class ReceiverInputDStream(InputDStream):
         super().clear_metadata(time)
         for old, data in before.items():
             if old not in self._plans:
-                self.blocks.forget(old, _ids(data))
-                self._asked_for.difference_update(_ids(data))
-                self._received_here.difference_update(_ids(data))
-                with self._losses:
-                    self._told.difference_update(_ids(data))
-                    for name in _ids(data):
-                        self._gone.pop(name, None)
+                self.blocks.release(old, _ids(data))
+                with self._loss_lock:
+                    for block_ids in (self._read, self._planned_here, self._reported):
+                        block_ids.difference_update(_ids(data))
+                    for block_id in _ids(data):
+                        self._lost.pop(block_id, None)
 
     def _on_data_loss(self) -> str:
         return SKIP if self.lenient else self.ssc.settings.get(ON_DATA_LOSS)
 
-    def _loss(self, name: str, count: int | None, why: str) -> dict[str, Any]:
-        """An entry of the ledger. A block of an earlier driver died with that one's executors."""
-        cause = "executor death" if name in self._received_here else "driver death"
-        return {"block": name, "records": count, "cause": cause, "detail": why}
+    def _loss(self, block_id: str, count: int | None, why: str) -> dict[str, Any]:
+        """An entry of the ledger. A block of an earlier driver died with that one's executors. Call this under `_loss_lock`."""
+        cause = "executor death" if block_id in self._planned_here else "driver death"
+        return {"block": block_id, "records": count, "cause": cause, "detail": why}
 
     def _info(self, block: list[Any]) -> ReceivedBlockInfo:
-        name, count, *handle = block
-        return ReceivedBlockInfo(self.id, name, count, handle=handle_of_json(handle[0]) if handle else None, block_id_valid=False)
+        block_id, count, *handle = block
+        return ReceivedBlockInfo(self.id, block_id, count, handle=handle_of_json(handle[0]) if handle else None, block_id_valid=False)
 
 
 def _stored(block: ReceivedBlockInfo) -> list[Any]:
@@ -169,7 +179,7 @@ def _ids(data: Mapping[str, Any]) -> list[str]:
     return [block[0] for block in data["blocks"]]
 
 
-def _listed(lost: list[BlockPlace], most: int = 5) -> str:
-    names: Iterable[str] = (f"{place.name} ({place.num_records} records)" for place in lost[:most])
+def _listed(lost: list[BlockLocations], most: int = 5) -> str:
+    names: Iterable[str] = (f"{block.block_id} ({block.num_records} records)" for block in lost[:most])
     joined = ", ".join(names)
     return f"block {joined}" if len(lost) == 1 else f"{len(lost)} blocks, {joined}{' …' if len(lost) > most else ''}"

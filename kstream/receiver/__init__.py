@@ -1,16 +1,23 @@
-"""Receivers: what comes by itself and cannot be asked for again is brought in by tasks of their own, and is in one batch.
+"""Receivers: sources that push records, each in a task of its own; and the blocks of these records, each in one batch.
 
-One idea: a receiver knows only its supervisor, and the driver only names of blocks. `Receiver` is what users subclass; its supervisor
-starts it, starts it again after a failure and stops it; `receiver_task` is the long-running task of Spark around both. `rate_limiter` and
-`block_generator` make blocks of what is stored one by one (`stored_blocks`), `received_block_handler` keeps them on two executors, or in
-a write-ahead log and on one (`storage_level`, `receiver_logs`). Each executor has a `block_store`, in a process of its own
-(`block_store_process`, `block_store_launcher`) that lives as long as the executor (`executor_process`); `block_reading` reads them back,
-in any worker. What driver and executors say to each other is in `messages`. On the driver `receiver_scheduling_policy` says where receivers
-run, and `received_block_tracker` is the list of blocks; the ReceiverTracker is in `scheduler/`. No Spark in here.
+One idea: a receiver knows only its supervisor, and the driver only ids of blocks. No Spark in here.
+
+    receiver                     Receiver, which users subclass; ReceiverSupervisor, which starts, restarts and stops one
+    socket_receiver              SocketReceiver
+    receiver_task                the long-running task of Spark around both
+    block_generator              records become blocks, at a limited rate
+    block_writer                 blocks are stored on two executors, or in a write-ahead log and on one; the driver acknowledges them
+    block_chunks                 the bytes of a block
+    block_store                  the blocks of one executor, and the clients of such a store
+    block_store_process          the store's process, which lives as long as the executor (executor_process)
+    block_reading                a worker reads a block back
+    messages                     between receivers and the driver
+    receiver_tracker             on the driver: all receivers, and the stores
+    receiver_scheduling_policy   on which executors receivers run
+    received_block_tracker       on the driver: all blocks, and their log
 """
 
-from kstream.receiver.receiver import Receiver
-from kstream.receiver.receiver_supervisor import ReceiverNews, ReceiverSupervisor
+from kstream.receiver.receiver import Receiver, ReceiverNews, ReceiverSupervisor
 from kstream.receiver.socket_receiver import SocketReceiver, lines_of
 
 __all__ = ["Receiver", "ReceiverNews", "ReceiverSupervisor", "SocketReceiver", "lines_of"]

@@ -1,27 +1,106 @@
-"""BlockGenerator: cuts what a receiver stores one by one into blocks and pushes them in order (Spark's `BlockGenerator.scala`)."""
+"""BlockGenerator: cuts what a receiver stores one by one into blocks and pushes them in order, at most at the rate of a RateLimiter.
+
+After Spark's `BlockGenerator.scala` and `RateLimiter.scala`.
+"""
 
 from __future__ import annotations
 
 import enum
 import logging
+import math
 import threading
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kstream.clock import Clock
+from kstream.clock import Clock, StopFlag
 from kstream.errors import ConfigurationError, IllegalStateError
 from kstream.loop import THREADS, RecurringTimer, Runtime
-from kstream.receiver.rate_limiter import RateLimiter
 
 logger = logging.getLogger(__name__)
+_SECOND_MS = 1000.0
+
+
+class RateLimiter:
+    """Lets threads take permits at a rate. Permits that nobody took are kept, those of one second at most. Any thread.
+
+    `_lock` guards the rate and the permits.
+    """
+
+    def __init__(self, clock: Clock, max_rate: int | None = None, initial_rate: int | None = None, runtime: Runtime = THREADS) -> None:
+        """
+        Args:
+            max_rate: `spark.streaming.receiver.maxRate`, in records a second; no update exceeds it. None, 0 and less are no limit.
+            initial_rate: `spark.streaming.backpressure.initialRate`, in force until the first update. None, 0 and less are no limit.
+        """
+        self._clock = clock
+        self._never = runtime.event()
+        self._max = max_rate if max_rate is not None and max_rate > 0 else None
+        self._lock = threading.Lock()
+        self._rate = self._bounded(initial_rate) if initial_rate is not None and initial_rate > 0 else self._max
+        self._kept = 0.0
+        self._next = float(clock.monotonic_ms())
+
+    def getCurrentLimit(self) -> int | None:
+        """The limit in records a second; None is no limit."""
+        with self._lock:
+            return self._rate
+
+    def updateRate(self, newRate: int) -> None:
+        """Set the rate, in records a second, as far as `max_rate` allows. 0 and less change nothing.
+
+        Threads that wait already keep their permit's time. Of the kept permits remains the same part of a second's.
+        """
+        if newRate <= 0:
+            return
+        with self._lock:
+            self._refill(self._clock.monotonic_ms())
+            before, self._rate = self._rate, self._bounded(newRate)
+            self._kept = self._kept * self._rate / before if before else 0.0
+        if before != self._rate:
+            logger.info("receivers may take %d records a second from now on", self._rate)
+
+    def waitToPush(self, stop: StopFlag | None = None) -> bool:
+        """Take a permit. Blocks until there is one. A first call, and one after a pause, returns at once: the next call waits for it.
+
+        Returns:
+            True; False as soon as `stop` is set.
+        """
+        stop = self._never if stop is None else stop
+        at = self._reserve()
+        while (left := at - self._clock.monotonic_ms()) > 0:
+            if self._clock.wait(math.ceil(left), stop):
+                return False
+        return not stop.is_set()
+
+    def _reserve(self) -> float:
+        """Take the next permit; returns its time."""
+        with self._lock:
+            now = self._clock.monotonic_ms()
+            self._refill(now)
+            if self._rate is None:
+                return now
+            at = self._next
+            from_kept = min(1.0, self._kept)
+            self._kept -= from_kept
+            self._next += (1.0 - from_kept) * _SECOND_MS / self._rate
+            return at
+
+    def _refill(self, now: int) -> None:
+        if now > self._next:
+            if self._rate is not None:
+                self._kept = min(float(self._rate), self._kept + (now - self._next) * self._rate / _SECOND_MS)
+            self._next = float(now)
+
+    def _bounded(self, rate: int) -> int:
+        return rate if self._max is None else min(rate, self._max)
 
 
 class BlockIds:
-    """Names of a receiver's blocks, `input-<stream>-<run>-<number>`, for its supervisor and all its generators. Any thread.
+    """Ids of a receiver's blocks, `input-<stream>-<run>-<number>`, for its supervisor and all its generators. Any thread.
 
-    `run` is drawn anew by each start of a supervisor, so that blocks of one that died are never taken for another's.
+    Each start of a supervisor draws a new `run`, so that no id of a supervisor that died comes again.
     """
 
     def __init__(self, stream_id: int, run: str | None = None) -> None:
@@ -36,31 +115,32 @@ class BlockIds:
 
 
 class BlockGeneratorListener(Protocol):
-    """Whoever stores the blocks.
+    """Stores the blocks of a BlockGenerator.
 
     `onAddData` and `onGenerateBlock` are called under one lock: between two calls of `onGenerateBlock` come exactly the `onAddData` of
-    the records in that block, so offsets noted by the one belong to the block of the other. They must be short and not call back.
+    the records in that block. So offsets that `onAddData` has noted belong to the block of the next `onGenerateBlock`. Both must be
+    short and must not call the generator.
     """
 
     def onAddData(self, data: Any, metadata: Any) -> None:
-        """A record with metadata is in the block that is being filled; the list of them after `addMultipleDataWithCallback`."""
+        """A record is in the open block; after `addMultipleDataWithCallback`, a list of records. In the thread that adds."""
         ...
 
     def onGenerateBlock(self, blockId: str) -> None:
-        """The block with everything added so far is closed. If this raises it is not, and is tried again an interval later."""
+        """The block with everything added so far is closed. If this raises, the block stays open until the next interval."""
         ...
 
     def onPushBlock(self, blockId: str, arrayBuffer: list[Any]) -> None:
-        """Stores a block; may block. One after the other, in order, on one thread."""
+        """Store a block; may block. Called for one block after the other, in order, by one thread."""
         ...
 
     def onError(self, message: str, throwable: BaseException) -> None:
-        """Something above raised. After a block that could not be pushed this is called before the next one is."""
+        """A method above raised. For a block that could not be pushed this is called before the next block is pushed."""
         ...
 
 
 class GeneratorState(enum.Enum):
-    """In this order, none twice."""
+    """The states in their order. No state comes twice."""
 
     INITIALIZED = "initialized"
     ACTIVE = "active"
@@ -71,29 +151,42 @@ class GeneratorState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    name: str
+    block_id: str
     records: list[Any]
 
 
 class BlockGenerator:
-    """`add*` from any thread; two threads of its own, a timer that closes blocks and one that pushes them.
+    """`add*` from any thread. Two threads of its own: a timer closes blocks, and another thread pushes them.
 
-    `interval_ms` is `spark.streaming.blockInterval`: a block is what came in one; one in which nothing came gives none. At most
-    `queue_size` blocks (`spark.streaming.blockQueueSize`) wait to be pushed. While so many do, none is closed: what comes is added to
-    the one that is open. ConfigurationError where one of the two is not positive.
+    `_lock` guards `_state` and `_open`. The listener's `onAddData` and `onGenerateBlock` run under it.
     """
 
     def __init__(
-        self, listener: BlockGeneratorListener, ids: BlockIds, clock: Clock, interval_ms: int = 200, queue_size: int = 10,
-        limiter: RateLimiter | None = None, runtime: Runtime = THREADS,
-    ) -> None:  # fmt: skip
+        self,
+        listener: BlockGeneratorListener,
+        ids: BlockIds,
+        clock: Clock,
+        interval_ms: int = 200,
+        queue_size: int = 10,
+        limiter: RateLimiter | None = None,
+        runtime: Runtime = THREADS,
+    ) -> None:
+        """
+        Args:
+            interval_ms: `spark.streaming.blockInterval`. A block has the records of one interval; an empty interval makes no block.
+            queue_size: `spark.streaming.blockQueueSize`. At most so many blocks wait to be pushed. While the queue is full the open
+                block is not closed, and takes what comes.
+
+        Raises:
+            ConfigurationError: `interval_ms` or `queue_size` is not positive.
+        """
         _check_positive("spark.streaming.blockInterval", interval_ms)
         _check_positive("spark.streaming.blockQueueSize", queue_size)
         self._listener = listener
         self._ids = ids
         self._limiter = RateLimiter(clock, runtime=runtime) if limiter is None else limiter
         self._runtime = runtime
-        self._lock = runtime.lock()  # a listener's callback runs under it
+        self._lock = runtime.lock()
         self._state = GeneratorState.INITIALIZED
         self._open: list[Any] = []
         self._over = runtime.event()
@@ -108,7 +201,7 @@ class BlockGenerator:
     # -- life
 
     def start(self) -> None:
-        """IllegalStateError unless it is new."""
+        """Start both threads. IllegalStateError unless the generator is new."""
         with self._lock:
             if self._state is not GeneratorState.INITIALIZED:
                 raise IllegalStateError(
@@ -119,10 +212,10 @@ class BlockGenerator:
         self._timer.start(self._timer.start_time())
 
     def stop(self) -> None:
-        """Nothing can be added from now on; returns when all that was added has been pushed, or its `onPushBlock` has raised.
+        """Refuse further records. Blocks until all blocks have been pushed, or their `onPushBlock` has raised. Idempotent; any thread.
 
-        Said again, and by a second thread at the same time, it waits, too. One that was not started cannot be any more. Not to be
-        called from a callback of the listener, for which it would wait.
+        A second call, in any thread, waits as the first one does. A generator that was not started can no longer be started. A callback
+        of the listener must not call this: it would wait for itself.
         """
         with self._lock:
             was = self._state
@@ -142,21 +235,21 @@ class BlockGenerator:
         return self._state is GeneratorState.ACTIVE
 
     def isStopped(self) -> bool:
-        """Whether all has been pushed, too."""
+        """Whether the generator has stopped, and all blocks have been pushed."""
         return self._state is GeneratorState.STOPPED_ALL
 
     def getCurrentLimit(self) -> int | None:
-        """Records a second; None is no limit."""
+        """The limit in records a second; None is no limit."""
         return self._limiter.getCurrentLimit()
 
     def updateRate(self, newRate: int) -> None:
-        """As `RateLimiter.updateRate`."""
+        """Set the rate as `RateLimiter.updateRate` does. All generators of a receiver share it."""
         self._limiter.updateRate(newRate)
 
-    # -- for the receiver. Each waits for the rate limit, and raises IllegalStateError before the start and once `stop` has been called.
+    # -- for the receiver. Each method waits for the rate limit. It raises IllegalStateError before `start` and after `stop`.
 
     def addData(self, data: Any) -> None:
-        """One record; the listener does not hear of it."""
+        """Add one record, without a call to the listener."""
         self._take_permit()
         with self._lock:
             self._check_active()
@@ -180,7 +273,7 @@ class BlockGenerator:
             self._open.extend(records)
 
     def addDataWithCallback(self, data: Any, metadata: Any) -> None:
-        """One record, and `onAddData` before this returns."""
+        """Add one record. Calls `onAddData` before this returns."""
         self._take_permit()
         with self._lock:
             self._check_active()
@@ -188,10 +281,10 @@ class BlockGenerator:
             self._listener.onAddData(data, metadata)
 
     def addMultipleDataWithCallback(self, dataIterator: Iterable[Any], metadata: Any) -> None:
-        """Records that get into one block, together or not at all, and one `onAddData` with the list of them.
+        """Add records to one block, all or none. Calls `onAddData` once, with their list.
 
-        Under a rate limit the last record waits for its permit before the first one enters, so a caller who has few records at a time
-        keeps the rate more evenly.
+        Under a rate limit the last record waits for its permit before the first one enters, so a caller with few records at a time keeps
+        the rate more evenly.
         """
         self._check_active()
         records = self._permitted(dataIterator)
@@ -201,7 +294,7 @@ class BlockGenerator:
             self._listener.onAddData(records, metadata)
 
     def _permitted(self, records: Iterable[Any]) -> list[Any]:
-        """The records, after a permit for each. Without a rate limit it takes none: a permit costs as much as a record from Kafka."""
+        """Take a permit for each record. Without a rate limit take none: a permit costs as much as a record from Kafka."""
         if self.getCurrentLimit() is None:
             return list(records)
         permitted: list[Any] = []
@@ -229,14 +322,14 @@ class BlockGenerator:
             self._free.put(None)
 
     def _close_block(self) -> bool:
-        """Whether a block has been closed; whoever calls has taken a place in the queue for it."""
+        """Close the open block. The caller has taken a place in the queue for it. Returns whether a block was closed."""
         try:
             with self._lock:
                 if not self._open:
                     return False
-                name = self._ids.next()
-                self._listener.onGenerateBlock(name)
-                block, self._open = _Block(name, self._open), []
+                block_id = self._ids.next()
+                self._listener.onGenerateBlock(block_id)
+                block, self._open = _Block(block_id, self._open), []
                 self._closed.put(block)
         except Exception as e:
             self._report("Error in block updating thread", e)
@@ -268,8 +361,8 @@ class BlockGenerator:
         while (block := self._closed.get()) is not None:
             self._free.put(None)
             try:
-                self._listener.onPushBlock(block.name, block.records)
-            except BaseException as e:  # nothing a background thread meets is swallowed
+                self._listener.onPushBlock(block.block_id, block.records)
+            except BaseException as e:  # a background thread swallows no error
                 self._report("Error in block pushing thread", e)
 
     def _report(self, message: str, error: BaseException) -> None:

@@ -1,22 +1,38 @@
-"""BlockStore: the received blocks of one executor, in memory up to a budget and on disk beyond it. They die with the executor."""
+"""BlockStore: the received blocks of one executor, in memory up to a budget and on disk beyond it; and the clients of such a store.
+
+The blocks die with the executor. The store is in a process of its own (`block_store_process`).
+"""
 
 from __future__ import annotations
 
 import enum
+import json
+import logging
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from kstream.errors import BlockNotStoredError
-from kstream.receiver.block_form import joined, split
+from kstream.errors import BlockNotStoredError, KStreamError, RpcError, RpcUnreachableError
+from kstream.receiver.block_chunks import decode_block, encode_block
+from kstream.rpc import RpcClient, RpcCredentials
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
+logger = logging.getLogger(__name__)
+_BLOCK_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
+
+REMOVE: Final = "remove"
+"""The message that removes blocks: a JSON list of their ids."""
+USAGE: Final = "usage"
+"""The message that asks for `BlockStore.usage`."""
+END: Final = "end"
+"""The message by which a driver that stops ends its stores: the executors may live on."""
 
 
 class Level(enum.Enum):
-    """Where a block may lie; of Spark's StorageLevel what has a meaning here."""
+    """Where a block may be: what Spark's StorageLevel means here."""
 
     MEMORY = "memory"
     MEMORY_AND_DISK = "memory-and-disk"
@@ -24,13 +40,17 @@ class Level(enum.Enum):
 
 
 class BlockStore:
-    """Thread-safe. A block is a few chunks of bytes under a name, and never changes: putting it again changes nothing.
+    """Thread-safe. A block is a few chunks of bytes under an id, and never changes: a second put of it changes nothing.
 
-    At most `memory_bytes` are held in memory. A block that does not fit goes to a file in `folder`, or is refused with
-    BlockNotStoredError if it may not lie on disk. Files are written without the lock, so that reads go on meanwhile.
+    `_lock` guards the maps of blocks. Files are written without it, so that reads go on meanwhile.
     """
 
     def __init__(self, memory_bytes: int, folder: Path) -> None:
+        """
+        Args:
+            memory_bytes: How many bytes of blocks are in memory at most.
+            folder: Where the files of other blocks are.
+        """
         self._budget = memory_bytes
         self._folder = folder
         self._lock = threading.Lock()
@@ -38,53 +58,63 @@ class BlockStore:
         self._memory: dict[str, tuple[bytes, ...]] = {}
         self._files: dict[str, int] = {}
 
-    def put(self, name: str, chunks: Sequence[bytes], how: str = Level.MEMORY_AND_DISK.value) -> None:
-        """Returns when the block is kept. `how` is the value of a Level. BlockNotStoredError, and nothing is kept."""
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a block")
-        level, size = Level(how), sum(map(len, chunks))
+    def put(self, block_id: str, chunks: Sequence[bytes], level: str = Level.MEMORY_AND_DISK.value) -> None:
+        """Store a block; returns when the store has it.
+
+        Args:
+            level: The value of a Level.
+
+        Raises:
+            BlockNotStoredError: memory is full and the level allows no disk, or the disk failed. Nothing is stored.
+            ValueError: the id or the level is none.
+        """
+        if not _BLOCK_ID.fullmatch(block_id):
+            raise ValueError(f"{block_id!r} is no name of a block")
+        wanted, size = Level(level), sum(map(len, chunks))
         with self._lock:
-            if name in self._memory or name in self._files:
+            if block_id in self._memory or block_id in self._files:
                 return
-            if level is not Level.DISK and self._used + size <= self._budget:
-                self._memory[name] = tuple(chunks)
+            if wanted is not Level.DISK and self._used + size <= self._budget:
+                self._memory[block_id] = tuple(chunks)
                 self._used += size
                 return
             free = self._budget - self._used
-        if level is Level.MEMORY:
+        if wanted is Level.MEMORY:
             raise BlockNotStoredError(
-                f"block {name} of {size} bytes does not fit into the {free} bytes of memory that are left, and may not lie on disk: "
+                f"block {block_id} of {size} bytes does not fit into the {free} bytes of memory that are left, and may not lie on disk: "
                 "let it (StorageLevel.MEMORY_AND_DISK), or give spark.streaming.kstream.blockStore.memory more",
-                block=name, size=size, free=free,
-            )  # fmt: skip
-        self._write(name, chunks)
+                block=block_id,
+                size=size,
+                free=free,
+            )
+        self._write(block_id, chunks)
         with self._lock:
-            self._files[name] = size
+            self._files[block_id] = size
 
-    def get(self, name: str) -> tuple[bytes, ...]:
-        """Its chunks. KeyError if it is not here."""
+    def get(self, block_id: str) -> tuple[bytes, ...]:
+        """The chunks of a block. KeyError if it is not here."""
         with self._lock:
-            chunks = self._memory.get(name)
+            chunks = self._memory.get(block_id)
             if chunks is not None:
                 return chunks
-            if name not in self._files:
-                raise KeyError(name)
+            if block_id not in self._files:
+                raise KeyError(block_id)
         try:
-            return tuple(split((self._folder / name).read_bytes(), str(self._folder / name)))
+            return tuple(decode_block((self._folder / block_id).read_bytes(), str(self._folder / block_id)))
         except FileNotFoundError:  # removed since
-            raise KeyError(name) from None
+            raise KeyError(block_id) from None
 
-    def remove(self, names: Iterable[str]) -> None:
-        """Those that are here."""
-        for name in names:
+    def remove(self, block_ids: Iterable[str]) -> None:
+        """Remove those of the blocks that are here."""
+        for block_id in block_ids:
             with self._lock:
-                self._used -= sum(map(len, self._memory.pop(name, ())))
-                on_disk = self._files.pop(name, None) is not None
+                self._used -= sum(map(len, self._memory.pop(block_id, ())))
+                on_disk = self._files.pop(block_id, None) is not None
             if on_disk:
-                (self._folder / name).unlink(missing_ok=True)
+                (self._folder / block_id).unlink(missing_ok=True)
 
     def usage(self) -> dict[str, int]:
-        """How many blocks and bytes, by where they are."""
+        """The number of blocks, and their bytes in memory and on disk."""
         with self._lock:
             return {
                 "blocks": len(self._memory) + len(self._files),
@@ -92,15 +122,67 @@ class BlockStore:
                 "disk_bytes": sum(self._files.values()),
             }
 
-    def _write(self, name: str, chunks: Sequence[bytes]) -> None:
-        path = self._folder / name
+    def _write(self, block_id: str, chunks: Sequence[bytes]) -> None:
+        path = self._folder / block_id
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with open(path, "wb") as file:
-                file.write(joined(chunks))
+                file.write(encode_block(chunks))
         except OSError as e:
             with suppress(OSError):
                 path.unlink()
             raise BlockNotStoredError(
-                f"block {name} could not be written to {path}: {e}", block=name, size=sum(map(len, chunks)), free=0
+                f"block {block_id} could not be written to {path}: {e}", block=block_id, size=sum(map(len, chunks)), free=0
             ) from e
+
+
+def remove_blocks(store: RpcClient, block_ids: Iterable[str]) -> None:
+    """Remove those of the blocks that a store has, from another process. RpcError."""
+    store.ask(REMOVE, json.dumps(list(block_ids)).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAddress:
+    """Where the store of an executor listens. `pid` is that of its process."""
+
+    host: str
+    port: int
+    pid: int
+
+
+class BlockStoreClient:
+    """One executor's store, from another process. Calls block. Thread-safe."""
+
+    def __init__(self, executor_id: str, host: str, port: int, credentials: RpcCredentials) -> None:
+        self.executor_id = executor_id
+        self._client = RpcClient(host, port, credentials)
+
+    def put(self, block_id: str, chunks: Sequence[bytes], level: str) -> None:
+        """Store a block. RpcError if the store did not take it."""
+        self._client.put(block_id, chunks, level)
+
+    def remove(self, block_id: str) -> None:
+        """Remove a block, if the store has it. RpcError."""
+        remove_blocks(self._client, [block_id])
+
+
+class OwnBlockStoreClient(BlockStoreClient):
+    """The store of this worker's own executor. If the store has died, and the executor lives, the next block starts another one."""
+
+    def __init__(self, executor_id: str, host: str, port: int, credentials: RpcCredentials, start: Callable[[], StoreAddress]) -> None:
+        """`start` starts a store and returns its address."""
+        super().__init__(executor_id, host, port, credentials)
+        self._credentials = credentials
+        self._start = start
+
+    def put(self, block_id: str, chunks: Sequence[bytes], level: str) -> None:
+        try:
+            super().put(block_id, chunks, level)
+        except RpcUnreachableError as e:
+            logger.warning("the block store of this executor has died, and what it had with it; another is started: %s", e)
+            try:
+                address = self._start()
+            except (KStreamError, OSError) as error:
+                raise RpcError(f"no block store could be started again: {error}", place=e.facts["place"]) from error
+            self._client = RpcClient(address.host, address.port, self._credentials)
+            super().put(block_id, chunks, level)

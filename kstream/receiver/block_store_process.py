@@ -1,96 +1,187 @@
-"""The process that holds an executor's received blocks: `python -m kstream.receiver.block_store_process`, told the rest on its input.
+"""The process of an executor's block store: `python -m kstream.receiver.block_store_process`, which reads its spec from its input.
 
-A Python worker of Spark dies with its task; what it received is to live as long as the executor. So the store is a process of its own,
-started by a worker, in a session of its own, and it ends when the executor's JVM does, or when its driver says so: nothing else ends it.
+A Python worker of Spark dies with its task, and the blocks it received must live as long as the executor. So the store is a process of
+its own, in a session of its own. The first worker that asks starts it (`find_or_start`). It ends when the executor's JVM ends, or when its
+driver says so; nothing else ends it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
 import shutil
+import subprocess
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any
 
-from kstream.receiver.block_store import BlockStore
-from kstream.receiver.executor_process import wait_for_death
+from kstream.errors import KStreamError, RpcRefusedError, RpcUnreachableError
+from kstream.receiver.block_store import END, REMOVE, USAGE, BlockStore, StoreAddress
+from kstream.receiver.executor_process import command_of, wait_for_death
 from kstream.rpc import RpcClient, RpcCredentials, RpcServer
 
-logger = logging.getLogger("kstream.block_store")
-END: Final = "end"
-"""The message by which a driver that stops ends its stores: the executors may live on."""
-_REMOVE: Final = "remove"
+_START_TIMEOUT_S = 60.0
+_ANSWER_TIMEOUT_S = 20.0
+_POLL_S = 0.02
+_MODULE = "kstream.receiver.block_store_process"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What a store is to be. `jvm`: the pid it lives as long as; `folder`: its own, for blocks beyond `memory_bytes` and for `announced`,
-    the file in which it says where it listens."""
+class BlockStoreSpec:
+    """What a store is to be."""
 
     jvm: int
+    """The pid of the JVM: the store lives as long."""
     credentials: RpcCredentials
     host: str
     memory_bytes: int
     most_block_bytes: int
     folder: str
+    """The store's own folder: for blocks beyond `memory_bytes`, and for the file `announced`."""
 
     @property
     def announced(self) -> Path:
+        """The file in which the store says where it listens."""
         return Path(self.folder) / "store.json"
 
 
-def run(order: Order) -> None:
-    """Returns when the executor has died, or the driver needs the store no more, and all is cleared away."""
-    folder = Path(order.folder)
-    store = BlockStore(order.memory_bytes, folder / "blocks")
+# -- in a worker
+
+
+def find_or_start(spec: BlockStoreSpec) -> StoreAddress:
+    """Find the store of this executor, or start it. Blocks; the first start takes a second or so.
+
+    Any worker of the executor may call this. Of many calls at once, in any processes, one starts the store and the others wait. A store
+    that has died is replaced; its blocks are lost.
+
+    Raises:
+        RpcUnreachableError: the store lives and does not answer.
+        KStreamError: the store did not come up. The message has the store's last words.
+    """
+    folder = Path(spec.folder)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _locked(folder.with_name(folder.name + ".lock")):
+        found = _announced(spec)
+        return found if found is not None else _started(spec)
+
+
+def _announced(spec: BlockStoreSpec) -> StoreAddress | None:
+    try:
+        content = json.loads(spec.announced.read_text())
+    except FileNotFoundError:
+        return None
+    client = RpcClient(spec.host, content["port"], spec.credentials, _ANSWER_TIMEOUT_S)
+    try:
+        client.ask(USAGE)
+    except (RpcUnreachableError, RpcRefusedError) as e:
+        if isinstance(e, RpcUnreachableError) and _MODULE in command_of(content["pid"]):
+            raise  # the store lives, and has blocks: the machine is busy
+        spec.announced.unlink(missing_ok=True)  # the store is dead; another process may have its port by now
+        return None
+    finally:
+        client.close()
+    return StoreAddress(spec.host, content["port"], content["pid"])
+
+
+def _started(spec: BlockStoreSpec) -> StoreAddress:
+    command = [sys.executable, "-m", _MODULE]
+    # Modules of --py-files are on this worker's path alone. Signals for the worker's group are not for the store.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    output = Path(spec.folder) / "store.log"
+    with open(output, "wb") as log:
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True, cwd=spec.folder
+        )
+    assert process.stdin is not None
+    try:
+        send(spec, process.stdin)
+    except BrokenPipeError:  # the store says why in its log
+        pass
+    end = time.monotonic() + _START_TIMEOUT_S
+    while (found := _answering(spec)) is None:
+        if process.poll() is not None or time.monotonic() > end:
+            process.kill()
+            process.wait()
+            raise KStreamError(
+                f"the block store of this executor did not come up: {_last_line(output)}", command=command, status=process.returncode
+            )
+        time.sleep(_POLL_S)
+    return found
+
+
+def _answering(spec: BlockStoreSpec) -> StoreAddress | None:
+    """The address of the store; None as long as it does not answer."""
+    try:
+        return _announced(spec)
+    except RpcUnreachableError:
+        return None
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else ["its executor is dead"]
+    return lines[-1] if lines else "it said nothing"
+
+
+@contextmanager
+def _locked(path: Path) -> Generator[None]:
+    """Hold a lock among processes. The system releases it if this process dies."""
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def send(spec: BlockStoreSpec, to: IO[bytes]) -> None:
+    """Send the spec over the process's input: everybody on the machine can read a command line."""
+    to.write(json.dumps(asdict(spec)).encode())
+    to.close()
+
+
+# -- in the store's process
+
+
+def run(spec: BlockStoreSpec) -> None:
+    """Run a store. Returns when the executor has died, or its driver has ended the store, and the folder is removed."""
+    folder = Path(spec.folder)
+    store = BlockStore(spec.memory_bytes, folder / "blocks")
 
     def remove(body: bytes) -> bytes:
         store.remove(json.loads(body))
         return b""
 
-    not_needed, tell = os.pipe()
+    ended, end_pipe = os.pipe()
 
     def end(_body: bytes) -> bytes:
-        os.write(tell, b".")
+        os.write(end_pipe, b".")
         return b""
 
-    handlers = {_REMOVE: remove, "usage": lambda _: json.dumps(store.usage()).encode(), END: end}
-    server = RpcServer(order.credentials, handlers, store, host=order.host, most_block=order.most_block_bytes)
+    handlers = {REMOVE: remove, USAGE: lambda _: json.dumps(store.usage()).encode(), END: end}
+    server = RpcServer(spec.credentials, handlers, store, host=spec.host, most_block=spec.most_block_bytes)
     try:
-        _announce(order, server.port)
-        wait_for_death(order.jvm, not_needed)
+        _announce(spec, server.port)
+        wait_for_death(spec.jvm, ended)
     finally:
         server.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def remove_blocks(store: RpcClient, names: Iterable[str]) -> None:
-    """From another process; those that are there. RpcError."""
-    store.ask(_REMOVE, json.dumps(list(names)).encode())
-
-
-def _announce(order: Order, port: int) -> None:
-    """Whole or not at all: others read it as soon as it is there."""
-    fresh = order.announced.with_suffix(".tmp")
+def _announce(spec: BlockStoreSpec, port: int) -> None:
+    """Write the file whole or not at all: others read it as soon as it is there."""
+    fresh = spec.announced.with_suffix(".tmp")
     fresh.write_text(json.dumps({"pid": os.getpid(), "port": port}))
-    fresh.replace(order.announced)
-
-
-def send(order: Order, to: IO[bytes]) -> None:
-    """Over the process's input: a command line can be read by everybody on the machine."""
-    to.write(json.dumps(asdict(order)).encode())
-    to.close()
+    fresh.replace(spec.announced)
 
 
 def main() -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
-    said: dict[str, Any] = json.load(sys.stdin)
-    credentials = RpcCredentials.of_json(said.pop("credentials"))
-    run(Order(credentials=credentials, **said))
+    fields: dict[str, Any] = json.load(sys.stdin)
+    credentials = RpcCredentials.of_json(fields.pop("credentials"))
+    run(BlockStoreSpec(credentials=credentials, **fields))
 
 
 if __name__ == "__main__":

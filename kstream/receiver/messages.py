@@ -1,16 +1,29 @@
-"""What driver and executors say to each other about receivers: the names are Spark's, the bodies JSON objects.
+"""The messages between receivers and the driver's ReceiverTracker: the names are Spark's, the bodies JSON objects.
 
-Receivers ask, the driver answers. What the driver has to tell a receiver it gives as the answer to `NextCommand`, which it keeps waiting
-for a while: so no executor needs a port for it, and a receiver whose driver is gone finds out.
+Receivers ask, the driver answers. The driver's commands to a receiver are answers to `NextCommand`, which the driver keeps waiting for a
+while. So no executor needs a port for them, and a receiver whose driver is gone finds out.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from kstream.batch.plan import Json
+from kstream.errors import RpcError, RpcUnreachableError
+from kstream.loop import THREADS, Runtime
+from kstream.receiver.block_writer import ReceivedBlockStoreResult
+from kstream.receiver.executor_process import ExecutorProcess
+from kstream.receiver.received_block_tracker import ReceivedBlockInfo
+from kstream.rpc import RpcClient
+from kstream.wal import handle_of_json, handle_to_json
+
+logger = logging.getLogger(__name__)
+
 REGISTER_RECEIVER: Final = "RegisterReceiver"
-"""stream, run, executor, host → accepted, peers. `run` is the number of the try: what an earlier one still says is not heard any more."""
+"""stream, run, executor, host → accepted, peers. `run` is the number of the try: the driver ignores messages of an earlier one."""
 REGISTER_STORE: Final = "RegisterBlockStore"
 """executor, host, port → {}"""
 ADD_BLOCK: Final = "AddBlock"
@@ -20,7 +33,7 @@ REPORT_ERROR: Final = "ReportError"
 DEREGISTER_RECEIVER: Final = "DeregisterReceiver"
 """stream, run, message, error → {}"""
 FIRST_ATTEMPT: Final = "FirstAttemptOfReceiver"
-"""stream, stage → runs: whether the first attempt of the task still runs, of which the one that asks is a copy"""
+"""stream, stage → runs: whether the task attempt, of which the asking one is a speculative copy, still runs"""
 NEXT_COMMAND: Final = "NextCommand"
 """stream, run → command (one of those below, or null), its arguments, and peers: [[executor, host, port], …]"""
 
@@ -37,3 +50,101 @@ def to_body(**fields: Any) -> bytes:
 
 def of_body(body: bytes) -> dict[str, Any]:
     return json.loads(body)
+
+
+def block_fields(block_id: str, stored: ReceivedBlockStoreResult, metadata: Json) -> dict[str, Any]:
+    """The fields of ADD_BLOCK that describe the block."""
+    return {
+        "id": block_id,
+        "records": stored.num_records,
+        "executors": stored.executors,
+        "metadata": metadata,
+        "handle": handle_to_json(stored.handle),
+        "stored_at": stored.stored_at,
+    }
+
+
+def block_of_fields(stream_id: int, fields: Mapping[str, Any]) -> ReceivedBlockInfo:
+    """The block that these fields of ADD_BLOCK describe."""
+    return ReceivedBlockInfo(
+        stream_id,
+        fields["id"],
+        fields["records"],
+        fields["metadata"],
+        handle_of_json(fields["handle"]),
+        executors=tuple(fields["executors"]),
+        stored_at=fields["stored_at"],
+    )
+
+
+class TrackerLink:
+    """One run of a receiver, as a client of the driver's ReceiverTracker. Thread-safe. Calls block.
+
+    `deregister` and `report` log an RpcError; the other calls raise it.
+    """
+
+    def __init__(
+        self, driver: RpcClient, stream_id: int, run: int, pauses_s: Sequence[float] = (1.0, 5.0), runtime: Runtime = THREADS
+    ) -> None:
+        """`pauses_s`: seconds before each retry of a block that the driver has not answered for."""
+        self._driver = driver
+        self.stream_id = stream_id
+        self._run = run
+        self._pauses = pauses_s
+        self._never = runtime.event()
+
+    def register(self, executor: ExecutorProcess, host: str) -> Mapping[str, Any]:
+        """Ask whether the receiver may run here.
+
+        Returns:
+            `accepted`, and the stores to which it may copy blocks (`peers`).
+        """
+        return self._ask(REGISTER_RECEIVER, run=self._run, executor=executor.executor_id, host=host)
+
+    def first_attempt_runs(self, stage: int) -> bool:
+        """Whether the attempt of this task that Spark started first still runs, so that the asking one is a speculative copy."""
+        return self._ask(FIRST_ATTEMPT, stage=stage)["runs"]
+
+    def deregister(self, message: str, error: BaseException | None) -> None:
+        """Report that the receiver has stopped, for good or for a restart."""
+        self._tell(DEREGISTER_RECEIVER, run=self._run, message=message, error=_text(error))
+
+    def add_block(self, block_id: str, stored: ReceivedBlockStoreResult, metadata: Json) -> bool:
+        """Send the driver a stored block. Idempotent; retried if no answer comes, so that a driver that was held up costs no block.
+
+        Returns:
+            Whether the driver has accepted the block: its records may be acknowledged then.
+        """
+        fields = {"run": self._run, **block_fields(block_id, stored, metadata)}
+        for pause in self._pauses:
+            try:
+                return self._ask(ADD_BLOCK, **fields)["added"]
+            except RpcUnreachableError as e:
+                logger.warning("block %s: the driver has not answered; the next try is in %g s: %s", block_id, pause, e)
+            self._never.wait(pause)
+        return self._ask(ADD_BLOCK, **fields)["added"]
+
+    def report(self, message: str, error: BaseException | None) -> None:
+        """Report a fault that does not end the receiver."""
+        self._tell(REPORT_ERROR, message=message, error=_text(error))
+
+    def next_command(self) -> Mapping[str, Any]:
+        """Wait some seconds for a command.
+
+        Returns:
+            `command` (None for nothing) with its arguments, and the stores of now (`peers`).
+        """
+        return self._ask(NEXT_COMMAND, run=self._run)
+
+    def _ask(self, what: str, **fields: Any) -> dict[str, Any]:
+        return of_body(self._driver.ask(what, to_body(stream=self.stream_id, **fields)))
+
+    def _tell(self, what: str, **fields: Any) -> None:
+        try:
+            self._ask(what, **fields)
+        except RpcError as e:
+            logger.warning("%s", e)
+
+
+def _text(error: BaseException | None) -> str:
+    return "" if error is None else f"{type(error).__name__}: {error}"

@@ -1,269 +1,426 @@
 """ReceivedBlockTracker: the received blocks, each in one batch, and their log (Spark's `ReceivedBlockTracker.scala`).
 
-The plan of a batch is the allocation: a block belongs to the batch whose stored plan names it, and waits if there is none. So this log
-says only which blocks came and which are not needed any more; Spark's also says which batch has which.
+The plan of a batch is the allocation: a block belongs to the batch whose stored plan names it, and is unallocated if no plan does. So the
+log has two kinds of records only: blocks added, and blocks that are not needed any more. Spark's log also has the allocation.
+
+A log record is JSON in the form of all records of kstream (`checkpoint/format.py`: canonical, with kind, version and checksum). A block
+in it is `{"handle": (`wal/handles.py`) | null, "id", "metadata", "records", "stream"}`.
 """
 
 from __future__ import annotations
 
+import enum
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
+from kstream.batch.plan import Json
 from kstream.batch_time import Time
+from kstream.checkpoint.format import decode, encode
 from kstream.clock import Clock
+from kstream.errors import CorruptRecordError
 from kstream.loop import THREADS, Runtime
 from kstream.loop.runtime import Event
-from kstream.receiver.received_block_events import (
-    BatchCleanupEvent,
-    BlockAdditionEvent,
-    ReceivedBlockInfo,
-    from_bytes,
-    to_bytes,
-)
-from kstream.wal import single_records
+from kstream.wal import WriteAheadLog, WriteAheadLogRecordHandle, handle_of_json, handle_to_json, single_records
 
 logger = logging.getLogger(__name__)
 REMEMBERED_MS = 600_000
-"""So long a block that is gone is still answered for: longer than a receiver that has no answer goes on telling of it."""
+"""How long the tracker answers for a block that was cleaned up. A receiver without an answer retries for a shorter time."""
 
 
-class EventLog(Protocol):
-    """What the tracker asks of a write-ahead log. Blocks."""
+# -- the records of the log
 
-    def write(self, record: bytes, time_ms: int, /) -> object:
-        """Durable when it returns. After an error it may, or may not, have been written."""
-        ...
 
-    def readAll(self) -> Iterable[bytes]:
-        """All records that are there, in the order in which they were written."""
-        ...
+@dataclass(frozen=True, slots=True)
+class ReceivedBlockInfo:
+    """A block as the driver knows it."""
 
-    def clean(self, threshold_ms: int, wait: bool, /) -> object:
-        """Records written before this moment may go, by whole files; with `wait` they are gone when it returns."""
-        ...
+    stream_id: int
+    block_id: str
+    num_records: int | None = None
+    """None if nobody has counted them."""
+    metadata: Json = None
+    """The receiver's own, a JSON value."""
+    handle: WriteAheadLogRecordHandle | None = None
+    """Where the block is in its receiver's write-ahead log."""
+    block_id_valid: bool = field(default=True, compare=False)
+    """Whether block stores may have the block. No store has a recovered one: its executors died with the driver. Not in the log."""
+    executors: tuple[str, ...] = field(default=(), compare=False)
+    """Ids of the executors whose stores have the block. Not in the log."""
+    stored_at: int = field(default=0, compare=False)
+    """When its receiver wrote it, in ms by that receiver's clock; 0 is unknown. Not in the log. No clean-up of a later moment may remove
+    the block from the receiver's log."""
 
-    def close(self) -> None: ...
+    def of_stream(self, stream_id: int) -> ReceivedBlockInfo:
+        """The same block, under the id that its stream has now."""
+        return replace(self, stream_id=stream_id)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockAdditionEvent:
+    """A block is stored. Once this is durable the receiver gets its acknowledgement. `epoch` is that of the driver, whose graph has the
+    stream."""
+
+    block: ReceivedBlockInfo
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCleanupEvent:
+    """Nobody needs these blocks any more. The plans that name them are removed after this."""
+
+    block_ids: tuple[str, ...]
+
+
+ReceivedBlockEvent: TypeAlias = BlockAdditionEvent | BatchCleanupEvent
+
+ADDED, CLEANED = "block-added", "blocks-cleaned"
+
+
+def to_bytes(event: ReceivedBlockEvent) -> bytes:
+    """The stored form of an event. TypeError or ValueError if a block's metadata is no JSON value."""
+    if isinstance(event, BatchCleanupEvent):
+        return encode(CLEANED, {"blocks": list(event.block_ids)})
+    info, handle = event.block, handle_to_json(event.block.handle)
+    block: dict[str, Json] = {
+        "stream": info.stream_id,
+        "id": info.block_id,
+        "records": info.num_records,
+        "metadata": info.metadata,
+        "handle": handle,
+    }
+    return encode(ADDED, {"block": block, "epoch": event.epoch})
+
+
+def from_bytes(data: bytes, where: str) -> ReceivedBlockEvent:
+    """Parse the stored form of an event. Its block is not valid in any block store.
+
+    Raises:
+        CorruptRecordError, FormatVersionError: the bytes are no such event; the message names `where`.
+    """
+    kind = next((kind for kind in (ADDED, CLEANED) if f'"kind":"{kind}"'.encode() in data), ADDED)
+    try:
+        fields = decode(kind, data, where)
+    except CorruptRecordError as e:
+        reason = e.facts["reason"]
+        raise CorruptRecordError(
+            f"{where} is damaged ({reason}), and with it what is known of the blocks it names. Restore the file from a copy; or remove "
+            "it: blocks that no batch had taken are then lost.",
+            path=where,
+            reason=reason,
+        ) from e
+    if kind == ADDED:
+        return BlockAdditionEvent(_info(fields["block"]), fields["epoch"])
+    return BatchCleanupEvent(tuple(fields["blocks"]))
+
+
+def _info(block: Mapping[str, Any]) -> ReceivedBlockInfo:
+    handle = handle_of_json(block["handle"])
+    return ReceivedBlockInfo(block["stream"], block["id"], block["records"], block["metadata"], handle, block_id_valid=False)
+
+
+# -- the blocks
+
+
+class BlockState(enum.Enum):
+    """ADDING → UNALLOCATED → ALLOCATED → RELEASED → CLEANED; or ADDING → REFUSED → DISCARDING → DISCARDED."""
+
+    ADDING = "adding"
+    """Its addition is being written to the log."""
+    UNALLOCATED = "unallocated"
+    """It waits for a batch."""
+    ALLOCATED = "allocated"
+    """A durable plan names it."""
+    RELEASED = "released"
+    """No batch of this driver needs it; a restart may, until the log has its clean-up."""
+    CLEANED = "cleaned"
+    """It was in a batch, and the log has its clean-up. Kept for receivers that ask again."""
+    REFUSED = "refused"
+    """Its addition failed, as far as is known: the log may have it. It may be tried again."""
+    DISCARDING = "discarding"
+    """It was refused, and its clean-up is being written to the log. It may not be tried again."""
+    DISCARDED = "discarded"
+    """It was refused, and the log has its clean-up. Kept for receivers that ask again."""
+
+
+_GONE = (BlockState.CLEANED, BlockState.DISCARDED)
+_KEPT = (BlockState.UNALLOCATED, BlockState.ALLOCATED, BlockState.RELEASED, BlockState.CLEANED)
+_REJECTED = (BlockState.DISCARDING, BlockState.DISCARDED)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRecord:
+    """A block and its state. A change of state is a new record."""
+
+    block: ReceivedBlockInfo
+    state: BlockState
+    logged_at: int
+    """The earliest moment (ms) at which the log may have got the block. 0 for a recovered one: the log does not say when."""
+    plan_time: Time | None = None
+    """RELEASED: the time of the plan that names it."""
+    decided: Event | None = None
+    """ADDING: is set when the log has answered."""
+    gone_at: int = 0
+    """CLEANED and DISCARDED: since when, in ms."""
+
+
+class _BlockRecords:
+    """All records, by block id and by state. Changed by `put` and `remove` alone, so that a block has one state. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, BlockRecord] = {}
+        self._by_state: dict[BlockState, dict[str, BlockRecord]] = {state: {} for state in BlockState}
+
+    def get(self, block_id: str) -> BlockRecord | None:
+        return self._by_id.get(block_id)
+
+    def put(self, record: BlockRecord) -> None:
+        """Add the record, or let it replace that of the same block. The newest is the last one of its state."""
+        block_id = record.block.block_id
+        self.remove(block_id)
+        self._by_id[block_id] = self._by_state[record.state][block_id] = record
+
+    def remove(self, block_id: str) -> None:
+        if (old := self._by_id.pop(block_id, None)) is not None:
+            del self._by_state[old.state][block_id]
+
+    def of(self, *states: BlockState) -> list[BlockRecord]:
+        """The records of these states, in the order of the states; those of one state in the order in which they got it."""
+        return [record for state in states for record in self._by_state[state].values()]
+
+    def __len__(self) -> int:
+        return len(self._by_id)
 
 
 class ReceivedBlockTracker:
-    """Any thread may add; the thread that plans takes; one thread cleans. Each block is in one place, told by its id: it waits, a batch
-    has taken it, or it is forgotten.
+    """Any thread may add; the thread that plans allocates and releases; one thread cleans up.
 
-    With a `log` (there is one if there is a checkpoint, whether or not receivers write logs of their own) an addition, and that a block
-    is forgotten, is in the log before anyone is told. `epoch` is that of the driver.
+    `_lock` guards `_records` and `_stopped`. What happens to a block is decided under it; the log is written without it.
+
+    With a `log` (there is one if there is a checkpoint, whether or not receivers write logs of their own) an addition, or a clean-up, is
+    durable before anyone hears of it.
     """
 
     def __init__(
-        self, stream_ids: Iterable[int], clock: Clock, log: EventLog | None = None, epoch: int = 0, runtime: Runtime = THREADS
+        self, stream_ids: Iterable[int], clock: Clock, log: WriteAheadLog | None = None, epoch: int = 0, runtime: Runtime = THREADS
     ) -> None:
+        """`epoch` is that of the driver."""
         self.stream_ids = tuple(stream_ids)
         self._clock = clock
         self._log = log
         self._epoch = epoch
         self._runtime = runtime
         self._lock = threading.Lock()
-        self._waiting: dict[int, dict[str, ReceivedBlockInfo]] = {stream: {} for stream in self.stream_ids}
-        self._taken: dict[str, ReceivedBlockInfo] = {}
-        self._forgotten: dict[str, tuple[Time, ReceivedBlockInfo]] = {}
-        """Of batches that are over; the log does not say so yet. With the time of the plan that names it."""
-        self._adding: dict[str, tuple[ReceivedBlockInfo, Event]] = {}
-        """The event is set when it is decided."""
-        self._refused: dict[str, ReceivedBlockInfo] = {}
-        """Their write failed, as far as is known: the log may have them, and does not say yet that nobody needs them."""
-        self._letting_go: frozenset[str] = frozenset()
-        """Of the refused: the log is being told that nobody needs them, and they are not tried again."""
-        self._no_more = False
-        self._decided: dict[str, tuple[int, bool]] = {}
-        """Of blocks that are in none of these any more: since when, and what receivers are told that ask again."""
-        self._logged_at: dict[str, int] = {}
-        """Of all that the log may have."""
+        self._records = _BlockRecords()
+        self._stopped = False
 
     @property
     def is_write_ahead_log_enabled(self) -> bool:
         return self._log is not None
 
     def recover(self, planned: Collection[str], streams_now: Callable[[int, int], int | None] = lambda _epoch, stream: stream) -> None:
-        """Goes on from what the log says; called once, before anything else. The blocks are in no block store any more.
+        """Read the log of earlier drivers. Called once, before anything else. No block store has these blocks any more.
 
-        `planned`: the ids in all plans that are stored; they are taken, the others wait. `streams_now(epoch, stream)`: which stream of
-        this graph the stream of an earlier driver's is, None where it is gone. Error of the log, or CorruptRecordError.
+        Args:
+            planned: The ids of the blocks in all stored plans. These blocks are allocated, the others are not.
+            streams_now: (epoch, stream id) → the id that the stream of that driver's graph has now; None if the job no longer has it.
+
+        Raises:
+            CorruptRecordError: a record of the log is damaged. What the log raises is raised, too.
         """
         if self._log is None:
             return
-        gone: dict[int, int] = {}
+        dropped: dict[int, int] = {}
         for number, record in enumerate(single_records(self._log.readAll()), 1):
             event = from_bytes(record, f"record {number} of the log of received blocks")
             if isinstance(event, BatchCleanupEvent):
                 for block_id in event.block_ids:
-                    self._drop(block_id)
+                    self._records.remove(block_id)
                 continue
             stream = streams_now(event.epoch, event.block.stream_id)
-            if stream not in self._waiting:
-                gone[event.block.stream_id] = gone.get(event.block.stream_id, 0) + 1
-            else:
-                self._found(event.block.of_stream(stream), planned)
-        for stream, count in gone.items():
+            if stream not in self.stream_ids:
+                dropped[event.block.stream_id] = dropped.get(event.block.stream_id, 0) + 1
+            elif self._records.get(event.block.block_id) is None:  # the log can hold an addition twice
+                state = BlockState.ALLOCATED if event.block.block_id in planned else BlockState.UNALLOCATED
+                self._records.put(BlockRecord(event.block.of_stream(stream), state, logged_at=0))
+        for stream, count in dropped.items():
             logger.warning("%d blocks are of what was stream %d, which the job no longer has: no batch gets them", count, stream)
 
-    def add_block(self, block: ReceivedBlockInfo, anew: bool = True) -> bool:
-        """Whether the block is kept and will be in a batch; blocks until that is durable.
+    def add_block(self, block: ReceivedBlockInfo, accept_new: bool = True) -> bool:
+        """Add a block. Blocks until its addition is durable. Idempotent: a retry of a known block gets the first answer. Any thread.
 
-        False, and it never is in one, when the log failed or no such stream exists: the receiver is not to acknowledge its records. A
-        receiver that had no answer may ask again: of a block that is known, or was and is gone, it is told the same. `anew` false: only one
-        that is known, or being added, is answered for, others are refused. TypeError or ValueError where the metadata are no JSON value.
+        Args:
+            accept_new: False refuses a block that is neither known nor being added.
+
+        Returns:
+            True if the block is kept and will be in a batch. False if it never will, because the log failed or there is no such stream:
+            the receiver must not acknowledge its records.
+
+        Raises:
+            TypeError, ValueError: the metadata is no JSON value.
         """
-        if block.stream_id not in self._waiting:
+        if block.stream_id not in self.stream_ids:
             logger.error("block %s is refused: there is no receiver stream %d", block.block_id, block.stream_id)
             return False
-        record, now = to_bytes(BlockAdditionEvent(block, self._epoch)), self._clock.time_ms()
+        entry, now = to_bytes(BlockAdditionEvent(block, self._epoch)), self._clock.time_ms()
         with self._lock:
-            if (answer := self._answer(block.block_id)) is not None:
+            known = self._records.get(block.block_id)
+            if (answer := _answer(known)) is not None:
                 return answer
-            _, decided = self._adding.get(block.block_id, (block, None))
-            if decided is None and (self._no_more or not anew):
-                why = "the receivers have been stopped" if self._no_more else "a later run of its receiver has begun"
+            pending = None if known is None else known.decided
+            if pending is None and (self._stopped or not accept_new):
+                why = "the receivers have been stopped" if self._stopped else "a later run of its receiver has begun"
                 logger.warning("block %s of receiver %d is refused: %s", block.block_id, block.stream_id, why)
                 return False
-            if decided is None:
-                self._adding[block.block_id] = (block, self._runtime.event())
-                self._refused.pop(block.block_id, None)  # it is tried again
-                self._logged_at.setdefault(block.block_id, now)
-        if decided is not None:
-            decided.wait()
-            with self._lock:
-                return bool(self._answer(block.block_id))
-        return self._add(block, record, now)
+            if pending is None:
+                logged_at = now if known is None else known.logged_at  # a refused block may be in the log already
+                self._records.put(BlockRecord(block, BlockState.ADDING, logged_at, decided=self._runtime.event()))
+        if pending is None:
+            return self._add(block, entry, now)
+        pending.wait()
+        with self._lock:
+            return bool(_answer(self._records.get(block.block_id)))
 
-    def _add(self, block: ReceivedBlockInfo, record: bytes, now: int) -> bool:
+    def _add(self, block: ReceivedBlockInfo, entry: bytes, now: int) -> bool:
         written = False
         try:
-            written = self._write(record, now)
+            written = self._write_addition(entry, now)
         finally:
             with self._lock:
-                _, decided = self._adding.pop(block.block_id)
-                (self._waiting[block.stream_id] if written else self._refused)[block.block_id] = block
-            decided.set()
+                adding = self._records.get(block.block_id)
+                assert adding is not None and adding.decided is not None
+                state = BlockState.UNALLOCATED if written else BlockState.REFUSED
+                self._records.put(replace(adding, state=state, decided=None))
+            adding.decided.set()
         return written
 
-    def refuse_more(self) -> None:
-        """New blocks; those that are being added now are decided when this returns."""
+    def _write_addition(self, entry: bytes, time_ms: int) -> bool:
+        if self._log is None:
+            return True
+        try:
+            self._log.write(entry, time_ms)
+        except Exception:
+            logger.warning("BlockAdditionEvent could not be logged", exc_info=True)
+            return False
+        return True
+
+    def stop_accepting(self) -> None:
+        """Refuse new blocks from now on. Returns when all additions under way are decided."""
         with self._lock:
-            self._no_more = True
-            events = [decided for _, decided in self._adding.values()]
-        for decided in events:
+            self._stopped = True
+            pending = [record.decided for record in self._records.of(BlockState.ADDING)]
+        for decided in pending:
+            assert decided is not None
             decided.wait()
 
     def allocate_blocks_to_batch(self, stream_id: int, block_ids: Iterable[str]) -> None:
-        """A batch's plan that names these is durable. Ids that do not wait are passed over."""
+        """Allocate these blocks: a plan that names them is durable. Ids of blocks that are not unallocated are ignored."""
         with self._lock:
-            waiting = self._waiting[stream_id]
             for block_id in block_ids:
-                if (block := waiting.pop(block_id, None)) is not None:
-                    self._taken[block_id] = block
+                record = self._records.get(block_id)
+                if record is not None and record.state is BlockState.UNALLOCATED and record.block.stream_id == stream_id:
+                    self._records.put(replace(record, state=BlockState.ALLOCATED))
 
-    def forget(self, time: Time, block_ids: Iterable[str]) -> list[ReceivedBlockInfo]:
-        """No batch and no window of this driver needs these, of the plan of this time, any more; a restart may. Those that were known."""
+    def release(self, time: Time, block_ids: Iterable[str]) -> list[ReceivedBlockInfo]:
+        """Mark blocks of the plan of this time as not needed by this driver. The log keeps them for a restart.
+
+        Returns:
+            Those of the blocks that were allocated.
+        """
         with self._lock:
-            forgotten = [block for block_id in block_ids if (block := self._taken.pop(block_id, None)) is not None]
-            self._forgotten.update({block.block_id: (time, block) for block in forgotten})
-        return forgotten
+            known = [record for block_id in dict.fromkeys(block_ids) if (record := self._records.get(block_id)) is not None]
+            released = [record for record in known if record.state is BlockState.ALLOCATED]
+            for record in released:
+                self._records.put(replace(record, state=BlockState.RELEASED, plan_time=time))
+        return [record.block for record in released]
 
     def cleanup_old_batches(self, up_to: Time, wait: bool = False) -> None:
-        """Logs that the forgotten blocks of the plans of this time and older are needed no more, and cleans the log.
+        """Log that nobody needs the released blocks of plans of this time and older, nor the refused ones; then clean the log. Blocks.
 
-        To be called before those plans go: without a plan, and without this, their blocks would wait again after a restart. What the log
-        raises is raised, nothing is dropped then, and the next call tries again.
+        Call this before those plans are removed: without a plan, and without this, a restart would allocate their blocks again. If the
+        log raises, so does this; no block changes, and the next call tries again.
+
+        Args:
+            wait: Whether the old files of the log are removed when this returns.
         """
         now = self._clock.time_ms()
         with self._lock:
-            old = {block_id: True for block_id, (time, _) in self._forgotten.items() if time <= up_to}
-            self._letting_go = frozenset(self._refused)
-            old.update(dict.fromkeys(self._letting_go, False))
+            released = self._records.of(BlockState.RELEASED)
+            old = [record for record in released if record.plan_time is not None and record.plan_time <= up_to]
+            old += (discarding := self._put_all(self._records.of(BlockState.REFUSED), BlockState.DISCARDING))
         try:
             if old and self._log is not None:
-                self._log.write(to_bytes(BatchCleanupEvent(tuple(old))), now)
+                self._log.write(to_bytes(BatchCleanupEvent(tuple(record.block.block_id for record in old))), now)
         except BaseException:
-            self._letting_go = frozenset()
+            with self._lock:
+                self._put_all(discarding, BlockState.REFUSED)
             raise
         with self._lock:
-            self._letting_go = frozenset()
-            for block_id, answer in old.items():
-                self._drop(block_id)
-                self._decided[block_id] = (now, answer)
-            self._decided = {block: (since, said) for block, (since, said) in self._decided.items() if now - since < REMEMBERED_MS}
-            needed_from = min(self._logged_at.values(), default=now)
+            for record in old:
+                state = BlockState.DISCARDED if record.state is BlockState.DISCARDING else BlockState.CLEANED
+                bare = ReceivedBlockInfo(record.block.stream_id, record.block.block_id)
+                self._records.put(BlockRecord(bare, state, record.logged_at, gone_at=now))
+            for record in self._records.of(*_GONE):
+                if now - record.gone_at >= REMEMBERED_MS:
+                    self._records.remove(record.block.block_id)
+            needed_from = min((record.logged_at for record in self._needed()), default=now)
         if self._log is not None:
             self._log.clean(needed_from, wait)
+
+    def _put_all(self, records: Iterable[BlockRecord], state: BlockState) -> list[BlockRecord]:
+        """Give these records this state. Call this under the lock."""
+        changed = [replace(record, state=state) for record in records]
+        for record in changed:
+            self._records.put(record)
+        return changed
 
     def close(self) -> None:
         if self._log is not None:
             self._log.close()
 
-    # -- questions
+    # -- queries, from any thread
 
     def get_unallocated_blocks(self, stream_id: int) -> tuple[ReceivedBlockInfo, ...]:
-        """Those that wait for a batch, in order of arrival."""
+        """The stream's blocks that no batch has, in the order of their arrival."""
         with self._lock:
-            return tuple(self._waiting[stream_id].values())
+            return tuple(record.block for record in self._records.of(BlockState.UNALLOCATED) if record.block.stream_id == stream_id)
 
     @property
     def has_unallocated_blocks(self) -> bool:
         with self._lock:
-            return any(self._waiting.values())
+            return bool(self._records.of(BlockState.UNALLOCATED))
 
     def get(self, block_id: str) -> ReceivedBlockInfo | None:
-        """A block that a batch has taken and that is not forgotten."""
+        """An allocated block; None for others."""
         with self._lock:
-            return self._taken.get(block_id)
+            record = self._records.get(block_id)
+        return record.block if record is not None and record.state is BlockState.ALLOCATED else None
 
     def all_blocks(self) -> list[ReceivedBlockInfo]:
-        """All that are still needed, be it by a restart, which may find those that were refused in the log; and those being added."""
+        """All blocks that somebody may still need. A restart may find refused ones in the log."""
         with self._lock:
-            waiting = [block for blocks in self._waiting.values() for block in blocks.values()]
-            adding = (block for block, _ in self._adding.values())
-            return [*self._taken.values(), *waiting, *(block for _, block in self._forgotten.values()), *self._refused.values(), *adding]
+            return [record.block for record in self._needed()]
 
     def needed_from(self, stream_id: int, at_most_ms: int) -> int:
-        """What the receiver of this stream wrote to its log before this moment, by its own clock, may go. At most `at_most_ms`."""
-        # a block of an earlier driver lies where its stream's number was then
+        """The moment (ms, by the receiver's clock) before which the stream's receiver may clean its log; at most `at_most_ms`."""
+        # a block of an earlier driver is in the log of the id that its stream had then
         ours = (block.stored_at for block in self.all_blocks() if block.stream_id == stream_id or not block.block_id_valid)
         return min([at_most_ms, *ours])
 
-    # -- inside
+    def _needed(self) -> list[BlockRecord]:
+        """Call this under the lock."""
+        return self._records.of(*(state for state in BlockState if state not in _GONE))
 
-    def _answer(self, block_id: str) -> bool | None:
-        """What a receiver is told that asks again; None if it is to be added, is being added, or was refused and may be tried again. Under
-        the lock."""
-        if block_id in self._taken or block_id in self._forgotten or any(block_id in blocks for blocks in self._waiting.values()):
-            return True
-        if block_id in self._letting_go:
-            return False
-        return self._decided[block_id][1] if block_id in self._decided else None
 
-    def _found(self, block: ReceivedBlockInfo, planned: Collection[str]) -> None:
-        """Any number of times: a log can hold an addition twice, or one whose write was said to have failed."""
-        into = self._taken if block.block_id in planned else self._waiting[block.stream_id]
-        into.setdefault(block.block_id, block)
-        self._logged_at[block.block_id] = 0  # when, the records do not say
-
-    def _drop(self, block_id: str) -> None:
-        for blocks in (self._taken, *self._waiting.values()):
-            blocks.pop(block_id, None)
-        self._forgotten.pop(block_id, None)
-        self._refused.pop(block_id, None)
-        self._logged_at.pop(block_id, None)
-
-    def _write(self, record: bytes, time_ms: int) -> bool:
-        if self._log is None:
-            return True
-        try:
-            self._log.write(record, time_ms)
-        except Exception:
-            logger.warning("BlockAdditionEvent could not be logged", exc_info=True)
-            return False
+def _answer(record: BlockRecord | None) -> bool | None:
+    """What a receiver that asks again is answered; None if its block is unknown, being added, or refused and may be tried again."""
+    if record is None:
+        return None
+    if record.state in _KEPT:
         return True
+    return False if record.state in _REJECTED else None
 
 
 def planned_blocks(plans: Iterable[Mapping[int, object]]) -> set[str]:

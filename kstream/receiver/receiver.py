@@ -1,35 +1,30 @@
-"""Receiver: what users subclass to bring records in from anywhere. The names are Spark's."""
+"""Receiver: what users subclass to bring records in from anywhere; and ReceiverSupervisor, which runs one in this process.
+
+The names are Spark's (`Receiver.scala`, `ReceiverSupervisor.scala`).
+"""
 
 from __future__ import annotations
 
+import enum
+import logging
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
 
 from kstream.batch.plan import Json
+from kstream.clock import Clock
 from kstream.errors import IllegalStateError
+from kstream.loop import THREADS, Runtime
 from kstream.receiver.block_generator import BlockGenerator, BlockGeneratorListener
+from kstream.receiver.block_writer import ReceiverBlockWriter
 
-
-class Supervisor(Protocol):
-    """What a receiver asks of whoever runs it. Any thread."""
-
-    @property
-    def stream_id(self) -> int: ...
-    def store(self, record: Any) -> None: ...
-    def store_each(self, records: Iterable[Any]) -> None: ...
-    def store_all(self, records: Iterable[Any], metadata: Json) -> None: ...
-    def store_bytes(self, pickled: bytes, metadata: Json) -> None: ...
-    def create_block_generator(self, listener: BlockGeneratorListener) -> BlockGenerator: ...
-    def report_error(self, message: str, error: BaseException | None) -> None: ...
-    def restart(self, message: str, error: BaseException | None, delay_ms: int | None) -> None: ...
-    def stop_self(self, message: str, error: BaseException | None) -> None: ...
-    def is_started(self) -> bool: ...
-    def is_stopped(self) -> bool: ...
+logger = logging.getLogger(__name__)
 
 
 class Receiver(ABC):
-    """A source of records that come by themselves. `ssc.receiverStream(MyReceiver())` makes a stream of them:
+    """A source that pushes records by itself. `ssc.receiverStream(MyReceiver())` makes a stream of them:
 
         class Ticks(Receiver):
             def onStart(self):
@@ -45,104 +40,326 @@ class Receiver(ABC):
     It runs in a Python worker of an executor, in a task of its own that takes a core; so it is pickled when the context starts: make
     sockets, locks and threads in `onStart`. After a failure, and after a restart of the driver, `onStart` is called again, on the same
     object or on another one.
+
+    Any thread may call the methods that store, report, restart and stop, any number of threads at once. They raise IllegalStateError if
+    no stream runs the receiver.
     """
 
     storageLevel: Any = None
     """A pyspark StorageLevel: where the blocks are kept, and on how many executors; None is MEMORY_AND_DISK_2."""
-    _supervisor: Supervisor | None = None
+    _supervisor: ReceiverSupervisor | None = None
 
     def __init__(self, storageLevel: Any = None) -> None:
         self.storageLevel = storageLevel
 
     @abstractmethod
     def onStart(self) -> None:
-        """Starts what brings the records in – a thread – and returns. What it raises stops the receiver; listeners are told."""
+        """Start the threads that bring the records in, and return. What this raises stops the receiver, and listeners hear of it."""
 
     @abstractmethod
     def onStop(self) -> None:
-        """Ends what `onStart` started. On a graceful stop, what is stored before it returns still gets into a batch."""
+        """End what `onStart` started. On a graceful stop, records stored before this returns still get into a batch."""
 
     def preferredLocation(self) -> str | None:
-        """The host on which it would best run, asked for on the driver; None: anywhere."""
+        """The host where the receiver should run; called on the driver.
+
+        Returns:
+            A host name; None for any host.
+        """
         return None
 
     def store(self, dataItem: Any) -> None:
-        """One record, into the block that is being filled; kept for good when that is closed. Any thread, any number at once.
+        """Store one record in the open block, which is stored safely when it is closed. Waits for the rate limit.
 
-        Waits for the rate limit (`spark.streaming.receiver.maxRate`). IllegalStateError after the receiver has been stopped for good.
+        Args:
+            dataItem: The record; it is pickled later.
+
+        Raises:
+            IllegalStateError: the receiver has been stopped for good.
         """
         self._running.store(dataItem)
 
     def storeEach(self, dataItems: Iterable[Any]) -> None:
-        """Stores each record as `store` does, at a tenth of the cost: for a receiver that gets many records at a time.
+        """Store each record as `store` does, at a tenth of the cost: for a receiver that gets many records at a time.
 
-        Under a rate limit each record enters a block as soon as it has its permit, and this returns when the last one has entered.
-        IllegalStateError after the receiver has been stopped for good: the records that had entered are stored, the rest is not. Without
-        a limit the records are pickled at once, and an error of pickling is raised here: none of them is stored then.
+        Under a rate limit (`spark.streaming.receiver.maxRate`) each record enters a block as soon as it has its permit, and this returns
+        when the last one has entered. Without a limit the records are pickled at once.
+
+        Args:
+            dataItems: The records.
+
+        Raises:
+            IllegalStateError: the receiver has been stopped for good. Records that had entered a block are stored, the rest is not.
+            Exception: what the pickling of a record raises, without a limit. No record is stored then.
         """
         self._running.store_each(dataItems)
 
     def storeAll(self, dataItems: Iterable[Any], metadata: Json = None) -> None:
-        """Many records as one block, that is one partition (Spark's `store` of an iterator or a buffer).
+        """Store records as one block, that is one partition (Spark's `store` of an iterator or a buffer).
 
-        Returns when the block is kept as well as was promised and the driver knows it: the source may be told that it has arrived.
-        BlockNotStoredError, and none of it will be in a batch; RpcError, and it may or may not be. `metadata`, a JSON value, goes with
-        the block to the driver. IllegalStateError after the receiver has been stopped for good.
+        Blocks until the block is as safe as the storage level promises and the driver knows it: the source may be acknowledged then.
+
+        Args:
+            dataItems: The records.
+            metadata: A JSON value that goes with the block to the driver.
+
+        Raises:
+            BlockNotStoredError: none of the records will be in a batch.
+            RpcError: the driver did not answer; the records may be in a batch.
+            IllegalStateError: the receiver has been stopped for good.
         """
         self._running.store_all(dataItems, metadata)
 
     def storeBytes(self, pickled: bytes, metadata: Json = None) -> None:
-        """As `storeAll`, of a list of records that has been pickled elsewhere (Spark's `store` of a ByteBuffer), by one call of dumps.
-        Nobody counts them."""
+        """Store records as one block, as `storeAll` does (Spark's `store` of a ByteBuffer). Nobody counts them.
+
+        Args:
+            pickled: A list of records, pickled by one call of dumps.
+            metadata: A JSON value that goes with the block to the driver.
+
+        Raises:
+            ValueError: there are no bytes.
+            BlockNotStoredError, RpcError, IllegalStateError: as of `storeAll`.
+        """
         self._running.store_bytes(pickled, metadata)
 
     def createBlockGenerator(self, listener: BlockGeneratorListener) -> BlockGenerator:
-        """One more BlockGenerator, with this receiver's settings and rate (Spark's `supervisor.createBlockGenerator`).
+        """Make one more BlockGenerator, with this receiver's settings and rate (Spark's `supervisor.createBlockGenerator`).
 
-        For a receiver that wants to know which of its records are in which block: the listener's `onPushBlock` gives it the block, to
-        be stored by `storeAll`. Whoever asked starts and stops it, in `onStart` and `onStop`; what is left is stopped with the task.
+        For a receiver that must know which of its records are in which block: the listener's `onPushBlock` gets the block, and stores it
+        by `storeAll`. The receiver starts and stops the generator, in `onStart` and `onStop`; the task stops generators that are left.
+
+        Args:
+            listener: Gets the blocks; see BlockGeneratorListener for its threads.
+
+        Raises:
+            IllegalStateError: no stream runs the receiver.
         """
         return self._running.create_block_generator(listener)
 
     def reportError(self, message: str, throwable: BaseException | None = None) -> None:
-        """Tells the log and the listeners of a fault that the receiver gets over by itself."""
+        """Tell the log and the listeners of a fault that does not end the receiver.
+
+        Args:
+            message: What happened.
+            throwable: The error, if there is one.
+        """
         self._running.report_error(message, throwable)
 
     def restart(self, message: str, error: BaseException | None = None, millisecond: int | None = None) -> None:
-        """Stops the receiver and starts it again after so long (`spark.streaming.receiverRestartDelay` without it). Returns at once.
+        """Stop the receiver and start it again after a delay. Returns at once. Changes nothing while a restart is under way.
 
-        While one restart is under way, another changes nothing.
+        Args:
+            message: The reason, for the log and the listeners.
+            error: The error, if there is one.
+            millisecond: The delay in ms; None is `spark.streaming.receiverRestartDelay`.
         """
         self._running.restart(message, error, millisecond)
 
     def stop(self, message: str, error: BaseException | None = None) -> None:
-        """Ends this run of the receiver. While the stream runs its tracker starts another one, where it finds best, as Spark's does."""
+        """End this run of the receiver. While the stream runs the driver starts another run, on the best executor, as Spark does.
+
+        Args:
+            message: The reason, for the log and the listeners.
+            error: The error, if there is one.
+        """
         self._running.stop_self(message, error)
 
     def isStarted(self) -> bool:
-        """Whether it has been started and not stopped, be it for a restart."""
+        """Whether the receiver has been started and not stopped, for a restart or for good. Any thread."""
         return self._supervisor is not None and self._supervisor.is_started()
 
     def isStopped(self) -> bool:
-        """Whether its threads are to end: it is stopped, for good or for a restart."""
+        """Whether the receiver is stopped, for a restart or for good: its threads should end. Any thread."""
         return self._supervisor is None or self._supervisor.is_stopped()
 
     @property
     def streamId(self) -> int:
-        """The id of its input stream."""
+        """The id of its input stream. IllegalStateError if no stream runs the receiver."""
         return self._running.stream_id
 
     @property
-    def _running(self) -> Supervisor:
+    def _running(self) -> ReceiverSupervisor:
         if self._supervisor is None:
             raise IllegalStateError(f"{type(self).__name__} is not run by a stream: give it to ssc.receiverStream and start", state="new")
         return self._supervisor
 
-    def attach(self, supervisor: Supervisor) -> None:
-        """For whoever runs it, before `onStart`."""
+    def attach(self, supervisor: ReceiverSupervisor) -> None:
+        """Set who runs the receiver. Called by the supervisor, before `onStart`."""
         self._supervisor = supervisor
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
         state.pop("_supervisor", None)
         return state
+
+
+class SupervisorState(enum.Enum):
+    """INITIALIZED → STARTED ⇄ STOPPED."""
+
+    INITIALIZED = "initialized"
+    STARTED = "started"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverNews:
+    """An event in the life of a receiver, for listeners."""
+
+    kind: str
+    """One of started, stopped and error (the receiver runs on)."""
+    message: str = ""
+    error: BaseException | None = None
+    for_good: bool = False
+    """Whether a stop is for good, and not for a restart."""
+
+
+class ReceiverSupervisor:
+    """Starts one receiver, restarts it and stops it. One for each run of a receiver.
+
+    Each start, restart and stop has a thread of its own, which ends when `onStart` or `onStop` has returned: one that blocks holds up
+    nothing else. `_lock` guards `_state` and `_restarting`.
+    """
+
+    def __init__(
+        self,
+        receiver: Receiver,
+        stream_id: int,
+        writer: ReceiverBlockWriter,
+        clock: Clock,
+        restart_delay_ms: int,
+        tell: Callable[[ReceiverNews], None] = lambda _news: None,
+        runtime: Runtime = THREADS,
+    ) -> None:
+        """`tell` gets starts, stops and errors, on any thread."""
+        self._receiver = receiver
+        self._stream_id = stream_id
+        self._writer = writer
+        self._clock = clock
+        self._delay = restart_delay_ms
+        self._tell = tell
+        self._runtime = runtime
+        self._state = SupervisorState.INITIALIZED
+        self._restarting = False
+        self._over = runtime.event()
+        self._lock = threading.Lock()
+        receiver.attach(self)
+
+    # -- for the stream
+
+    def start(self) -> None:
+        """Start the receiver. Returns at once."""
+        self._spawn(self._start_receiver, "start")
+
+    def stop(self, timeout: float) -> bool:
+        """Stop the receiver for good. Blocks until its `onStop` has returned and every record is stored. Idempotent.
+
+        What the receiver stores until then is kept; nothing can be stored from then on.
+
+        Args:
+            timeout: Seconds for `onStop`.
+
+        Returns:
+            Whether `onStop` has returned in time.
+        """
+        self._over.set()
+        done = self._runtime.event()
+
+        def stop() -> None:
+            self._stop_receiver("Stopped by driver", None)
+            done.set()
+
+        self._spawn(stop, "stop")
+        in_time = done.wait(timeout)
+        if not in_time:
+            logger.warning("onStop of the receiver of stream %d did not return within %s s", self._stream_id, timeout)
+        self._writer.close()
+        return in_time
+
+    def _spawn(self, work: Callable[[], None], what: str) -> None:
+        self._runtime.thread(work, f"Receiver-{self._stream_id}-{what}").start()
+
+    # -- for the receiver, from any thread
+
+    @property
+    def stream_id(self) -> int:
+        return self._stream_id
+
+    def store(self, record: Any) -> None:
+        self._writer.add(record)
+
+    def store_each(self, records: Iterable[Any]) -> None:
+        self._writer.add_each(records)
+
+    def store_all(self, records: Iterable[Any], metadata: Json = None) -> None:
+        self._writer.add_all(records, metadata)
+
+    def store_bytes(self, pickled: bytes, metadata: Json = None) -> None:
+        self._writer.add_bytes(pickled, metadata)
+
+    def create_block_generator(self, listener: BlockGeneratorListener) -> BlockGenerator:
+        return self._writer.new_generator(listener)
+
+    def report_error(self, message: str, error: BaseException | None) -> None:
+        logger.warning("Reported error by receiver for stream %d: %s", self._stream_id, _text(message, error))
+        self._tell(ReceiverNews("error", message, error))
+
+    def restart(self, message: str, error: BaseException | None, delay_ms: int | None) -> None:
+        with self._lock:
+            if self._restarting or self._over.is_set():
+                return
+            self._restarting = True
+        delay = self._delay if delay_ms is None else delay_ms
+        self._spawn(lambda: self._restart(message, error, delay), "restart")
+
+    def stop_self(self, message: str, error: BaseException | None) -> None:
+        self._over.set()
+        self._stop_receiver(message, error)
+
+    def is_started(self) -> bool:
+        return self._state is SupervisorState.STARTED
+
+    def is_stopped(self) -> bool:
+        return self._state is SupervisorState.STOPPED
+
+    # -- threads of its own
+
+    def _restart(self, reason: str, error: BaseException | None, delay_ms: int) -> None:
+        message = f"Restarting receiver with delay {delay_ms} ms: {reason}"
+        logger.warning("%s", _text(message, error))
+        self._stop_receiver(message, error)
+        until = self._clock.monotonic_ms() + delay_ms
+        while (left := until - self._clock.monotonic_ms()) > 0:
+            if self._clock.wait(left, self._over):
+                return
+        self._start_receiver()
+
+    def _start_receiver(self) -> None:
+        with self._lock:
+            if self._over.is_set():
+                return
+            self._state, self._restarting = SupervisorState.STARTED, False
+        logger.info("Starting receiver %d", self._stream_id)
+        self._tell(ReceiverNews("started"))
+        try:
+            self._receiver.onStart()
+        except Exception as e:
+            message = f"Error starting receiver {self._stream_id}"
+            logger.error("%s", message, exc_info=e)
+            self.stop_self(message, e)
+
+    def _stop_receiver(self, message: str, error: BaseException | None) -> None:
+        with self._lock:
+            was, self._state = self._state, SupervisorState.STOPPED
+        if was is not SupervisorState.STARTED:
+            return
+        logger.info("Stopping receiver %d with message: %s", self._stream_id, _text(message, error))
+        try:
+            self._receiver.onStop()
+        except Exception as e:
+            logger.error("Error stopping receiver %d", self._stream_id, exc_info=e)
+        self._tell(ReceiverNews("stopped", message, error, self._over.is_set()))
+
+
+def _text(message: str, error: BaseException | None) -> str:
+    return message if error is None else f"{message}: {type(error).__name__}: {error}"

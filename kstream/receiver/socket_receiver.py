@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from kstream.loop import THREADS
-from kstream.receiver.packed_records import TextLines
+from kstream.receiver.block_chunks import TextLines
 from kstream.receiver.receiver import Receiver
 
 logger = logging.getLogger(__name__)

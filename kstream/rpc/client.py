@@ -10,11 +10,8 @@ import time
 from collections.abc import Sequence
 
 from kstream.errors import RpcError, RpcRefusedError, RpcUnreachableError
-from kstream.rpc.credentials import CERTIFICATE_NAME, RpcCredentials
-from kstream.rpc.encryption import client_context
-from kstream.rpc.handshake import AuthenticationError, client_handshake
-from kstream.rpc.server import bracketed
-from kstream.rpc.wire import FrameError, Kind, Wire
+from kstream.rpc.credentials import CERTIFICATE_NAME, RpcCredentials, client_context
+from kstream.rpc.wire import AuthenticationError, FrameError, Kind, Wire, client_handshake
 
 MOST_ANSWER_BYTES = 1024 * 1024 * 1024
 _MOST_IDLE_S = 60.0
@@ -29,7 +26,7 @@ class RpcClient:
     """
 
     def __init__(self, host: str, port: int, credentials: RpcCredentials, timeout_s: float = 30.0) -> None:
-        self.place = f"{bracketed(host)}:{port}"
+        self.place = f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
         self._address = (host, port)
         self._token = credentials.token
         self._tls = client_context(credentials)
@@ -38,20 +35,27 @@ class RpcClient:
         self._idle: list[tuple[Wire, float]] = []
 
     def ask(self, what: str, body: bytes = b"") -> bytes:
-        """The answer to a message. KeyError if its handler raised one; RpcRefusedError, RpcUnreachableError, RpcError."""
+        """Send a message, and return its answer. Blocks.
+
+        Raises:
+            KeyError: the handler raised one.
+            RpcRefusedError: the server has other credentials.
+            RpcUnreachableError: the server does not answer.
+            RpcError: the handler failed.
+        """
         [answer] = self._call(what, Kind.ASK, what, "", [body])
         return answer
 
-    def put(self, name: str, chunks: Sequence[bytes], how: str = "") -> None:
-        """Returns when the server has kept the block; `how` is for it to understand. Errors as of `ask`."""
-        self._call(f"put {name}", Kind.PUT, name, how, chunks)
+    def put(self, block_id: str, chunks: Sequence[bytes], level: str = "") -> None:
+        """Store a block; returns when the server has it. `level` goes to the server's Blocks. Raises as `ask`."""
+        self._call(f"put {block_id}", Kind.PUT, block_id, level, chunks)
 
-    def get(self, name: str) -> list[bytes]:
-        """The chunks of a block. KeyError if it is not there; else errors as of `ask`."""
-        return self._call(f"get {name}", Kind.GET, name, "", [])
+    def get(self, block_id: str) -> list[bytes]:
+        """The chunks of a block. KeyError if the server does not have it; else raises as `ask`."""
+        return self._call(f"get {block_id}", Kind.GET, block_id, "", [])
 
     def close(self) -> None:
-        """Closes the connections that no call is using. Idempotent; a later call connects again."""
+        """Close the connections that no call is using. Idempotent; a later call connects again."""
         with self._lock:
             idle, self._idle = self._idle, []
         for wire, _ in idle:
@@ -81,10 +85,10 @@ class RpcClient:
             self._idle.append((wire, time.monotonic()))
         if head.kind is Kind.DONE:
             return answer
-        said = b"".join(answer).decode(errors="replace")
+        text = b"".join(answer).decode(errors="replace")
         if head.kind is Kind.NOT_THERE:
-            raise KeyError(said)
-        raise RpcError(f"{self.place} could not do {what!r}: {said}", place=self.place)
+            raise KeyError(text)
+        raise RpcError(f"{self.place} could not do {what!r}: {text}", place=self.place)
 
     def _unreachable(self, what: str, error: OSError) -> RpcUnreachableError:
         return RpcUnreachableError(f"{self.place} did not answer {what!r}: {error}", place=self.place)

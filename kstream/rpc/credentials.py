@@ -1,24 +1,28 @@
-"""RpcCredentials: by what the processes of one start of a context know each other, and what they encrypt with."""
+"""RpcCredentials: how the processes of one start of a context authenticate each other, and how they encrypt (TLS)."""
 
 from __future__ import annotations
 
+import os
 import secrets
-from collections.abc import Mapping
+import ssl
+import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from kstream.errors import ConfigurationError
 
 CERTIFICATE_NAME = "kstream"
-"""To which the certificate belongs: who has its key is meant, not a machine."""
+"""The name in the certificate. It stands for whoever has the key, not for a machine."""
 _DAYS = 36_500
 
 
 @dataclass(frozen=True, slots=True)
 class RpcCredentials:
-    """The token that each call carries; and, where calls are encrypted, a certificate and its key (PEM), the same for every server.
+    """The token that each connection proves; and, where calls are encrypted, a certificate and its key (PEM), the same for every server.
 
-    Whoever has them may ask, and may serve: the driver makes them anew with each start and hands them over in the tasks.
+    Whoever has them may be a client, and a server. The driver makes new ones with each start and sends them in the tasks.
     """
 
     token: str = field(repr=False)
@@ -31,22 +35,22 @@ class RpcCredentials:
 
     @staticmethod
     def new() -> RpcCredentials:
-        """256 bits that nobody guesses; nothing is encrypted."""
+        """Make a token of 256 bits, without encryption."""
         return RpcCredentials(secrets.token_hex(32))
 
     @staticmethod
     def new_encrypting(now: datetime) -> RpcCredentials:
-        """With a certificate. ConfigurationError if the package `cryptography` is not installed."""
+        """Make a token and a certificate. ConfigurationError if the package `cryptography` is not installed."""
         return RpcCredentials(secrets.token_hex(32), *_new_certificate(now))
 
     @staticmethod
-    def of_json(said: Mapping[str, str]) -> RpcCredentials:
-        """Of their `dataclasses.asdict`."""
-        return RpcCredentials(**said)
+    def of_json(fields: Mapping[str, str]) -> RpcCredentials:
+        """The credentials whose `dataclasses.asdict` this is."""
+        return RpcCredentials(**fields)
 
 
 def _new_certificate(now: datetime) -> tuple[str, str]:
-    """Signed by itself, and trusted by those alone who were given it. Good for as long as any context runs, whatever clocks say."""
+    """Make a self-signed certificate and its key. It is valid for as long as any context runs, whatever clocks say."""
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization
@@ -55,8 +59,9 @@ def _new_certificate(now: datetime) -> tuple[str, str]:
         raise ConfigurationError(
             "received blocks are to be encrypted on the network, as spark.streaming.kstream.rpc.encrypt or Spark's own settings say, "
             "which needs the package cryptography on the driver: pip install 'kstream-spark[tls]', or set it to false",
-            key="spark.streaming.kstream.rpc.encrypt", value=True,
-        ) from e  # fmt: skip
+            key="spark.streaming.kstream.rpc.encrypt",
+            value=True,
+        ) from e
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, CERTIFICATE_NAME)])
     certificate = (
@@ -70,3 +75,41 @@ def _new_certificate(now: datetime) -> tuple[str, str]:
     pem = serialization.Encoding.PEM
     private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return certificate.public_bytes(pem).decode(), private.decode()
+
+
+# -- TLS: whoever has the certificate's key is trusted, on any machine
+
+
+def server_context(credentials: RpcCredentials) -> ssl.SSLContext | None:
+    """The TLS context of a server; None if calls are not encrypted."""
+    if not credentials.encrypted:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.num_tickets = 0  # an idle connection has nothing to read then, unless its server has closed it
+    with _as_file(credentials.certificate + credentials.key) as path:
+        context.load_cert_chain(path)
+    return context
+
+
+def client_context(credentials: RpcCredentials) -> ssl.SSLContext | None:
+    """The TLS context of a client, which trusts this one certificate; None if calls are not encrypted."""
+    if not credentials.encrypted:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=credentials.certificate)
+    return context
+
+
+@contextmanager
+def _as_file(text: str) -> Generator[str]:
+    """`ssl` reads a key from a file only. The file is in memory where the system can do that, else one that nobody else may read."""
+    if hasattr(os, "memfd_create"):
+        with os.fdopen(os.memfd_create("kstream-rpc"), "w") as file:
+            file.write(text)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(text)
+            file.flush()
+            yield file.name

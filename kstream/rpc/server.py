@@ -13,15 +13,13 @@ from typing import Protocol, TypeAlias
 
 from kstream.clock import Clock, SystemClock
 from kstream.errors import RpcError
-from kstream.rpc.credentials import RpcCredentials
-from kstream.rpc.encryption import server_context
-from kstream.rpc.handshake import REFUSED, AuthenticationError, Refusals, server_handshake
-from kstream.rpc.wire import EAGER_BYTES, FrameError, Head, Kind, Wire, check_count
+from kstream.rpc.credentials import RpcCredentials, server_context
+from kstream.rpc.wire import EAGER_BYTES, REFUSED, AuthenticationError, FrameError, Head, Kind, Wire, check_count, server_handshake
 
 logger = logging.getLogger(__name__)
 
 Handler: TypeAlias = Callable[[bytes], bytes]
-"""Answers a message. May block: each call has a thread of its own. What it raises is told to the caller; KeyError stays a KeyError."""
+"""Answers a message. May block: each call has a thread of its own. The caller gets its error as an RpcError; a KeyError stays one."""
 
 MOST_MESSAGE_BYTES = 16 * 1024 * 1024
 IDLE_S = 300.0
@@ -29,30 +27,63 @@ IDLE_S = 300.0
 _HANDSHAKE_S = 30.0
 _MOST_UNAUTHENTICATED = 256
 _LAST_ANSWERS_S = 0.5
-_MOST_SAID = 10_000
+_MOST_ERROR_CHARACTERS = 10_000
+_LOG_EVERY_MS = 60_000
+_MOST_ADDRESSES = 1000
 
 
 class Blocks(Protocol):
-    """Where blocks that are put go to, and come from. Called by many threads."""
+    """Keeps the blocks that clients put (`kstream.receiver.block_store`). Called by many threads."""
 
-    def put(self, name: str, chunks: Sequence[bytes], how: str) -> None:
-        """`how` is what the caller of `RpcClient.put` said."""
+    def put(self, block_id: str, chunks: Sequence[bytes], level: str) -> None:
+        """Keep a block. `level` comes from the caller of `RpcClient.put`."""
         ...
 
-    def get(self, name: str) -> Sequence[bytes]:
-        """KeyError if it is not there."""
+    def get(self, block_id: str) -> Sequence[bytes]:
+        """The chunks of a block. KeyError if there is none."""
         ...
+
+
+class Refusals:
+    """Counts the connections that were refused, and logs them once a minute for each address. Any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._count = 0
+        self._by_address: dict[str, tuple[int, int]] = {}
+        """For each address: when its refusals were logged last, and how many came since."""
+
+    @property
+    def count(self) -> int:
+        with self._lock:
+            return self._count
+
+    def add(self, address: str, reason: str) -> None:
+        now = self._clock.monotonic_ms()
+        with self._lock:
+            self._count += 1
+            address = self._known(address, now)
+            logged_at, since = self._by_address.get(address, (now - _LOG_EVERY_MS, 0))
+            due = now - logged_at >= _LOG_EVERY_MS
+            self._by_address[address] = (now, 0) if due else (logged_at, since + 1)
+            count = self._count
+        if due:
+            logger.warning("RpcServer refused %d connections from %s: %s (%d in all)", since + 1, address, reason, count)
+
+    def _known(self, address: str, now: int) -> str:
+        """The address to count by: clients with very many addresses share one entry, so that they fill neither the log nor the memory."""
+        if address in self._by_address or len(self._by_address) < _MOST_ADDRESSES:
+            return address
+        self._by_address = {known: (at, n) for known, (at, n) in self._by_address.items() if now - at < _LOG_EVERY_MS}
+        return address if len(self._by_address) < _MOST_ADDRESSES else "other addresses"
 
 
 class RpcServer:
-    """Listens from its making until `close`. `host` is the address to bind, `port` 0 lets the system choose.
+    """Listens from its construction until `close`. A client proves that it has the token before the server reads anything else from it.
 
-    `handlers`: what is done with messages, by their names. `blocks`: None where no blocks are kept. A client proves that it has the token
-    before the server reads anything else from it. A message above `most_message` bytes or a block above `most_block` is refused before its
-    body is read. `clock` times the log lines about refused calls. RpcError if the address cannot be had.
-
-    Threads: one that accepts, and one for each connection. At most _MOST_UNAUTHENTICATED connections may be unauthenticated: beyond that
-    the oldest of these is closed.
+    Threads: one accepts, and each connection has one. `_changed` guards the connections and `_closing`. At most _MOST_UNAUTHENTICATED
+    connections may be unauthenticated: beyond that the oldest of these is closed.
     """
 
     def __init__(
@@ -67,6 +98,19 @@ class RpcServer:
         most_block: int = 512 * 1024 * 1024,
         clock: Clock | None = None,
     ) -> None:
+        """
+        Args:
+            handlers: By the names of the messages.
+            blocks: None if the server keeps no blocks.
+            host: The address to bind.
+            port: 0 lets the system choose.
+            most_message: A larger message, in bytes, is refused before its body is read.
+            most_block: A larger block, in bytes, is refused before its body is read.
+            clock: The time of the log lines about refused connections.
+
+        Raises:
+            RpcError: the address cannot be had.
+        """
         self._token = credentials.token
         self._tls = server_context(credentials)
         self._handlers = dict(handlers)
@@ -90,15 +134,15 @@ class RpcServer:
 
     @property
     def refused(self) -> int:
-        """Connections that were turned away: nearly all because they did not prove the token."""
+        """The number of refused connections: nearly all did not prove the token."""
         return self._refusals.count
 
     def answer(self, handlers: Mapping[str, Handler]) -> None:
-        """Further messages, from now on."""
+        """Add handlers of further messages."""
         self._handlers = {**self._handlers, **handlers}
 
     def close(self) -> None:
-        """Frees the port and closes all connections. Calls that are being answered get half a second for their answers. Idempotent."""
+        """Free the port and close all connections. Calls under way get half a second for their answers. Idempotent."""
         with self._changed:
             if self._closing:
                 return
@@ -236,9 +280,9 @@ class RpcServer:
             if head.kind is Kind.GET:
                 return Kind.DONE, _sendable(self._kept().get(head.name))
         except KeyError as e:
-            return Kind.NOT_THERE, [_said(e.args[0] if e.args else e)]
+            return Kind.NOT_THERE, [_error_text(e.args[0] if e.args else e)]
         except Exception as e:
-            return Kind.FAILED, [_said(e)]
+            return Kind.FAILED, [_error_text(e)]
         raise FrameError(f"{head.kind.name} is no request")
 
     def _handler(self, name: str) -> Handler:
@@ -269,13 +313,13 @@ def _sendable(parts: Sequence[bytes]) -> Sequence[bytes]:
     return parts
 
 
-def _said(error: object) -> bytes:
+def _error_text(error: object) -> bytes:
     """The first line of the error's message, as bytes. Its class, if there is no message or the message cannot be read."""
     try:
         lines = str(error).strip().splitlines()
     except Exception:
         lines = []
-    return (lines[0] if lines else type(error).__name__)[:_MOST_SAID].encode(errors="replace")
+    return (lines[0] if lines else type(error).__name__)[:_MOST_ERROR_CHARACTERS].encode(errors="replace")
 
 
 def _shut(connection: socket.socket, how: int) -> None:
@@ -284,7 +328,3 @@ def _shut(connection: socket.socket, how: int) -> None:
         socket.socket.shutdown(connection, how)  # that of an SSLSocket would send what follows unencrypted
     except OSError:  # it is closed
         pass
-
-
-def bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host and not host.startswith("[") else host

@@ -1,4 +1,9 @@
-"""Frames: what client and server send to each other on a connection, after its handshake.
+"""The handshake of a connection, and the frames that client and server send each other after it.
+
+The handshake: both ends prove that they have the token, before anything else is read. The client sends a magic number and a nonce, the
+server answers with a nonce of its own. Then the client sends the HMAC of both nonces under the token, and the server answers with another
+one. So the token itself is never sent, and a recorded answer is of no use. All parts have fixed sizes: of an unauthenticated client the
+server looks at 53 bytes and buffers no more than a few KiB.
 
 A frame is a head, then the name and the `how` of the call, then the parts: bodies of messages, chunks of blocks. The head says how many
 parts there are and how large they are together. Above EAGER_BYTES a request sends its parts only after the server has answered GO_ON, so a
@@ -8,6 +13,8 @@ server refuses a large request before its parts are sent, and both sides can go 
 from __future__ import annotations
 
 import enum
+import hmac
+import secrets
 import socket
 import struct
 from collections.abc import Sequence
@@ -17,6 +24,11 @@ EAGER_BYTES = 64 * 1024
 MOST_PARTS = 1 << 20
 _HEAD = struct.Struct(">BHHIQ")
 _LENGTH_BYTES = 8
+_MAGIC = b"KSRP\x01"
+_NONCE_BYTES = 16
+_PROOF_BYTES = 32
+REFUSED = bytes(_PROOF_BYTES)
+"""What a server sends to an unauthenticated client, in place of its proof."""
 
 
 class FrameError(ConnectionError):
@@ -141,3 +153,37 @@ def check_count(parts: Sequence[bytes]) -> None:
     """ValueError if a frame cannot have so many parts."""
     if len(parts) > MOST_PARTS:
         raise ValueError(f"{len(parts)} chunks are too many for one block; it can have {MOST_PARTS}")
+
+
+# -- the handshake
+
+
+class AuthenticationError(ConnectionError):
+    """The other end does not have the token."""
+
+
+def client_handshake(wire: Wire, token: str) -> None:
+    """Do the client's part. AuthenticationError if one of the two ends does not accept the other; else OSError."""
+    mine = secrets.token_bytes(_NONCE_BYTES)
+    wire.socket.sendall(_MAGIC + mine)
+    nonces = mine + wire.read_exactly(_NONCE_BYTES)
+    wire.socket.sendall(_proof(token, b"client", nonces))
+    answer = wire.read_exactly(_PROOF_BYTES)
+    if not hmac.compare_digest(answer, _proof(token, b"server", nonces)):
+        raise AuthenticationError("the two ends have different tokens")
+
+
+def server_handshake(wire: Wire, token: str) -> None:
+    """Do the server's part. AuthenticationError if the client has no token: send it REFUSED. OSError if the client goes away first."""
+    if wire.read_exactly(len(_MAGIC)) != _MAGIC:
+        raise AuthenticationError("the client sent no handshake")
+    theirs = wire.read_exactly(_NONCE_BYTES)
+    mine = secrets.token_bytes(_NONCE_BYTES)
+    wire.socket.sendall(mine)
+    if not hmac.compare_digest(wire.read_exactly(_PROOF_BYTES), _proof(token, b"client", theirs + mine)):
+        raise AuthenticationError("the client does not have the context's token")
+    wire.socket.sendall(_proof(token, b"server", theirs + mine))
+
+
+def _proof(token: str, side: bytes, nonces: bytes) -> bytes:
+    return hmac.digest(token.encode(), side + nonces, "sha256")

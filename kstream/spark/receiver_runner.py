@@ -15,9 +15,9 @@ from kstream.loop import THREADS, Runtime
 from kstream.loop.runtime import Event
 from kstream.receiver.receiver import Receiver
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
-from kstream.receiver.receiver_task import ReceiverTask, Surroundings, start_store
+from kstream.receiver.receiver_task import ReceiverTask, ReceiverTaskConfig, start_store
+from kstream.spark.executor_cores import WAITING_TIME, ReceiverCores, most_cores, wait_for_cores, warn_of_limit
 from kstream.spark.executors import executor_cores, executors, is_local, task_attempts, task_cpus
-from kstream.spark.receiver_cores import WAITING_TIME, ReceiverCores, most_cores, wait_for_cores, warn_of_limit
 from kstream.spark.worker_errors import workers_words_told
 from kstream.spark.worker_rdd import WorkerRDD
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 _LOCAL = ExecutorLocation("localhost", "driver")
 _TRIES = 3
-_LOOK_S = 0.2
+_POLL_S = 0.2
 _WAITING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 
 
@@ -38,13 +38,13 @@ def check_cores(
     wait_s: float = BY_KEY[WAITING_TIME].default / 1000,
     runtime: Runtime = THREADS,
 ) -> None:
-    """Return when a task of a batch fits beside so many receivers, or when a stop is wanted; see `wait_for_cores`.
+    """Wait until a task of a batch fits beside so many receivers, or until a stop is wanted; see `wait_for_cores`.
 
     A start calls this before it becomes the checkpoint's writer, so that a running driver is not fenced by one that has no cores. With
-    dynamic allocation nothing is waited for: receivers that wait for a core bring one.
+    dynamic allocation this does not wait: pending receivers make Spark start executors.
 
     Args:
-        wait_s: How many seconds executors are waited for at most.
+        wait_s: The longest wait in seconds.
 
     Raises:
         ConfigurationError: local mode has too few cores.
@@ -59,30 +59,30 @@ def check_cores(
 
 
 class SparkReceiverRunner:
-    """A receiver is a job of one task, which goes on until the receiver ends; it takes a core for as long."""
+    """Runs a receiver as a job of one task, which takes a core until the receiver ends. Any thread; `_lock` guards `_with_store`."""
 
     def __init__(
         self,
         sc: SparkContext,
-        around: Surroundings,
+        config: ReceiverTaskConfig,
         stop_wanted: Event | None = None,
         runtime: Runtime = THREADS,
     ) -> None:
-        """Waits for executors end when `stop_wanted` is set."""
+        """`stop_wanted` ends a wait for executors."""
         self._sc = sc
-        self._around = around
+        self._config = config
         self._runtime = runtime
         self._stop_wanted = runtime.event() if stop_wanted is None else stop_wanted
         self._lock = threading.Lock()
         self._with_store = {_LOCAL.executor_id}
-        """In local mode receivers start the one store; it is missing only if it has been forgotten."""
+        """Ids of the executors with a store. In local mode the receivers start the one store."""
 
     def executors(self) -> list[ExecutorLocation]:
-        """In local mode the driver."""
+        """The executors; in local mode the driver."""
         return [executor.location for executor in executors(self._sc)] or [_LOCAL]
 
     def run(self, receiver: Receiver, stream_id: int, run: int, candidates: Sequence[Location], ended: Callable[[str], None]) -> None:
-        task = ReceiverTask(receiver, stream_id, run, self._around)
+        task = ReceiverTask(receiver, stream_id, run, self._config)
 
         def in_spark() -> None:
             reason = ""
@@ -99,7 +99,7 @@ class SparkReceiverRunner:
         self._runtime.thread(in_spark, f"Receiver-{stream_id}-job").start()
 
     def first_attempt_runs(self, stage: int) -> bool:
-        """By Spark's list of what runs, which may be seconds behind: one that is not in it yet has been started, and runs."""
+        """Whether the first attempt runs, by Spark's list, which may be seconds behind. An attempt that is not in it yet runs."""
         return all(task.status() == "RUNNING" for task in task_attempts(self._sc, stage) if task.attempt() == 0)
 
     def cancel(self, stream_id: int) -> None:
@@ -110,7 +110,7 @@ class SparkReceiverRunner:
             self._with_store.discard(executor)
 
     def start_stores(self, at_least: int = 0) -> None:
-        """In local mode there is none to wait for."""
+        """As `ReceiverRunner.start_stores`. In local mode this does not wait."""
         end = self._runtime.monotonic() + self._patience()
         self._start_missing_stores()
         if is_local(self._sc) or _executors_come_when_needed(self._sc):
@@ -121,12 +121,12 @@ class SparkReceiverRunner:
                     "%d executors have a block store, so that blocks have fewer than %d replicas", len(self._with_store), at_least
                 )
                 return
-            if self._stop_wanted.wait(_LOOK_S):
+            if self._stop_wanted.wait(_POLL_S):
                 return
             self._start_missing_stores()
 
     def _start_missing_stores(self) -> None:
-        """Spark need not go by the places that tasks prefer: tried again for executors that were passed over."""
+        """Start stores by tasks. Spark may ignore the executors that tasks prefer, so executors without a store are tried again."""
         for _ in range(_TRIES):
             there = {location.executor_id: location for location in self.executors()}
             with self._lock:
@@ -136,7 +136,7 @@ class SparkReceiverRunner:
                 return
             places = [[str(location)] for location in missing]
             try:
-                found = WorkerRDD(self._sc, len(missing), partial(_store, self._around), places).collect()
+                found = WorkerRDD(self._sc, len(missing), partial(_store, self._config), places).collect()
             except Exception:
                 logger.warning("block stores could not be started on executors %s", missing, exc_info=True)
                 return
@@ -144,11 +144,11 @@ class SparkReceiverRunner:
                 self._with_store.update(found)
 
     def _patience(self) -> float:
-        """Seconds that Spark itself would wait for executors before its first job."""
+        """How many seconds Spark itself waits for executors before its first job."""
         return parse_time_ms(self._sc.getConf().get(_WAITING) or "30s") / 1000
 
     def _count(self, rdd: WorkerRDD) -> None:
-        """Runs it; what it yields stays in the executor's JVM."""
+        """Run the RDD's job. What the tasks yield stays in the executors' JVMs."""
         jrdd: Any = rdd._jrdd  # pyright: ignore[reportPrivateUsage]
         jrdd.count()
 
@@ -161,8 +161,8 @@ def _group(stream_id: int) -> str:
 
 
 def _receive(task: ReceiverTask, _index: int) -> Iterator[str]:
-    """A task that is tried again ends at once: the tracker decides where a receiver runs. So does a speculative copy, once the task that it
-    copies has ended."""
+    """Run a receiver. A retried attempt ends at once, since the tracker decides where a receiver runs. A speculative copy ends after the
+    first attempt."""
     from pyspark import TaskContext
     from pyspark.serializers import CPickleSerializer
 
@@ -172,18 +172,18 @@ def _receive(task: ReceiverTask, _index: int) -> Iterator[str]:
         return
     try:
         yield from task(_folder(), CPickleSerializer().dumps)
-    except Exception as e:  # Spark would try again and succeed, and nobody would hear of it
+    except Exception as e:  # Spark's retry would succeed, and nobody would hear of the error
         task.failed(e)
         raise
 
 
-def _store(around: Surroundings, _index: int) -> Iterator[str]:
-    executor, _address = start_store(around, _folder())
+def _store(config: ReceiverTaskConfig, _index: int) -> Iterator[str]:
+    executor, _address = start_store(config, _folder())
     return iter([executor.executor_id])
 
 
 def _folder() -> str:
-    """One that the workers of an executor share: its working directory, or in local mode one of Spark's."""
+    """The folder that the workers of an executor share: its working directory, or in local mode one of Spark's."""
     from pyspark import SparkFiles
 
     return os.path.abspath(SparkFiles.getRootDirectory())

@@ -1,85 +1,100 @@
-"""What a context's receivers need of Spark, put together: a port on the driver, tasks, stores, logs."""
+"""What the receivers of a context need of Spark: a port on the driver, tasks, stores, logs; and received blocks as RDDs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kstream.checkpoint import PlanLog
 from kstream.clock import Clock
 from kstream.conf import Settings, parse_bool
+from kstream.dstream.received_blocks import ReceivedBlocks
 from kstream.dstream.receiver_input_dstream import WRITE_AHEAD_LOG
-from kstream.errors import ConfigurationError
+from kstream.errors import BlocksLostError, ConfigurationError
 from kstream.loop.runtime import Event
 from kstream.receiver import Receiver
+from kstream.receiver.block_reading import BlockLocations, OpensStore, ReceiverLogs, Replica, read_block
+from kstream.receiver.block_store import END, remove_blocks
+from kstream.receiver.block_writer import effective_storage_level
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
-from kstream.receiver.receiver_logs import OpensStore, ReceiverLogs
-from kstream.receiver.receiver_task import LOOPBACK, Surroundings
-from kstream.receiver.storage_level import keeping
-from kstream.rpc import RpcCredentials, RpcServer
+from kstream.receiver.receiver_task import LOOPBACK, ReceiverTaskConfig
+from kstream.receiver.receiver_tracker import ReceiverTracker
+from kstream.rpc import RpcClient, RpcCredentials, RpcServer
 from kstream.scheduler.no_log import NoLog
-from kstream.scheduler.received_input import ReceivedInput
-from kstream.scheduler.receiver_tracker import ReceiverTracker
-from kstream.spark.block_reader import SparkBlockReader
-from kstream.spark.executors import is_local, set_receivers
+from kstream.spark.executor_cores import block_locations
+from kstream.spark.executors import free_executors, is_local, known_executors, set_receivers
 from kstream.spark.hadoop_file_store import HadoopFileStore
 from kstream.spark.receiver_runner import SparkReceiverRunner
+from kstream.spark.worker_rdd import WorkerRDD
 from kstream.storage import FileStore
 from kstream.storage.file_store import SINGLE_WRITER
 from kstream.storage.open import place_for_workers
 from kstream.wal import create_log_for_driver
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import RDD, SparkContext
 
 MOST_BLOCK_BYTES = 512 * 1024 * 1024
 PORT = "spark.streaming.kstream.receiver.port"
 ENCRYPT = "spark.streaming.kstream.rpc.encrypt"
 _SPARKS_ENCRYPTION = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.authenticate.enableSaslEncryption")
 _LOG_SETTINGS = "spark.streaming."
+_STORE_TIMEOUT_S = 10.0
 
 
-class SparkReceivedInput(ReceivedInput):
-    """A ReceivedInput with the driver's port, which is open from the making until `close`. Credentials of its own each time."""
+def open_received_blocks(
+    sc: SparkContext,
+    settings: Settings,
+    clock: Clock,
+    tell: Callable[[Any], None],
+    stop_wanted: Event,
+    receivers: Mapping[int, Receiver],
+    store: FileStore | None,
+    log: PlanLog | NoLog,
+) -> ReceivedBlocks:
+    """Make the received blocks of one start, and open the driver's port. `ReceivedBlocks.close` closes the port.
 
-    def __init__(
-        self, sc: SparkContext, settings: Settings, clock: Clock, tell: Callable[[Any], None], stop_wanted: Event,
-        receivers: Mapping[int, Receiver], store: FileStore | None, log: PlanLog | NoLog,
-    ) -> None:  # fmt: skip
-        """Open the driver's port. It is closed again if the rest fails.
+    Args:
+        tell: Posts an event to the listeners; any thread.
+        stop_wanted: Ends a wait for executors.
+        receivers: By stream id.
+        store: The checkpoint's store; None without a checkpoint.
+        log: The checkpoint's log.
 
-        ConfigurationError where the settings cannot be met, RpcError where the driver's address cannot be had. A start that waits for
-        executors does so no longer when `stop_wanted` is set.
-        """
-        logs = _receiver_logs(sc, settings, store) if settings.get(WRITE_AHEAD_LOG) else None
-        credentials = _credentials(settings, clock)
-        bind, advertised = _addresses(sc)
-        self._server = RpcServer(credentials, {}, host=bind, port=settings.get(PORT))
-        try:
-            around = _surroundings(settings, advertised, self._server.port, credentials, logs)
-            runner = SparkReceiverRunner(sc, around, stop_wanted)
-            replicas = max(keeping(receiver.storageLevel, logs is not None).replicas for receiver in receivers.values())
-            driver_log = None if store is None else create_log_for_driver(settings.source, store, probe=log.probe)
-            blocks = ReceivedBlockTracker(receivers, clock, driver_log, log.epoch)
-            tracker = ReceiverTracker(receivers, runner, blocks, clock, tell, stores_at_first=replicas)
-            reader = SparkBlockReader(sc, credentials)
-        except BaseException:
-            self._server.close()
-            raise
-        self._server.answer(tracker.handlers)
-        self._sc = sc
-        set_receivers(sc, tracker.receivers_on_executors)
-        super().__init__(tracker, blocks, reader, None if logs is None else logs.read)
+    Raises:
+        ConfigurationError: the settings cannot be met.
+        RpcError: the driver's address cannot be had.
+    """
+    logs = _receiver_logs(sc, settings, store) if settings.get(WRITE_AHEAD_LOG) else None
+    credentials = _credentials(settings, clock)
+    bind, advertised = _addresses(sc)
+    server = RpcServer(credentials, {}, host=bind, port=settings.get(PORT))
+    try:
+        config = _task_config(settings, advertised, server.port, credentials, logs)
+        runner = SparkReceiverRunner(sc, config, stop_wanted)
+        replicas = max(effective_storage_level(receiver.storageLevel, logs is not None).replicas for receiver in receivers.values())
+        driver_log = None if store is None else create_log_for_driver(settings.source, store, probe=log.probe)
+        blocks = ReceivedBlockTracker(receivers, clock, driver_log, log.epoch)
+        tracker = ReceiverTracker(receivers, runner, blocks, clock, tell, stores_at_first=replicas)
+        reader = SparkBlockReader(sc, credentials)
+    except BaseException:
+        server.close()
+        raise
+    server.answer(tracker.handlers)
+    set_receivers(sc, tracker.receivers_on_executors)
 
-    def close(self) -> None:
-        set_receivers(self._sc, None)
-        self._server.close()
-        super().close()
+    def close() -> None:
+        set_receivers(sc, None)
+        server.close()
+
+    return ReceivedBlocks(tracker, blocks, reader, None if logs is None else logs.read, close)
 
 
 def _addresses(sc: SparkContext) -> tuple[str, str]:
-    """Where the driver listens, and how executors call it: as Spark's own driver does."""
+    """The address on which the driver listens, and the one that executors use: those of Spark's own driver."""
     if is_local(sc):
         return LOOPBACK, LOOPBACK
     conf = sc.getConf()
@@ -88,7 +103,7 @@ def _addresses(sc: SparkContext) -> tuple[str, str]:
 
 
 def _credentials(settings: Settings, clock: Clock) -> RpcCredentials:
-    """Encrypting if so told, or else if Spark encrypts what it sends itself."""
+    """New credentials. They encrypt if the setting says so; without the setting if Spark encrypts its own messages."""
     encrypt = settings.get(ENCRYPT)
     if encrypt is None:
         encrypt = any(parse_bool(settings.source.get(key) or "false") for key in _SPARKS_ENCRYPTION)
@@ -97,10 +112,10 @@ def _credentials(settings: Settings, clock: Clock) -> RpcCredentials:
     return RpcCredentials.new_encrypting(datetime.fromtimestamp(clock.time_ms() / 1000, timezone.utc))
 
 
-def _surroundings(
+def _task_config(
     settings: Settings, driver_host: str, driver_port: int, credentials: RpcCredentials, logs: ReceiverLogs | None
-) -> Surroundings:
-    return Surroundings(
+) -> ReceiverTaskConfig:
+    return ReceiverTaskConfig(
         driver_host,
         driver_port,
         credentials,
@@ -118,7 +133,7 @@ def _surroundings(
 
 
 def place_of(store: FileStore, single_writer: bool) -> OpensStore | None:
-    """Where workers find a checkpoint's store; None where they cannot (memory://). May ask the driver's JVM."""
+    """How workers open a checkpoint's store; None if they cannot (memory://). May ask the driver's JVM."""
     return store.for_workers() if isinstance(store, HadoopFileStore) else place_for_workers(store, single_writer)
 
 
@@ -127,14 +142,93 @@ def _receiver_logs(sc: SparkContext, settings: Settings, store: FileStore | None
         raise ConfigurationError(
             "Cannot enable receiver write-ahead log without checkpoint directory set. Please use streamingContext.checkpoint() to set the "
             "checkpoint directory. See documentation for more details.",
-            key=WRITE_AHEAD_LOG, value=True,
-        )  # fmt: skip
+            key=WRITE_AHEAD_LOG,
+            value=True,
+        )
     place = place_of(store, settings.get(SINGLE_WRITER))
     if place is None:
         raise ConfigurationError(
             f"{WRITE_AHEAD_LOG} is true, but executors cannot write to the checkpoint directory {store.url} themselves: use one on a file "
             "system that all share, on HDFS or on an object store",
-            key=WRITE_AHEAD_LOG, value=store.url,
-        )  # fmt: skip
+            key=WRITE_AHEAD_LOG,
+            value=store.url,
+        )
     conf = tuple(sorted((key, value) for key, value in sc.getConf().getAll() if key.startswith(_LOG_SETTINGS)))
     return ReceiverLogs(conf, place)
+
+
+# -- blocks as RDDs
+
+
+class SparkBlockReader:
+    """The BlockReader of one start of a context. Any thread; `_lock` guards `_clients`."""
+
+    def __init__(self, sc: SparkContext, credentials: RpcCredentials) -> None:
+        self._sc = sc
+        self._credentials = credentials
+        self._lock = threading.Lock()
+        self._clients: dict[Replica, RpcClient] = {}
+        self._lost: Any = sc.accumulator({}, _LostBlocksParam())  # pyright: ignore[reportArgumentType] # Spark asks for no base class
+
+    def rdd(self, blocks: Sequence[BlockLocations], tolerant: bool) -> RDD[Any]:
+        """Make an RDD with a partition for each block. A task prefers an executor that has its block and a core without a receiver.
+
+        A task that runs elsewhere reads its block over the network, or from the write-ahead log. No call to the JVM is made for the
+        locations: the tracker looks at the executors every few seconds, and the list that was found last is used.
+        """
+        locations = self._locations(blocks)
+        read = partial(_read, tuple(blocks), self._credentials, self._lost if tolerant else None)
+        return WorkerRDD(self._sc, len(blocks), read, locations if any(locations) else None)
+
+    def _locations(self, blocks: Sequence[BlockLocations]) -> list[list[str]]:
+        there = known_executors(self._sc)
+        holders = [[replica.executor_id for replica in block.replicas] for block in blocks]
+        found = block_locations(holders, there, free_executors(self._sc, there))
+        return [[str(location) for location in locations] for locations in found]
+
+    def lost(self) -> Mapping[str, str]:
+        known: dict[str, str] = self._lost.value
+        return dict(known)
+
+    def forget(self, block_ids: Iterable[str]) -> None:
+        known: dict[str, str] = self._lost.value
+        for block_id in block_ids:
+            known.pop(block_id, None)
+
+    def remove(self, store: Replica, block_ids: Sequence[str]) -> None:
+        remove_blocks(self._client(store), block_ids)
+
+    def end(self, store: Replica) -> None:
+        self._client(store).ask(END)
+
+    def _client(self, store: Replica) -> RpcClient:
+        with self._lock:
+            return self._clients.setdefault(store, RpcClient(store.host, store.port, self._credentials, _STORE_TIMEOUT_S))
+
+    def close(self) -> None:
+        with self._lock:
+            clients, self._clients = list(self._clients.values()), {}
+        for client in clients:
+            client.close()
+
+
+class _LostBlocksParam:
+    """How Spark merges the blocks that tasks did not find. A task adds to an empty map; Spark's accumulator thread to the driver's."""
+
+    def zero(self, value: dict[str, str]) -> dict[str, str]:
+        return {}
+
+    def addInPlace(self, value1: dict[str, str], value2: dict[str, str]) -> dict[str, str]:
+        value1.update(value2)
+        return value1
+
+
+def _read(blocks: Sequence[BlockLocations], credentials: RpcCredentials, lost: Any, index: int) -> Iterator[Any]:
+    """In a worker: the records of one block. `lost` is the accumulator; None lets the task of a lost block fail."""
+    try:
+        return read_block(blocks[index], credentials)
+    except BlocksLostError as e:
+        if lost is None:
+            raise
+        lost.add({blocks[index].block_id: str(e)})
+        return iter(())

@@ -14,7 +14,7 @@ from kstream.checkpoint import names
 from kstream.dstream import DStream, ReceiverInputDStream
 from kstream.errors import BlocksLostError
 from kstream.receiver import SocketReceiver, lines_of
-from kstream.receiver.received_block_events import ReceivedBlockInfo
+from kstream.receiver.received_block_tracker import ReceivedBlockInfo
 from tests.harness import INTERVAL, PATIENCE, START, Driver, World
 from tests.receiver_driver import Quiet, ReceiverDriver, WaitingBlocks, records, together, windowed
 

@@ -10,7 +10,7 @@ from kstream import crash_point
 from kstream.batch_time import Time
 from kstream.checkpoint.ledger import read_ledger
 from kstream.errors import BlocksLostError, ConfigurationError, NotRecoverableError
-from kstream.receiver.received_block_events import ReceivedBlockInfo
+from kstream.receiver.received_block_tracker import ReceivedBlockInfo
 from kstream.wal import FileBasedWriteAheadLogSegment
 from tests.harness import INTERVAL, START, World
 from tests.receiver_driver import ReceiverDriver, WaitingBlocks, killed_with_a_pending_batch, records, together, windowed

@@ -10,8 +10,7 @@ import pytest
 
 from kstream.errors import ConfigurationError, IllegalStateError
 from kstream.loop.runtime import ThreadRuntime
-from kstream.receiver.block_generator import BlockGenerator, BlockIds
-from kstream.receiver.rate_limiter import RateLimiter
+from kstream.receiver.block_generator import BlockGenerator, BlockIds, RateLimiter
 from kstream.testing import ManualClock
 
 PATIENCE = 20.0

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from kstream.errors import BlocksLostError
-from kstream.receiver.block_form import joined
-from kstream.receiver.block_reading import BlockPlace, Replica, read_block
+from kstream.receiver.block_chunks import chunks_of, dumps_plain, encode_block
+from kstream.receiver.block_reading import BlockLocations, Replica, read_block
 from kstream.receiver.block_store import BlockStore
-from kstream.receiver.packed_records import chunks_of, dumps_plain
 from kstream.rpc import RpcCredentials, RpcServer
 from kstream.storage import LocalFileStore
 from kstream.storage.open import StorePlace
@@ -36,12 +35,12 @@ class World:
         self.log = FileBasedWriteAheadLog(LocalFileStore(folder), "receivedData/0")
         self.read_log = partial(from_log, StorePlace(str(folder)))
 
-    def block(self, name: str, stores: tuple[int, ...], logged: bool) -> BlockPlace:
+    def block(self, name: str, stores: tuple[int, ...], logged: bool) -> BlockLocations:
         """A block of two records that say where it is."""
         for n in stores:
             self.stores[n].put(name, chunks_of([name, f"store {n}"], dumps_plain)[1])
-        handle = self.log.write(joined(chunks_of([name, "log"], dumps_plain)[1]), 0) if logged else None
-        return BlockPlace(name, 2, self.replicas, handle, self.read_log)
+        handle = self.log.write(encode_block(chunks_of([name, "log"], dumps_plain)[1]), 0) if logged else None
+        return BlockLocations(name, 2, self.replicas, handle, self.read_log)
 
     def close(self) -> None:
         for server in self.servers:

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from kstream.errors import KStreamError, RpcRefusedError, RpcUnreachableError
-from kstream.receiver import block_store_launcher
-from kstream.receiver.block_store_launcher import StoreAddress, find_or_start
-from kstream.receiver.block_store_process import END, Order, remove_blocks
+from kstream.receiver import block_store_process
+from kstream.receiver.block_store import END, StoreAddress, remove_blocks
+from kstream.receiver.block_store_process import BlockStoreSpec, find_or_start
 from kstream.receiver.executor_process import DRIVER, ExecutorProcess, executor_of, is_java, wait_for_death
 from kstream.rpc import RpcClient, RpcCredentials
 
@@ -28,7 +28,9 @@ class Executor:
 
     def __init__(self, folder: Path) -> None:
         self.process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-        self.order = Order(self.process.pid, CREDENTIALS, "127.0.0.1", 1_000_000, 1_000_000, str(folder / f"executor-{self.process.pid}"))
+        self.order = BlockStoreSpec(
+            self.process.pid, CREDENTIALS, "127.0.0.1", 1_000_000, 1_000_000, str(folder / f"executor-{self.process.pid}")
+        )
 
     def kill(self) -> None:
         self.process.kill()
@@ -103,7 +105,7 @@ def test_a_store_that_lives_and_does_not_answer_is_not_replaced(executor: Execut
     """It has blocks."""
     store = find_or_start(executor.order)
     client_of(store).put("input-0-x-1", [b"one"], "memory")
-    monkeypatch.setattr(block_store_launcher, "_ANSWER_S", 0.3)
+    monkeypatch.setattr(block_store_process, "_ANSWER_TIMEOUT_S", 0.3)
     os.kill(store.pid, signal.SIGSTOP)
     try:
         with pytest.raises(RpcUnreachableError):

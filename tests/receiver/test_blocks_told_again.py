@@ -8,8 +8,8 @@ from contextlib import nullcontext
 import pytest
 
 from kstream.batch_time import Time
-from kstream.receiver.received_block_events import ReceivedBlockInfo
-from kstream.receiver.received_block_tracker import REMEMBERED_MS
+from kstream.loop.runtime import ThreadRuntime
+from kstream.receiver.received_block_tracker import REMEMBERED_MS, ReceivedBlockInfo
 from tests.receiver.test_received_block_tracker import STREAM, Driver, breaks
 
 
@@ -18,7 +18,7 @@ def with_a_block_worked_off() -> Driver:
     driver = Driver(now=1000)
     driver.add("a")
     driver.take("a")
-    driver.tracker.forget(Time(1000), ["a"])
+    driver.tracker.release(Time(1000), ["a"])
     driver.tracker.cleanup_old_batches(Time(1000))
     return driver
 
@@ -37,7 +37,7 @@ def test_blocks_that_are_gone_are_not_remembered_for_ever() -> None:
     driver = with_a_block_worked_off()
     driver.clock.advance(REMEMBERED_MS)
     driver.tracker.cleanup_old_batches(Time(1000))
-    assert driver.tracker._decided == {}
+    assert len(driver.tracker._records) == 0
 
 
 def test_a_block_that_was_refused_though_the_log_has_it_is_in_no_batch_of_the_next_driver() -> None:
@@ -77,10 +77,24 @@ def test_a_refused_block_that_is_told_again_while_the_log_lets_go_of_it_is_refus
     assert driver.waiting() == driver.again().waiting() == (["a"] if fails else [])
 
 
+class Waits(ThreadRuntime):
+    """`begun` is set when somebody waits for an event."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+
+    def event(self) -> threading.Event:
+        event, begun = threading.Event(), self.begun
+        wait = event.wait
+        event.wait = lambda timeout=None: (begun.set(), wait(timeout))[1]
+        return event
+
+
 @pytest.mark.parametrize("stopped", [True, False])
 def test_once_no_more_is_taken_what_is_known_or_being_added_is_answered_for(stopped: bool) -> None:
     """At a stop, or of a receiver whose next run has begun: who is refused discards what he has stored, and these are in batches."""
-    driver = Driver()
+    waits = Waits()
+    driver = Driver(runtime=waits)
     driver.add("a")
     a, b, c = (ReceivedBlockInfo(STREAM, name, 1) for name in "abc")
     write, answers = driver.log.write, list[bool]()
@@ -92,19 +106,23 @@ def test_once_no_more_is_taken_what_is_known_or_being_added_is_answered_for(stop
         return write(record, time_ms)
 
     driver.log.write = slow  # pyright: ignore[reportAttributeAccessIssue]
-    calls = [
-        threading.Thread(target=lambda again=again: answers.append(driver.tracker.add_block(b, anew=again))) for again in (True, stopped)
-    ]
+
+    def add(accept_new: bool) -> None:
+        answers.append(driver.tracker.add_block(b, accept_new=accept_new))
+
+    calls = [threading.Thread(target=add, args=(accept_new,)) for accept_new in (True, stopped)]
+    stopping = threading.Thread(target=driver.tracker.stop_accepting)
     calls[0].start()
     assert inside.wait(60)
     if stopped:
-        driver.tracker.refuse_more()
-    assert driver.tracker.add_block(a, anew=stopped) and not driver.tracker.add_block(c, anew=stopped)
+        stopping.start()
+        assert waits.begun.wait(60), "it waits for the block that is being added"
+    assert driver.tracker.add_block(a, accept_new=stopped) and not driver.tracker.add_block(c, accept_new=stopped)
     calls[1].start()
     go_on.set()
-    for call in calls:
+    for call in (*calls, stopping) if stopped else calls:
         call.join(60)
-    assert answers == [True, True] and driver.waiting() == ["a", "b"]
+    assert answers == [True, True] and driver.waiting() == ["a", "b"] and not stopping.is_alive()
 
 
 def test_of_two_calls_for_one_block_the_second_waits_and_says_what_the_first_says() -> None:

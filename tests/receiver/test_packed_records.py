@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kstream.receiver.packed_records import RecordPacker, TextLines, chunks_of, dumps_plain, records_of
+from kstream.receiver.block_chunks import RecordPacker, TextLines, chunks_of, dumps_plain, records_of
 from kstream.receiver.socket_receiver import line_chunks_of
 from kstream.worker.pickled_chunks import CHUNK_BYTES
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from kstream.clock import StopFlag
-from kstream.receiver.rate_limiter import RateLimiter
+from kstream.receiver.block_generator import RateLimiter
 from kstream.testing import ManualClock
 
 

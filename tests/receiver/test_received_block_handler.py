@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from kstream.errors import BlockNotStoredError, CorruptRecordError, FormatVersionError, RpcUnreachableError, StorageError
-from kstream.receiver.block_form import joined, split
-from kstream.receiver.packed_records import chunks_of, dumps_plain, records_of
-from kstream.receiver.received_block_handler import (
+from kstream.receiver.block_chunks import chunks_of, decode_block, dumps_plain, encode_block, records_of
+from kstream.receiver.block_writer import (
     BlockStoreBasedBlockHandler,
     ReceivedBlockHandler,
-    StoredBlock,
+    ReceivedBlockStoreResult,
     WriteAheadLogBasedBlockHandler,
 )
 from kstream.storage import LocalFileStore
@@ -46,7 +45,7 @@ def handler(own: FakeStore, *peers: FakeStore, **options: int) -> BlockStoreBase
     return BlockStoreBasedBlockHandler(own, lambda: peers, "memory-and-disk", **options)
 
 
-def store(into: ReceivedBlockHandler, name: str, records: Iterable[Any]) -> StoredBlock:
+def store(into: ReceivedBlockHandler, name: str, records: Iterable[Any]) -> ReceivedBlockStoreResult:
     return into.store(name, *chunks_of(records, dumps_plain))
 
 
@@ -130,9 +129,9 @@ def logging_handler(folder: Path, own: FakeStore, store: LocalFileStore | None =
     return WriteAheadLogBasedBlockHandler(handler(own, replicas=1), log, lambda: 1000)
 
 
-def read_back(folder: Path, stored: StoredBlock) -> list[Any]:
+def read_back(folder: Path, stored: ReceivedBlockStoreResult) -> list[Any]:
     assert stored.handle is not None
-    return list(records_of(split(FileBasedWriteAheadLog(LocalFileStore(folder), "receivedData/0").read(stored.handle), "here")))
+    return list(records_of(decode_block(FileBasedWriteAheadLog(LocalFileStore(folder), "receivedData/0").read(stored.handle), "here")))
 
 
 def test_a_block_is_in_the_log_and_in_the_store_when_it_is_stored(tmp_path: Path) -> None:
@@ -222,16 +221,18 @@ def test_old_files_of_the_log_are_removed(tmp_path: Path) -> None:
 def test_a_block_has_the_same_bytes_in_every_version() -> None:
     chunks = [b"one", b"", b"three"]
     golden = b"KBLK\1" + bytes.fromhex("0000000000000003") + b"one" + bytes(8) + bytes.fromhex("0000000000000005") + b"three"
-    assert joined(chunks) == golden and split(golden, "") == chunks
-    assert joined([]) == b"KBLK\1" and split(b"KBLK\1", "") == []
+    assert encode_block(chunks) == golden and decode_block(golden, "") == chunks
+    assert encode_block([]) == b"KBLK\1" and decode_block(b"KBLK\1", "") == []
 
 
-@pytest.mark.parametrize("damaged", [joined([b"one"])[:-1], joined([b"one"]) + b"x", b"KBLK\1" + b"\xff" * 8, b"KBLK", b"", b"other"])
+@pytest.mark.parametrize(
+    "damaged", [encode_block([b"one"])[:-1], encode_block([b"one"]) + b"x", b"KBLK\1" + b"\xff" * 8, b"KBLK", b"", b"other"]
+)
 def test_bytes_that_are_no_block_are_told_with_their_place(damaged: bytes) -> None:
     with pytest.raises(CorruptRecordError, match=r"the log does not hold a received block: (a chunk that begins at byte|it begins)"):
-        split(damaged, "the log")
+        decode_block(damaged, "the log")
 
 
 def test_a_block_of_a_newer_kstream_is_told_so() -> None:
     with pytest.raises(FormatVersionError, match="has format version 2, this kstream reads 1: upgrade"):
-        split(b"KBLK\2", "the log")
+        decode_block(b"KBLK\2", "the log")

@@ -10,15 +10,17 @@ import pytest
 
 from kstream.batch_time import Time
 from kstream.errors import CorruptRecordError, FormatVersionError
-from kstream.receiver.received_block_events import (
+from kstream.loop import THREADS, Runtime
+from kstream.receiver.received_block_tracker import (
     BatchCleanupEvent,
     BlockAdditionEvent,
     ReceivedBlockEvent,
     ReceivedBlockInfo,
+    ReceivedBlockTracker,
     from_bytes,
+    planned_blocks,
     to_bytes,
 )
-from kstream.receiver.received_block_tracker import ReceivedBlockTracker, planned_blocks
 from kstream.testing import ManualClock
 from kstream.wal import FileBasedWriteAheadLogSegment
 
@@ -57,12 +59,14 @@ class ListLog:
 class Driver:
     """A tracker on a log that outlives it."""
 
-    def __init__(self, log: ListLog | None = None, now: int = 0, streams: tuple[int, ...] = (STREAM,), epoch: int = 0) -> None:
+    def __init__(
+        self, log: ListLog | None = None, now: int = 0, streams: tuple[int, ...] = (STREAM,), epoch: int = 0, runtime: Runtime = THREADS
+    ) -> None:
         self.log = ListLog() if log is None else log
         self.clock = ManualClock(now)
         self.streams = streams
         self.epoch = epoch
-        self.tracker = ReceivedBlockTracker(streams, self.clock, self.log, epoch)
+        self.tracker = ReceivedBlockTracker(streams, self.clock, self.log, epoch, runtime)
 
     def again(self, planned: Collection[str] = (), streams: tuple[int, ...] | None = None, **options: Any) -> Driver:
         """This driver dies, and the next one starts, with these blocks in the plans that are stored."""
@@ -98,7 +102,7 @@ def test_there_is_a_log_only_if_one_is_given_and_without_one_all_is_in_memory() 
     assert not tracker.is_write_ahead_log_enabled
     assert tracker.add_block(ReceivedBlockInfo(STREAM, "a"))
     tracker.allocate_blocks_to_batch(STREAM, ["a"])
-    assert ids(tracker.forget(Time(1), ["a"])) == ["a"] and tracker.forget(Time(1), ["a"]) == []
+    assert ids(tracker.release(Time(1), ["a"])) == ["a"] and tracker.release(Time(1), ["a"]) == []
     tracker.cleanup_old_batches(Time(1))
     assert tracker.all_blocks() == []
 
@@ -131,7 +135,7 @@ def test_a_hundred_thousand_blocks_fit_into_one_batch() -> None:
     driver = Driver(now=1)
     driver.add(*names)
     driver.take(*names)
-    assert ids(driver.tracker.forget(Time(1), names)) == names
+    assert ids(driver.tracker.release(Time(1), names)) == names
     driver.tracker.cleanup_old_batches(Time(1))
     assert len(driver.log.files) == 1
     records = driver.log.readAll()
@@ -183,7 +187,7 @@ def test_the_log_has_what_happened_in_order_and_forgets_old_blocks() -> None:
     so_far = [*map(BlockAdditionEvent, first), *map(BlockAdditionEvent, second)]
     assert driver.log.events() == so_far
     driver.clock.set_time(4500)
-    driver.tracker.forget(Time(2000), ["a", "b", "c", "unheard"])
+    driver.tracker.release(Time(2000), ["a", "b", "c", "unheard"])
     driver.tracker.cleanup_old_batches(Time(2000), wait=True)
     driver.tracker.cleanup_old_batches(Time(2000), wait=True)
     assert driver.log.cleaned == [(2500, True), (2500, True)], "c waits"
@@ -196,7 +200,7 @@ def test_after_a_clean_up_no_plan_is_needed_to_know_that_a_block_was_taken() -> 
     driver = Driver()
     driver.add("a", "b")
     driver.take("a")
-    driver.tracker.forget(Time(1), ["a"])
+    driver.tracker.release(Time(1), ["a"])
     driver.tracker.cleanup_old_batches(Time(1))
     assert driver.again().waiting() == ["b"]
 
@@ -206,8 +210,8 @@ def test_what_this_driver_has_forgotten_is_known_until_its_plan_may_go() -> None
     driver = Driver()
     blocks = driver.add("a", "b")
     driver.take("a", "b")
-    driver.tracker.forget(Time(1), ["a"])
-    driver.tracker.forget(Time(2), ["b"])
+    driver.tracker.release(Time(1), ["a"])
+    driver.tracker.release(Time(2), ["b"])
     driver.tracker.cleanup_old_batches(Time(0))
     assert driver.tracker.all_blocks() == blocks and len(driver.log.readAll()) == 2
     driver.tracker.cleanup_old_batches(Time(1))
@@ -219,7 +223,7 @@ def test_a_clean_up_that_cannot_be_logged_raises_and_forgets_nothing() -> None:
     driver = Driver(now=5000)
     driver.add("a")
     driver.take("a")
-    driver.tracker.forget(Time(1), ["a"])
+    driver.tracker.release(Time(1), ["a"])
     driver.log.broken = breaks("blocks-cleaned")
     with pytest.raises(OSError, match="disk full"):
         driver.tracker.cleanup_old_batches(Time(1))
@@ -238,7 +242,7 @@ def test_deleted_files_that_are_there_again_change_nothing() -> None:
     files = dict(driver.log.files)
     gone = [f"block-{second}" for second in range(3)]
     driver.take(*gone)
-    driver.tracker.forget(Time(1), gone)
+    driver.tracker.release(Time(1), gone)
     driver.tracker.cleanup_old_batches(Time(1), wait=True)
     assert sorted(driver.log.files) == [3, 4] and driver.log.events()[-1] == BatchCleanupEvent(tuple(gone))
     driver.log.files.update({second: files[second] for second in range(3)})
@@ -257,7 +261,7 @@ def test_a_block_that_waits_or_that_a_plan_names_keeps_the_file_that_names_it() 
     recovered.tracker.cleanup_old_batches(Time(1))
     assert recovered.again().waiting() == ["old", "taken"]
     recovered.take("old")
-    recovered.tracker.forget(Time(1), ["old", "taken"])
+    recovered.tracker.release(Time(1), ["old", "taken"])
     recovered.tracker.cleanup_old_batches(Time(1))
     assert sorted(recovered.log.files) == [9] and recovered.again().waiting() == []
 

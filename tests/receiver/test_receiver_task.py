@@ -16,16 +16,16 @@ from kstream.batch import events
 from kstream.clock import SystemClock
 from kstream.errors import KStreamError, RpcError
 from kstream.receiver import messages, receiver_task
-from kstream.receiver.block_reading import BlockPlace, read_block
+from kstream.receiver.block_generator import RateLimiter
+from kstream.receiver.block_reading import BlockLocations, read_block
 from kstream.receiver.block_store import BlockStore
-from kstream.receiver.block_store_launcher import StoreAddress
+from kstream.receiver.block_store_process import StoreAddress
 from kstream.receiver.executor_process import ExecutorProcess
-from kstream.receiver.rate_limiter import RateLimiter
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
-from kstream.receiver.receiver_task import OwnStore, ReceiverTask, Surroundings, _Life, _Peers
+from kstream.receiver.receiver_task import OwnBlockStoreClient, PeerStores, ReceiverSession, ReceiverTask, ReceiverTaskConfig
+from kstream.receiver.receiver_tracker import ReceiverTracker
 from kstream.rpc import RpcCredentials, RpcServer
-from kstream.scheduler.receiver_tracker import ReceiverTracker
 
 PATIENCE = 60.0
 
@@ -33,7 +33,7 @@ PATIENCE = 60.0
 class Executors:
     """Runs receivers' tasks in threads, each on the first of its candidates."""
 
-    def __init__(self, names: Sequence[str], credentials: RpcCredentials, around: Surroundings, folder: Path) -> None:
+    def __init__(self, names: Sequence[str], credentials: RpcCredentials, around: ReceiverTaskConfig, folder: Path) -> None:
         self.credentials, self.around = credentials, around
         self.stores = {name: BlockStore(1_000_000, folder / name) for name in names}
         self.servers = {name: RpcServer(credentials, {}, store) for name, store in self.stores.items()}
@@ -49,9 +49,13 @@ class Executors:
             place = candidates[0]
             assert isinstance(place, ExecutorLocation)
             self.current.executor = place.executor_id
-            for _ in ReceiverTask(receiver, stream_id, run, self.around)("unused"):
-                pass
-            ended("")
+            reason = ""
+            try:
+                for _ in ReceiverTask(receiver, stream_id, run, self.around)("unused"):
+                    pass
+            except RpcError as e:  # the driver is gone
+                reason = str(e)
+            ended(reason)
 
         self.threads.append(threading.Thread(target=task, daemon=True))
         self.threads[-1].start()
@@ -60,7 +64,7 @@ class Executors:
         for name in self.servers:
             self._told(name)
 
-    def start_store(self, _around: Surroundings, _folder: str) -> tuple[ExecutorProcess, StoreAddress]:
+    def start_store(self, _around: ReceiverTaskConfig, _folder: str) -> tuple[ExecutorProcess, StoreAddress]:
         """In the place of the launcher's, which looks for a JVM."""
         name = self.current.executor
         return ExecutorProcess(0, name, "127.0.0.1"), self._told(name)
@@ -106,7 +110,7 @@ class World:
     def records(self) -> list[Any]:
         """All that was received, in order of the blocks."""
         waiting = self.blocks.get_unallocated_blocks(0)
-        places = [BlockPlace(block.block_id, block.num_records, self.tracker.replicas(block)) for block in waiting]
+        places = [BlockLocations(block.block_id, block.num_records, self.tracker.replicas(block)) for block in waiting]
         return [record for place in places for record in read_block(place, self.executors.credentials)]
 
 
@@ -114,7 +118,7 @@ class World:
 def running(receiver: Receiver, folder: Path, monkeypatch: pytest.MonkeyPatch, executors: str = "12") -> Generator[World]:
     credentials = RpcCredentials.new()
     server = RpcServer(credentials, {})
-    around = Surroundings(
+    around = ReceiverTaskConfig(
         "127.0.0.1", server.port, credentials, 1_000_000, 1_000_000, block_interval_ms=10, restart_delay_ms=0
     )  # fmt: skip
     made = Executors(list(executors), credentials, around, folder)
@@ -220,7 +224,7 @@ def test_a_restart_is_heard_as_a_stop_and_a_start_and_is_no_new_task(tmp_path: P
         receiver.wait_done()
         receiver.wait_done()
         assert world.records() == [1]
-        assert world.tracker._lives[0].run == 1
+        assert world.tracker._entries[0].run == 1
 
 
 def test_a_rate_reaches_the_receiver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,7 +343,7 @@ def test_a_store_that_has_died_while_its_executor_lives_is_started_again_by_the_
         servers.append(RpcServer(credentials, {}, stores[len(servers)]))
         return StoreAddress("127.0.0.1", servers[-1].port, 0)
 
-    own = OwnStore("1", "127.0.0.1", start().port, credentials, start)
+    own = OwnBlockStoreClient("1", "127.0.0.1", start().port, credentials, start)
     own.put("a", [b"a"], "memory")
     servers[0].close()
     own.put("b", [b"b"], "memory")
@@ -352,7 +356,7 @@ def test_where_no_store_can_be_started_again_the_block_is_refused_there(tmp_path
     def start() -> StoreAddress:
         raise KStreamError("the block store of this executor did not come up: no memory")
 
-    own = OwnStore("1", "127.0.0.1", 1, RpcCredentials.new(), start)
+    own = OwnBlockStoreClient("1", "127.0.0.1", 1, RpcCredentials.new(), start)
     with pytest.raises(RpcError, match="no memory"):
         own.put("a", [b"a"], "memory")
 
@@ -364,7 +368,7 @@ class Blocks:
         self.told = 1000
         self.cleaned: list[int] = []
 
-    def told_before(self) -> int:
+    def acknowledged_before(self) -> int:
         return self.told
 
     def clean(self, threshold_ms: int) -> None:
@@ -384,6 +388,6 @@ def test_a_clean_up_goes_no_further_than_what_was_told_before_the_receiver_asked
             return {**next(self.orders), "peers": []}
 
     link: Any = Link()
-    life = _Life(link, ExecutorProcess(0, "1", "host1"), "host1", _Peers(RpcCredentials(""), []))
-    life.follow(None, blocks)  # pyright: ignore[reportArgumentType]
-    assert blocks.cleaned == [1000] and life.why[0] == "Stopped by driver"
+    session = ReceiverSession(link, ExecutorProcess(0, "1", "host1"), "host1", PeerStores(RpcCredentials(""), []))
+    session.follow(None, blocks)  # pyright: ignore[reportArgumentType]
+    assert blocks.cleaned == [1000] and session.reason[0] == "Stopped by driver"

@@ -11,11 +11,15 @@ import pytest
 
 from kstream.clock import Clock, SystemClock
 from kstream.errors import BlockNotStoredError, IllegalStateError, RpcUnreachableError
-from kstream.receiver.block_generator import BlockIds
-from kstream.receiver.packed_records import TextLines, records_of
-from kstream.receiver.rate_limiter import RateLimiter
-from kstream.receiver.received_block_handler import BlockStoreBasedBlockHandler, StoredBlock
-from kstream.receiver.stored_blocks import StoredBlocks
+from kstream.receiver.block_chunks import TextLines, records_of
+from kstream.receiver.block_generator import BlockIds, RateLimiter
+from kstream.receiver.block_writer import (
+    MOST_BLOCK_BYTES,
+    BlockStoreBasedBlockHandler,
+    BlockWriterConfig,
+    ReceivedBlockStoreResult,
+    ReceiverBlockWriter,
+)
 from kstream.testing import ManualClock
 
 
@@ -35,21 +39,29 @@ class OneStore:
 class Executor:
     """Stores of one receiver; the driver gives `answer`, which may be an error."""
 
-    def __init__(self, answer: bool | Exception = True, clock: Clock | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        answer: bool | Exception = True,
+        clock: Clock | None = None,
+        interval_ms: int = 60_000,
+        most_bytes: int = MOST_BLOCK_BYTES,
+        limiter: RateLimiter | None = None,
+    ) -> None:
         self.store, self.answer = OneStore(), answer
         self.told: list[tuple[str, int | None]] = []
         self.errors: list[str] = []
         handler = BlockStoreBasedBlockHandler(self.store, list, "memory", replicas=1)
-        self.blocks = StoredBlocks(
+        self.blocks = ReceiverBlockWriter(
             handler,
             lambda *told: self.tell(*told),
             lambda message, error: self.errors.append(str(error)),
             BlockIds(0, "run"),
             clock or SystemClock(),
-            **{"interval_ms": 60_000, "queue_size": 10, **options},
+            BlockWriterConfig(interval_ms, 10, most_bytes),
+            limiter,
         )
 
-    def tell(self, name: str, stored: StoredBlock, metadata: Any) -> bool:
+    def tell(self, name: str, stored: ReceivedBlockStoreResult, metadata: Any) -> bool:
         self.told.append((name, stored.num_records))
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -89,14 +101,14 @@ def test_what_is_being_told_is_not_told_before_it_is() -> None:
     executor = Executor(clock=clock)
     seen: list[int] = []
 
-    def while_it_is_told(name: str, stored: StoredBlock, metadata: Any) -> bool:
+    def while_it_is_told(name: str, stored: ReceivedBlockStoreResult, metadata: Any) -> bool:
         clock.advance(500)
-        seen.append(executor.blocks.told_before())
+        seen.append(executor.blocks.acknowledged_before())
         return True
 
     executor.tell = while_it_is_told
     executor.blocks.add_all([1])
-    assert seen == [1000] and executor.blocks.told_before() == 1500
+    assert seen == [1000] and executor.blocks.acknowledged_before() == 1500
 
 
 class Limited:
@@ -171,12 +183,12 @@ def test_of_two_blocks_that_are_being_told_the_older_one_says_what_may_be_cleane
     executor = Executor(clock=clock)
     seen: list[int] = []
 
-    def while_the_second_is_told(name: str, stored: StoredBlock, metadata: Any) -> bool:
+    def while_the_second_is_told(name: str, stored: ReceivedBlockStoreResult, metadata: Any) -> bool:
         clock.advance(500)
-        seen.append(executor.blocks.told_before())
+        seen.append(executor.blocks.acknowledged_before())
         return True
 
-    def while_the_first_is_told(name: str, stored: StoredBlock, metadata: Any) -> bool:
+    def while_the_first_is_told(name: str, stored: ReceivedBlockStoreResult, metadata: Any) -> bool:
         clock.advance(500)
         executor.tell = while_the_second_is_told
         executor.blocks.add_all(["second"])  # stored at 1500
@@ -184,7 +196,7 @@ def test_of_two_blocks_that_are_being_told_the_older_one_says_what_may_be_cleane
 
     executor.tell = while_the_first_is_told
     executor.blocks.add_all(["first"])
-    assert seen == [1000] and executor.blocks.told_before() == 2000
+    assert seen == [1000] and executor.blocks.acknowledged_before() == 2000
 
 
 def test_a_block_that_the_driver_refuses_stays_in_no_store() -> None:
@@ -223,7 +235,7 @@ def test_the_stop_waits_for_blocks_that_are_on_their_way_to_the_driver() -> None
     inside, go_on, ended = threading.Event(), threading.Event(), threading.Event()
     tell = executor.tell
 
-    def slow(name: str, stored: StoredBlock, metadata: Any) -> bool:
+    def slow(name: str, stored: ReceivedBlockStoreResult, metadata: Any) -> bool:
         inside.set()
         go_on.wait(60)
         assert not ended.is_set()

@@ -8,11 +8,11 @@ import pytest
 
 from kstream.errors import RpcError, RpcRefusedError, RpcUnreachableError
 from kstream.receiver import messages
-from kstream.receiver.received_block_handler import StoredBlock
-from kstream.receiver.tracker_link import TrackerLink
+from kstream.receiver.block_writer import ReceivedBlockStoreResult
+from kstream.receiver.messages import TrackerLink
 from kstream.rpc import RpcClient
 
-BLOCK = StoredBlock(10, ("1", "2"))
+BLOCK = ReceivedBlockStoreResult(10, ("1", "2"))
 
 
 class Driver:

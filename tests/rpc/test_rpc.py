@@ -14,8 +14,7 @@ import pytest
 from kstream.errors import RpcError, RpcRefusedError, RpcUnreachableError
 from kstream.receiver.block_store import BlockStore
 from kstream.rpc import RpcClient, RpcCredentials, RpcServer
-from kstream.rpc.handshake import client_handshake
-from kstream.rpc.wire import EAGER_BYTES, MOST_PARTS, Kind, Wire
+from kstream.rpc.wire import EAGER_BYTES, MOST_PARTS, Kind, Wire, client_handshake
 
 CREDENTIALS = RpcCredentials.new()
 

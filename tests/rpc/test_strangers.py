@@ -15,8 +15,8 @@ import pytest
 
 from kstream.errors import RpcError, RpcRefusedError, RpcUnreachableError
 from kstream.rpc import RpcClient, RpcCredentials, RpcServer
-from kstream.rpc.handshake import Refusals, client_handshake
-from kstream.rpc.wire import Wire
+from kstream.rpc.server import Refusals
+from kstream.rpc.wire import Wire, client_handshake
 from kstream.testing import ManualClock
 
 CREDENTIALS = RpcCredentials.new()
@@ -179,7 +179,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_refused_calls_are_logged_once_a_minute_for_each_address(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock(5000)
     refusals = Refusals(clock)
-    with caplog.at_level(logging.WARNING, "kstream.rpc.handshake"):
+    with caplog.at_level(logging.WARNING, "kstream.rpc.server"):
         for _ in range(100):
             refusals.add("10.0.0.1", "why")
         refusals.add("10.0.0.2", "why")
@@ -197,7 +197,7 @@ def test_refused_calls_are_logged_once_a_minute_for_each_address(caplog: pytest.
 def test_a_stranger_with_many_addresses_fills_neither_the_log_nor_the_memory(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock(0)
     refusals = Refusals(clock)
-    with caplog.at_level(logging.WARNING, "kstream.rpc.handshake"):
+    with caplog.at_level(logging.WARNING, "kstream.rpc.server"):
         for number in range(5000):
             refusals.add(f"2001:db8::{number:x}", "why")
         assert len(lines(caplog)) == 1001 and len(refusals._by_address) == 1001

@@ -9,12 +9,12 @@ from kstream_kafka import OffsetRange
 from kstream_kafka.planning.packing import NOT_PACKED
 from kstream_kafka.reader.location_strategy import LocationStrategies, executor_locations
 
-from kstream.receiver.block_reading import BlockPlace, Replica
+from kstream.receiver.block_reading import BlockLocations, Replica
 from kstream.rpc import RpcCredentials
-from kstream.spark import block_reader
-from kstream.spark.block_reader import SparkBlockReader
+from kstream.spark import receivers
 from kstream.spark.executor_cores import Executor
 from kstream.spark.executors import executors, free_executors, known_executors, set_receivers
+from kstream.spark.receivers import SparkBlockReader
 from tests.spark.fake_executors import FakeSparkContext
 
 A, B, C = Executor("host1", "a", 1), Executor("host2", "b", 1), Executor("host3", "c", 1)
@@ -24,15 +24,15 @@ def context(*living: Executor, **conf: str) -> Any:
     return FakeSparkContext(list(living), {key.replace("_", "."): value for key, value in conf.items()})
 
 
-def block(name: str, *holders: str) -> BlockPlace:
-    return BlockPlace(name, 1, tuple(Replica(holder, "store-host", 1) for holder in holders))
+def block(name: str, *holders: str) -> BlockLocations:
+    return BlockLocations(name, 1, tuple(Replica(holder, "store-host", 1) for holder in holders))
 
 
 @pytest.fixture
 def locations(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The preferred locations of each RDD of blocks that is made."""
     made: list[Any] = []
-    monkeypatch.setattr(block_reader, "WorkerRDD", lambda _sc, _partitions, _make, locations: made.append(locations))
+    monkeypatch.setattr(receivers, "WorkerRDD", lambda _sc, _partitions, _make, locations: made.append(locations))
     return made
 
 

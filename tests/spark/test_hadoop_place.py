@@ -12,7 +12,7 @@ from kstream.conf import Settings
 from kstream.errors import ConfigurationError
 from kstream.scheduler.no_log import NoLog
 from kstream.spark.hadoop_place import HadoopPlace, chosen
-from kstream.spark.receivers import SparkReceivedInput, place_of
+from kstream.spark.receivers import open_received_blocks, place_of
 from kstream.storage import LocalFileStore, MemoryFileStore
 from kstream.storage.open import StorePlace
 
@@ -59,4 +59,4 @@ def test_a_receivers_log_in_memory_is_refused_with_what_to_use_instead() -> None
     with pytest.raises(
         ConfigurationError, match=r"executors cannot write to the checkpoint directory memory://x themselves: use .* on HDFS"
     ):
-        SparkReceivedInput(nothing, settings, nothing, nothing, nothing, {}, MemoryFileStore("memory://x"), NoLog())
+        open_received_blocks(nothing, settings, nothing, nothing, nothing, {}, MemoryFileStore("memory://x"), NoLog())

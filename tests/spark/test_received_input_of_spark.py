@@ -36,5 +36,5 @@ def test_a_setting_that_cannot_be_met_leaves_no_open_port(
     receiver: Any = SimpleNamespace(storageLevel=None)
     before = servers()
     with pytest.raises(ConfigurationError):
-        receivers.SparkReceivedInput(nothing, Settings(conf), nothing, nothing, nothing, {0: receiver}, store, NoLog())
+        receivers.open_received_blocks(nothing, Settings(conf), nothing, nothing, nothing, {0: receiver}, store, NoLog())
     assert servers() == before

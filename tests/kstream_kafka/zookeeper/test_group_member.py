@@ -10,8 +10,7 @@ from kstream_kafka.zookeeper.group_member import MOST_UNDER_WAY
 from kstream_kafka.zookeeper.stored_offsets import OnTimer
 
 from kstream.errors import IllegalStateError
-from kstream.receiver.block_generator import BlockGenerator, BlockIds
-from kstream.receiver.rate_limiter import RateLimiter
+from kstream.receiver.block_generator import BlockGenerator, BlockIds, RateLimiter
 from kstream.testing import ManualClock
 from tests.kstream_kafka.zookeeper.fakes import FakeGroup, Member, log
 

@@ -7,13 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from kstream.batch_time import Time
+from kstream.dstream.received_blocks import ReceivedBlocks
 from kstream.errors import RpcUnreachableError
 from kstream.loop.runtime import ThreadRuntime
 from kstream.receiver.block_reading import Replica
-from kstream.receiver.received_block_events import ReceivedBlockInfo
-from kstream.receiver.received_block_tracker import ReceivedBlockTracker
-from kstream.scheduler.received_input import ReceivedInput
-from kstream.scheduler.receiver_tracker import ReceiverTracker
+from kstream.receiver.received_block_tracker import ReceivedBlockInfo, ReceivedBlockTracker
+from kstream.receiver.receiver_tracker import ReceiverTracker
 from kstream.testing import ManualClock
 from tests.receivers import InDriver
 
@@ -46,13 +45,13 @@ def test_a_store_that_does_not_answer_is_looked_for_and_asked_for_its_blocks_mea
     clock = ManualClock(1000)
     executor, blocks = Dead(clock), ReceivedBlockTracker([0], clock)
     tracker = executor.tracker = ReceiverTracker({}, executor, blocks, clock, runtime=AtOnce())
-    received = ReceivedInput(tracker, blocks, executor)
+    received = ReceivedBlocks(tracker, blocks, executor)
     tracker.start()
     assert len(tracker.stores()) == 1
     block = ReceivedBlockInfo(0, "a", 1, executors=("driver",))
     blocks.add_block(block)
     received.allocate(0, ["a"])
-    received.forget(Time(1000), ["a"])
+    received.release(Time(1000), ["a"])
     received.clean_up(Time(1000))
     assert len(tracker.replicas(block)) == 1 and executor.forgotten == []
     received.clean_up(Time(2000))

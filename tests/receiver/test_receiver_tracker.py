@@ -12,7 +12,7 @@ from kstream import Receiver
 from kstream.receiver import messages
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
-from kstream.scheduler.receiver_tracker import ReceiverTracker
+from kstream.receiver.receiver_tracker import ReceiverTracker
 from kstream.testing import ManualClock
 
 PATIENCE = 60.0

@@ -1,0 +1,440 @@
+"""ReceiverBlockWriter: a receiver's records become blocks, a handler stores the blocks, and the driver acknowledges them.
+
+The handlers are those of Spark's `ReceivedBlockHandler.scala`: one stores a block on two executors, so that one of them may die; the other
+one in a write-ahead log and on one executor.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Protocol
+
+from kstream.batch.plan import Json
+from kstream.clock import Clock
+from kstream.errors import BlockNotStoredError, IllegalStateError, RpcError
+from kstream.loop import THREADS, Runtime
+from kstream.receiver.block_chunks import Dumps, RecordPacker, chunks_of, counted_chunks, dumps_plain, encode_block, portions
+from kstream.receiver.block_generator import BlockGenerator, BlockGeneratorListener, BlockIds, RateLimiter
+from kstream.receiver.block_store import BlockStoreClient, Level
+from kstream.wal import WriteAheadLog, WriteAheadLogRecordHandle
+
+logger = logging.getLogger(__name__)
+MOST_BLOCK_BYTES = 64 * 1024 * 1024
+"""The largest block of records that were stored one by one: a task should not get more."""
+
+
+# -- how well a block is kept
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveStorageLevel:
+    """What a StorageLevel of Spark's means for received blocks."""
+
+    level: str
+    """The value of a block store's Level."""
+    replicas: int
+    warnings: tuple[str, ...] = ()
+    """What the StorageLevel asks for and received blocks do not have."""
+
+
+def effective_storage_level(storage_level: Any, write_ahead_log: bool) -> EffectiveStorageLevel:
+    """The effective level of a receiver's StorageLevel. Pure.
+
+    With a write-ahead log one replica is enough, as in Spark. Off-heap is memory here. Blocks are always serialized, whatever the level
+    says; with a log Spark warns of that.
+
+    Args:
+        storage_level: A pyspark StorageLevel; None is MEMORY_AND_DISK_2.
+        write_ahead_log: Whether receivers write write-ahead logs.
+    """
+    if storage_level is None:
+        return EffectiveStorageLevel(Level.MEMORY_AND_DISK.value, 1 if write_ahead_log else 2)
+    memory = storage_level.useMemory or storage_level.useOffHeap
+    level = Level.MEMORY_AND_DISK if memory and storage_level.useDisk else Level.DISK if storage_level.useDisk else Level.MEMORY
+    if not write_ahead_log:
+        return EffectiveStorageLevel(level.value, max(1, storage_level.replication))
+    warnings: list[str] = []
+    if storage_level.deserialized:
+        warnings.append("Storage level serialization true is not supported when write ahead log is enabled, change to serialization false")
+    if storage_level.replication > 1:
+        warnings.append(
+            f"Storage level replication {storage_level.replication} is unnecessary when write ahead log is enabled, change to replication 1"
+        )
+    return EffectiveStorageLevel(level.value, 1, tuple(warnings))
+
+
+# -- handlers
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedBlockStoreResult:
+    """Where a block was stored."""
+
+    num_records: int | None
+    executors: tuple[str, ...]
+    """Ids of the executors that have it, the receiver's own first."""
+    handle: WriteAheadLogRecordHandle | None = None
+    """Where it is in the receiver's write-ahead log."""
+    stored_at: int = 0
+    """The time in ms that the log got with it; 0 without a log."""
+
+
+class ReceivedBlockHandler(Protocol):
+    """Stores blocks. Called by the thread that pushes blocks, and by threads of the receiver."""
+
+    def store(self, block_id: str, count: int | None, chunks: Sequence[bytes]) -> ReceivedBlockStoreResult:
+        """Store a block. Blocks until it is as safe as was promised.
+
+        Args:
+            count: The number of its records; None if nobody has counted them.
+            chunks: Pickled lists of records.
+
+        Raises:
+            BlockNotStoredError: the block is not stored; a copy that remains somewhere does not count.
+        """
+        ...
+
+    def discard(self, block_id: str) -> None:
+        """Remove a block that will be in no batch from the stores, as far as they answer."""
+        ...
+
+    def clean(self, threshold_ms: int) -> None:
+        """Remove blocks that were stored before this moment from the log. No batch needs them."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class BlockStoreBasedBlockHandler:
+    """Stores a block on distinct executors at once: on the receiver's own and, of its peers, on the first ones that take it.
+
+    If its own executor does not take the block, one more peer gets it. After a failed peer the next one is tried. A block with fewer
+    replicas than wanted is stored all the same, with a warning whenever their number changes; a block without any is not.
+    """
+
+    def __init__(
+        self,
+        own: BlockStoreClient,
+        peers: Callable[[], Sequence[BlockStoreClient]],
+        level: str,
+        replicas: int = 2,
+        most_failures: int = 1,
+    ) -> None:
+        """
+        Args:
+            own: The store of the receiver's executor.
+            peers: Returns the stores of the other executors, in the order in which they are tried.
+            level: The value of the Level at which stores keep the block.
+            replicas: How many executors should have a block.
+            most_failures: `spark.storage.maxReplicationFailures`: no further peer is tried for a block after more failures.
+        """
+        self._own = own
+        self._peers = peers
+        self._level = level
+        self._replicas = replicas
+        self._most_failures = most_failures
+        self._logged_replicas = replicas
+        self._copying = ThreadPoolExecutor(1, "BlockReplication")
+
+    def store(self, block_id: str, count: int | None, chunks: Sequence[bytes]) -> ReceivedBlockStoreResult:
+        peers = [peer for peer in self._peers() if peer.executor_id != self._own.executor_id]
+        copying: Future[list[str]] | None = None
+        if self._replicas > 1:
+            copying = self._copying.submit(self._copy, block_id, chunks, peers, self._replicas - 1)
+        error = self._put(self._own, block_id, chunks)
+        copied = copying.result() if copying is not None else []
+        if error is not None:  # another executor in the place of its own
+            copied += self._copy(block_id, chunks, [peer for peer in peers if peer.executor_id not in copied], 1)
+        executors = [*([self._own.executor_id] if error is None else []), *copied]
+        if not executors:
+            raise _not_stored(f"could not be stored on any executor; its own said: {error}", block_id, count, chunks)
+        if len(executors) != self._logged_replicas:
+            self._logged_replicas = len(executors)  # one line for each change, not for each block
+            logger.warning("block %s has %d replicas of %d: on %s", block_id, len(executors), self._replicas, ", ".join(executors))
+        return ReceivedBlockStoreResult(count, tuple(executors))
+
+    def discard(self, block_id: str) -> None:
+        for store in (self._own, *self._peers()):
+            try:
+                store.remove(block_id)
+            except RpcError as e:  # the block dies with the executor
+                logger.debug("block %s may still be on executor %s: %s", block_id, store.executor_id, e)
+
+    def clean(self, threshold_ms: int) -> None:
+        """Do nothing: the driver removes blocks from stores by their ids."""
+
+    def close(self) -> None:
+        self._copying.shutdown()
+
+    def _copy(self, block_id: str, chunks: Sequence[bytes], peers: Sequence[BlockStoreClient], wanted: int) -> list[str]:
+        done: list[str] = []
+        failures = 0
+        for peer in peers:
+            if self._put(peer, block_id, chunks) is None:
+                done.append(peer.executor_id)
+            else:
+                failures += 1
+            if len(done) == wanted or failures > self._most_failures:
+                break
+        return done
+
+    def _put(self, store: BlockStoreClient, block_id: str, chunks: Sequence[bytes]) -> RpcError | None:
+        """Put a block in a store. Returns the error if the store did not take it."""
+        try:
+            store.put(block_id, chunks, self._level)
+            return None
+        except RpcError as e:
+            logger.warning("block %s could not be put on executor %s: %s", block_id, store.executor_id, e)
+            return e
+
+
+class WriteAheadLogBasedBlockHandler:
+    """Writes a block to the receiver's write-ahead log and to the executor's own store at once, and returns after both.
+
+    The log decides: a block that the store did not take, for lack of room say, is stored. A block that the log did not take is not.
+    """
+
+    def __init__(
+        self, replicas: BlockStoreBasedBlockHandler, log: WriteAheadLog, time_ms: Callable[[], int], timeout_s: float = 30.0
+    ) -> None:
+        """
+        Args:
+            time_ms: The time (ms) that the log gets with a block, for its clean-up.
+            timeout_s: `spark.streaming.receiver.blockStoreTimeout`, in seconds. A block is not stored if the log or the store has not
+                answered within it.
+        """
+        self._replicas = replicas
+        self._log = log
+        self._time_ms = time_ms
+        self._timeout = timeout_s
+        self._threads = ThreadPoolExecutor(2, "ReceivedBlockHandler")
+
+    def store(self, block_id: str, count: int | None, chunks: Sequence[bytes]) -> ReceivedBlockStoreResult:
+        now, deadline = self._time_ms(), monotonic() + self._timeout
+        logging_it = self._threads.submit(lambda: self._log.write(encode_block(chunks), now))
+        storing = self._threads.submit(self._store, block_id, count, chunks)
+        try:
+            handle = logging_it.result(self._timeout)
+            executors = storing.result(max(0.0, deadline - monotonic()))
+        except FutureTimeoutError as e:
+            self._discard_when_stored(block_id, storing)
+            text = f"was not stored and logged within {self._timeout:g} s (spark.streaming.receiver.blockStoreTimeout)"
+            raise _not_stored(text, block_id, count, chunks) from e
+        except Exception as e:  # the log may be the user's own
+            self._discard_when_stored(block_id, storing)
+            raise _not_stored(f"could not be written to the write-ahead log: {e}", block_id, count, chunks) from e
+        return ReceivedBlockStoreResult(count, executors, handle, now)
+
+    def discard(self, block_id: str) -> None:
+        """Remove the block from the stores. Its record in the log goes with the log's files."""
+        self._replicas.discard(block_id)
+
+    def _discard_when_stored(self, block_id: str, storing: Future[tuple[str, ...]]) -> None:
+        storing.add_done_callback(lambda _stored: self._replicas.discard(block_id))
+
+    def clean(self, threshold_ms: int) -> None:
+        self._log.clean(threshold_ms, False)
+
+    def close(self) -> None:
+        self._threads.shutdown()
+        self._replicas.close()
+        self._log.close()
+
+    def _store(self, block_id: str, count: int | None, chunks: Sequence[bytes]) -> tuple[str, ...]:
+        try:
+            return self._replicas.store(block_id, count, chunks).executors
+        except BlockNotStoredError as e:
+            logger.warning("%s; it is in the write-ahead log alone", e)
+            return ()
+
+
+def _not_stored(text: str, block_id: str, count: int | None, chunks: Sequence[bytes]) -> BlockNotStoredError:
+    records = "uncounted records" if count is None else f"{count} records"
+    return BlockNotStoredError(f"block {block_id} of {records} {text}", block=block_id, size=sum(map(len, chunks)), free=0)
+
+
+# -- the writer
+
+AddBlock = Callable[[str, ReceivedBlockStoreResult, Json], bool]
+"""(block id, where it is stored, metadata) → whether the driver has accepted the block. Blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockWriterConfig:
+    """The sizes of a receiver's blocks."""
+
+    interval_ms: int
+    """`spark.streaming.blockInterval`"""
+    queue_size: int
+    """`spark.streaming.blockQueueSize`"""
+    most_bytes: int = MOST_BLOCK_BYTES
+
+
+class ReceiverBlockWriter:
+    """Writes what one receiver stores. Any thread.
+
+    `add` and `add_each` put records into the open block of a generator. `add_all` and `add_bytes` write a block of their own: when they
+    return the block is stored, and the driver has acknowledged it.
+
+    `_lock` guards `_in_flight`, `_closed` and `_others`.
+    """
+
+    def __init__(
+        self,
+        handler: ReceivedBlockHandler,
+        add_block: AddBlock,
+        on_error: Callable[[str, BaseException], None],
+        ids: BlockIds,
+        clock: Clock,
+        config: BlockWriterConfig,
+        limiter: RateLimiter | None = None,
+        dumps: Dumps = dumps_plain,
+        runtime: Runtime = THREADS,
+    ) -> None:
+        """
+        Args:
+            add_block: Sends the driver a stored block.
+            on_error: Called with the error of a generator's block that could not be stored; any thread.
+            ids: Ids for all blocks of this receiver.
+            limiter: The rate of all generators together; None is no limit.
+            dumps: Pickles a list of records.
+        """
+        self._handler = handler
+        self._add_block = add_block
+        self._on_error = on_error
+        self._ids = ids
+        self._clock = clock
+        self._config = config
+        self._limiter = RateLimiter(clock, runtime=runtime) if limiter is None else limiter
+        self._dumps = dumps
+        self._packer = RecordPacker(dumps)
+        self._runtime = runtime
+        self._lock = threading.Lock()
+        self._closed = False
+        self._idle = runtime.event()
+        self._in_flight: dict[str, int] = {}
+        """Blocks that the driver has not answered for yet: id → since when, in ms."""
+        self._generator = self._make_generator(self)
+        self._others: list[BlockGenerator] = []
+
+    def open(self) -> None:
+        """Start the generator of single records."""
+        self._generator.start()
+
+    def add(self, record: Any) -> None:
+        """Add a record to the open block. Waits for the rate limit. IllegalStateError before `open` and after `close`."""
+        self._generator.addData(record)
+
+    def add_each(self, records: Iterable[Any]) -> None:
+        """Add each record as `add` does, at less cost.
+
+        Without a rate limit the calling thread pickles the records, and all of them enter the open block or none. Under a limit each
+        record enters as soon as it has its permit.
+        """
+        if self._limiter.getCurrentLimit() is None:
+            records = self._packer.pack(records)
+        self._generator.addMultipleData(records)
+
+    def add_all(self, records: Iterable[Any], metadata: Json = None) -> None:
+        """Write the records as one block. Blocks until the driver has acknowledged it.
+
+        Args:
+            metadata: A JSON value of the receiver's own that the driver gets with the block.
+
+        Raises:
+            BlockNotStoredError: the block will be in no batch.
+            RpcError: the driver did not answer; the block may be in a batch.
+            IllegalStateError: after `close`.
+        """
+        self._write(self._ids.next(), lambda block_id: self._handler.store(block_id, *chunks_of(records, self._dumps)), metadata)
+
+    def add_bytes(self, pickled: bytes, metadata: Json = None) -> None:
+        """Write a pickled list of records as one block, as `add_all` does. ValueError for no bytes: an empty list has some, too."""
+        if not pickled:
+            raise ValueError("storeBytes was given no bytes: it takes a pickled list of records")
+        self._write(self._ids.next(), lambda block_id: self._handler.store(block_id, None, [pickled]), metadata)
+
+    def new_generator(self, listener: BlockGeneratorListener) -> BlockGenerator:
+        """Make another generator with the same settings. `close` stops it."""
+        made = self._make_generator(listener)
+        with self._lock:
+            self._others = [*(other for other in self._others if not other.isStopped()), made]
+        return made
+
+    def update_rate(self, records_a_second: int) -> None:
+        """Set the rate of all generators together."""
+        self._limiter.updateRate(records_a_second)
+
+    def acknowledged_before(self) -> int:
+        """The time (ms) before which the driver has acknowledged every stored block."""
+        now = self._clock.time_ms()
+        with self._lock:
+            return min([now, *self._in_flight.values()])
+
+    def clean(self, threshold_ms: int) -> None:
+        """Remove what was stored before that moment from the receiver's log."""
+        self._handler.clean(threshold_ms)
+
+    def close(self) -> None:
+        """Refuse further records. Blocks until every added record is stored and acknowledged, or its error was reported."""
+        with self._lock:
+            others = list(self._others)
+        for generator in (*others, self._generator):
+            generator.stop()
+        with self._lock:
+            self._closed = True
+            if not self._in_flight:
+                self._idle.set()
+        self._idle.wait()  # a block that reaches the driver after the receiver's end would be in no batch
+        self._handler.close()
+
+    # -- BlockGeneratorListener
+
+    def onAddData(self, data: Any, metadata: Any) -> None: ...
+    def onGenerateBlock(self, blockId: str) -> None: ...
+
+    def onPushBlock(self, blockId: str, arrayBuffer: Iterable[Any]) -> None:
+        """Write a block. One that has grown too large, while the driver or a store kept it waiting, is written as several."""
+        block_id: str | None = blockId
+        for some in portions(counted_chunks(arrayBuffer, self._dumps), self._config.most_bytes):
+            self._write_chunks(block_id or self._ids.next(), sum(chunk.count for chunk in some), [chunk.pickled for chunk in some])
+            block_id = None
+
+    def onError(self, message: str, throwable: BaseException) -> None:
+        self._on_error(message, throwable)
+
+    # -- inside
+
+    def _make_generator(self, listener: BlockGeneratorListener) -> BlockGenerator:
+        config = self._config
+        return BlockGenerator(listener, self._ids, self._clock, config.interval_ms, config.queue_size, self._limiter, self._runtime)
+
+    def _write_chunks(self, block_id: str, count: int, chunks: list[bytes]) -> None:
+        self._write(block_id, lambda block_id: self._handler.store(block_id, count, chunks), None)
+
+    def _write(self, block_id: str, store: Callable[[str], ReceivedBlockStoreResult], metadata: Json) -> None:
+        json.dumps(metadata, allow_nan=False)  # its error is for the caller, before anything is stored
+        with self._lock:
+            if self._closed:
+                raise IllegalStateError("the receiver has been stopped: nothing can be stored any more", state="stopped")
+            self._in_flight[block_id] = self._clock.time_ms()
+        try:
+            if not self._add_block(block_id, store(block_id), metadata):
+                raise BlockNotStoredError(
+                    f"the driver refused block {block_id}: its log failed, or the stream is no more", block=block_id, size=0, free=0
+                )
+        except BlockNotStoredError:
+            self._handler.discard(block_id)
+            raise
+        finally:
+            with self._lock:
+                del self._in_flight[block_id]
+                if self._closed and not self._in_flight:
+                    self._idle.set()

@@ -1,0 +1,486 @@
+"""ReceiverTracker: the receivers of all streams and the stores of their blocks, on the driver (Spark's `ReceiverTracker.scala`)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from kstream.batch import ReceiverInfo, events
+from kstream.clock import Clock
+from kstream.loop import THREADS, Runtime
+from kstream.loop.runtime import Event
+from kstream.receiver import messages
+from kstream.receiver.block_reading import Replica
+from kstream.receiver.executor_process import DRIVER
+from kstream.receiver.received_block_tracker import ReceivedBlockInfo, ReceivedBlockTracker
+from kstream.receiver.receiver import Receiver
+from kstream.receiver.receiver_scheduling_policy import (
+    ExecutorLocation,
+    Location,
+    ReceiverSchedulingPolicy,
+    ReceiverState,
+    ReceiverTrackingInfo,
+)
+
+logger = logging.getLogger(__name__)
+_WAIT_S = 5.0
+"""How long a receiver's `NextCommand` waits for a command, and how often the executors are looked at."""
+_MOST_REFUSALS = 3
+"""A receiver that runs elsewhere than it was scheduled is refused so often in a row. Then any executor is better than none."""
+
+
+class ReceiverRunner(Protocol):
+    """Runs receivers: as tasks of Spark, or in threads of a test."""
+
+    def executors(self) -> list[ExecutorLocation]: ...
+    def run(self, receiver: Receiver, stream_id: int, run: int, candidates: Sequence[Location], ended: Callable[[str], None], /) -> None:
+        """Start a task; returns at once. `ended` is called when the task has ended, on any thread, with the reason of a failure or ""."""
+        ...
+
+    def start_stores(self, at_least: int = 0, /) -> None:
+        """Start a block store on every executor that has none, and wait a while for so many executors. Blocks. Logs failures."""
+        ...
+
+    def forget_store(self, executor: str, /) -> None:
+        """Let `start_stores` look for the executor's store again: it has none, or one that does not answer."""
+        ...
+
+    def cancel(self, stream_id: int, /) -> None:
+        """Cancel the task of a receiver."""
+        ...
+
+    def first_attempt_runs(self, stage: int, /) -> bool:
+        """Whether the first attempt of a receiver's task, in this stage of Spark's, still runs."""
+        ...
+
+
+@dataclass(slots=True)
+class ReceiverEntry:
+    """What the tracker knows of one receiver. Read and changed under the tracker's lock."""
+
+    receiver: Receiver
+    info: ReceiverTrackingInfo
+    command_came: Event
+    commands: deque[dict[str, Any]] = field(default_factory=deque[dict[str, Any]])
+    run: int = 0
+    """The number of its latest run."""
+    run_began: int = 0
+    """When that run was submitted, in ms of the monotonic clock."""
+    running: bool = False
+    """Whether a task of it has been submitted and has not ended."""
+    executor: str | None = None
+    """The executor from which this run has registered last."""
+    cancelled: bool = False
+    """Whether a stop has cancelled its task."""
+    refusals: int = 0
+    """How often it has been refused, since it was last accepted, because it ran on an executor that was not a candidate."""
+    last_error: tuple[str, str, int] = ("", "", -1)
+
+
+class ReceiverTracker:
+    """Started once. Its `handlers` answer receivers and stores, each call on a thread of its own.
+
+    A receiver whose task ends while the tracker runs is run again, as ReceiverSchedulingPolicy says: it stopped itself, its executor died,
+    or it was refused. The tracker ignores messages of all runs but the latest.
+
+    `_lock` guards the entries, the stores and the flags. What happens is decided under it; the runner, the policy and the listeners are
+    called without it.
+    """
+
+    def __init__(
+        self,
+        receivers: Mapping[int, Receiver],
+        runner: ReceiverRunner,
+        blocks: ReceivedBlockTracker,
+        clock: Clock,
+        tell: Callable[[Any], None] = lambda _event: None,
+        restart_delay_ms: int = 2000,
+        runtime: Runtime = THREADS,
+        stores_at_first: int = 1,
+        registration_s: float = 10.0,
+    ) -> None:
+        """
+        Args:
+            receivers: By stream id.
+            tell: Posts an event to the listeners; any thread.
+            restart_delay_ms: The least time between two runs of a receiver.
+            stores_at_first: How many executors should have stores before the first receiver runs, for the replicas of its first block.
+            registration_s: How many seconds a stop waits for a receiver that has not registered.
+        """
+        self._runner = runner
+        self._blocks = blocks
+        self._clock = clock
+        self._tell = tell
+        self._runtime = runtime
+        self._lock = threading.Lock()
+        self._entries = {
+            stream: ReceiverEntry(receiver, ReceiverTrackingInfo(stream), runtime.event()) for stream, receiver in receivers.items()
+        }
+        self._stores: dict[str, Replica] = {}
+        self._doubtful: set[str] = set()
+        """Executors whose stores have not answered, until they register again or are gone."""
+        self._stopping = False
+        self._starting_stores = True  # `start` starts them
+        self._over = runtime.event()
+        self._stores_at_first = stores_at_first
+        self._registration = registration_s
+        self._restart_delay = restart_delay_ms / 1000
+        self._all_ended = runtime.event()
+        self.handlers: Mapping[str, Callable[[bytes], bytes]] = {
+            messages.REGISTER_RECEIVER: self._answering(self._register),
+            messages.REGISTER_STORE: self._answering(self._register_store),
+            messages.ADD_BLOCK: self._answering(self._add_block),
+            messages.REPORT_ERROR: self._answering(self._report_error),
+            messages.DEREGISTER_RECEIVER: self._answering(self._deregister),
+            messages.FIRST_ATTEMPT: self._answering(lambda stream, stage: {"runs": self._runner.first_attempt_runs(stage)}),
+            messages.NEXT_COMMAND: self._answering(self._next_command),
+        }
+
+    # -- for the context
+
+    def start(self) -> None:
+        """Run all receivers, evenly over the executors, as soon as there are stores for their blocks. Returns at once."""
+        self._runtime.thread(self._start_all, "ReceiverTracker").start()
+
+    def _start_all(self) -> None:
+        self._start_stores(self._stores_at_first)
+        hosts = {stream: self._preferred(stream) for stream in self._entries}
+        candidates = ReceiverSchedulingPolicy.scheduleReceivers(hosts, self._runner.executors())
+        for stream in self._entries:
+            self._run(stream, candidates[stream])
+
+    def stop(self, timeout: float) -> bool:
+        """Stop every receiver, and let it store what it has. Blocks. No block is accepted afterwards.
+
+        A receiver that has not registered is refused when it does, and is not waited for. Tasks that have not ended in time are cancelled.
+
+        Args:
+            timeout: Seconds until all tasks should have ended.
+
+        Returns:
+            Whether all have ended in time.
+        """
+        with self._lock:
+            self._stopping = True
+            self._over.set()
+            waiting = [stream for stream, entry in self._entries.items() if entry.running]
+            if not waiting:
+                self._all_ended.set()
+        for stream in waiting:
+            self._command(stream, {"command": messages.STOP_RECEIVER})
+        waited = min(timeout, self._registration)
+        in_time = self._all_ended.wait(waited)
+        while not in_time and waited < timeout:
+            executors = self._known_executors()
+            if executors is not None:
+                self._cancel_without(f"has not ended within {waited:g} s, and runs nowhere", {place.executor_id for place in executors})
+            more = min(_WAIT_S, timeout - waited)
+            in_time, waited = self._all_ended.wait(more), waited + more
+        if not in_time:
+            self._cancel_without(f"has not ended within {timeout:g} s", set())
+        self._blocks.stop_accepting()
+        return in_time
+
+    def _cancel_without(self, why: str, living: set[str]) -> None:
+        """Cancel the receivers that run on none of these executors: one that waits for a core may wait for ever."""
+        with self._lock:
+            running = [(stream, entry) for stream, entry in self._entries.items() if entry.running and not entry.cancelled]
+            lost = [(stream, entry) for stream, entry in running if entry.executor not in living]
+            for _, entry in lost:
+                entry.cancelled = True
+        for stream, _ in lost:
+            logger.warning("receiver %d %s: it is cut off", stream, why)
+            self._runner.cancel(stream)
+
+    def send_rate_update(self, stream_id: int, records_a_second: int) -> None:
+        """Set the rate limit of a receiver that runs."""
+        self._command(stream_id, {"command": messages.UPDATE_RATE_LIMIT, "rate": records_a_second})
+
+    def restart_receiver(self, stream_id: int, message: str) -> None:
+        """Restart a receiver where it runs, after its delay."""
+        self._command(stream_id, {"command": messages.RESTART_RECEIVER, "message": message})
+
+    def clean_up(self, stream_id: int, threshold_ms: int) -> None:
+        """Let a receiver clean its log up to this moment of its own clock.
+
+        The moment may become an earlier one when the receiver asks for the command, because blocks that were stored before it may have
+        been added meanwhile.
+        """
+        command = {"command": messages.CLEANUP_OLD_BLOCKS, "threshold": threshold_ms}
+        with self._lock:
+            commands = self._entries[stream_id].commands
+            if commands and commands[-1]["command"] == messages.CLEANUP_OLD_BLOCKS:
+                commands.pop()
+        self._command(stream_id, command)
+
+    # -- stores
+
+    def replicas(self, block: ReceivedBlockInfo) -> tuple[Replica, ...]:
+        """The known stores that have a block."""
+        with self._lock:
+            return self._replicas(block)
+
+    def _replicas(self, block: ReceivedBlockInfo) -> tuple[Replica, ...]:
+        """Call this under the lock."""
+        return tuple(self._stores[executor] for executor in block.executors if executor in self._stores)
+
+    def doubt_store(self, store: Replica) -> None:
+        """Note that a store does not answer: it has died, though its executor may live, or is busy.
+
+        The next look at the executors looks for it, and starts another one if it is dead. Until then it remains a known store.
+        """
+        with self._lock:
+            if self._stores.get(store.executor_id) == store:  # and no other has taken its place
+                self._doubtful.add(store.executor_id)
+
+    def stores(self) -> list[Replica]:
+        """All known stores, whether or not their executors live."""
+        with self._lock:
+            return list(self._stores.values())
+
+    def by_store(self, blocks: Iterable[ReceivedBlockInfo]) -> tuple[dict[Replica, list[str]], set[str]]:
+        """Group blocks by the stores that have them.
+
+        Returns:
+            The ids of the blocks by responsive store; and the ids of blocks that an unresponsive store has, to retry later.
+        """
+        found, later = dict[Replica, list[str]](), set[str]()
+        with self._lock:
+            for block in blocks:
+                for store in self._replicas(block):
+                    if store.executor_id in self._doubtful:
+                        later.add(block.block_id)
+                    else:
+                        found.setdefault(store, []).append(block.block_id)
+        return found, later
+
+    def allocated_executors(self) -> dict[int, str | None]:
+        """The executor of each receiver, by stream id; None for a receiver that runs nowhere."""
+        with self._lock:
+            return {s: entry.info.running.executor_id if entry.info.running else None for s, entry in self._entries.items()}
+
+    def receivers_on_executors(self) -> dict[str, int]:
+        """How many receivers hold a core of an executor, by executor id. Any thread.
+
+        A receiver that has not registered yet is counted on each of its candidates: its task may already run on any of them.
+        """
+        held: Counter[str] = Counter()
+        with self._lock:
+            for entry in self._entries.values():
+                if entry.running and entry.executor is not None:
+                    held[entry.executor] += 1
+                elif entry.running:
+                    held.update(place.executor_id for place in entry.info.scheduled if isinstance(place, ExecutorLocation))
+        return dict(held)
+
+    # -- messages
+
+    def _answering(self, answer: Callable[..., dict[str, Any]]) -> Callable[[bytes], bytes]:
+        return lambda body: messages.to_body(**answer(**messages.of_body(body)))
+
+    def _register(self, stream: int, run: int, executor: str, host: str) -> dict[str, Any]:
+        """Accept or refuse a receiver. A refused one ends its task, and is scheduled again (`_ended`)."""
+        there = ExecutorLocation(host, executor)
+        acceptable = self._may_run_on(stream, there)
+        with self._lock:
+            entry = self._entries.get(stream)
+            latest = entry is not None and entry.run == run and entry.running
+            if entry is None or not latest or self._stopping or entry.info.state is ReceiverState.ACTIVE:
+                logger.warning("receiver %d of run %d on executor %s was not expected, and is refused", stream, run, executor)
+                return {"accepted": False, "peers": []}
+            if not acceptable:
+                entry.refusals += 1
+                text = "receiver %d runs on executor %s but was scheduled on %s: the driver refuses it and schedules it again"
+                logger.warning(text, stream, executor, ", ".join(map(str, entry.info.scheduled)))
+                return {"accepted": False, "peers": []}
+            entry.refusals = 0
+            entry.info = replace(entry.info, state=ReceiverState.ACTIVE, running=there)
+            entry.executor = executor
+            info = self._info(stream, entry)
+        logger.info("receiver %d runs on executor %s (%s)", stream, executor, host)
+        self._tell(events.StreamingListenerReceiverStarted(info))
+        return {"accepted": True, "peers": self._peers()}
+
+    def _may_run_on(self, stream: int, there: ExecutorLocation) -> bool:
+        """Whether the receiver may run on this executor: it was scheduled there, or all scheduled executors have died and the policy would
+        choose it now.
+
+        The only executor of local mode is always accepted, and so is any executor after _MOST_REFUSALS refusals in a row.
+        """
+        with self._lock:
+            entry = self._entries.get(stream)
+            if entry is None:
+                return False
+            scheduled, refusals = entry.info.scheduled, entry.refusals
+            infos = self._infos()
+        anywhere = not scheduled or there.executor_id == DRIVER or refusals >= _MOST_REFUSALS
+        if anywhere or ReceiverSchedulingPolicy.accepts(scheduled, there):
+            return True
+        executors = self._known_executors()
+        if executors is None:
+            return True
+        now = ReceiverSchedulingPolicy.restartReceiver(stream, self._preferred(stream), infos, executors)
+        return ReceiverSchedulingPolicy.accepts(now, there)
+
+    def _register_store(self, executor: str, host: str, port: int) -> dict[str, Any]:
+        with self._lock:
+            self._stores[executor] = Replica(executor, host, port)
+            self._doubtful.discard(executor)
+        return {}
+
+    def _add_block(self, stream: int, run: int, **fields: Any) -> dict[str, Any]:
+        """Add a block. No new block of an earlier run is accepted: a later run may have cleaned its log already."""
+        with self._lock:
+            entry = self._entries.get(stream)
+            latest = entry is None or entry.run == run
+        return {"added": self._blocks.add_block(messages.block_of_fields(stream, fields), accept_new=latest)}
+
+    def _report_error(self, stream: int, message: str, error: str) -> dict[str, Any]:
+        logger.warning("receiver %d: %s: %s", stream, message, error)
+        with self._lock:
+            entry = self._entries[stream]
+            entry.last_error = (message, error, self._clock.time_ms())
+            info = self._info(stream, entry)
+        self._tell(events.StreamingListenerReceiverError(info))
+        return {}
+
+    def _deregister(self, stream: int, run: int, message: str, error: str) -> dict[str, Any]:
+        with self._lock:
+            entry = self._entries[stream]
+            if entry.run != run or entry.info.state is not ReceiverState.ACTIVE:
+                return {}
+            entry.last_error = (message, error, self._clock.time_ms())
+            entry.info = ReceiverTrackingInfo(stream)
+            info = self._info(stream, entry)
+        logger.info("receiver %d has ended: %s %s", stream, message, error)
+        self._tell(events.StreamingListenerReceiverStopped(info))
+        return {}
+
+    def _next_command(self, stream: int, run: int) -> dict[str, Any]:
+        """Wait for a command; none after a while. An earlier run gets the command to stop."""
+        entry = self._entries[stream]
+        with self._lock:
+            latest = entry.run == run
+        if latest:
+            entry.command_came.wait(_WAIT_S)
+        self._look_at_executors()
+        with self._lock:
+            if entry.run != run:
+                command: dict[str, Any] = {"command": messages.STOP_RECEIVER}
+            else:
+                command = entry.commands.popleft() if entry.commands else {"command": None}
+                if not entry.commands:
+                    entry.command_came.clear()
+        if command["command"] == messages.CLEANUP_OLD_BLOCKS:
+            command = {**command, "threshold": self._blocks.needed_from(stream, command["threshold"])}
+        return {**command, "peers": self._peers()}
+
+    # -- runs
+
+    def _run(self, stream: int, candidates: Sequence[Location]) -> None:
+        with self._lock:
+            entry = self._entries[stream]
+            if self._stopping:
+                return
+            entry.run += 1
+            entry.run_began = self._clock.monotonic_ms()
+            entry.running, entry.executor = True, None
+            entry.commands.clear()
+            entry.command_came.clear()
+            entry.info = ReceiverTrackingInfo(stream, ReceiverState.SCHEDULED, tuple(candidates))
+            run = entry.run
+        self._runner.run(entry.receiver, stream, run, candidates, lambda reason: self._ended(stream, run, reason))
+
+    def _ended(self, stream: int, run: int, reason: str) -> None:
+        """Schedule the next run of a receiver whose task has ended. Called by the runner, on any thread; returns at once."""
+        with self._lock:
+            entry = self._entries[stream]
+            if entry.run != run:
+                return
+            entry.running = False
+            lasted = (self._clock.monotonic_ms() - entry.run_began) / 1000
+        self._deregister(stream, run, "Its task has ended", reason)
+        with self._lock:
+            stopping = self._stopping
+            if stopping and not any(other.running for other in self._entries.values()):
+                self._all_ended.set()
+        if not stopping:
+            delay = max(0.0, self._restart_delay - lasted)
+            self._runtime.thread(lambda: self._restart(stream, delay), f"Receiver-{stream}-restart").start()
+
+    def _restart(self, stream: int, delay_s: float) -> None:
+        """Run a receiver again after a delay, unless the tracker is stopped. The delay limits the rate of runs that end at once."""
+        if self._over.wait(delay_s):
+            return
+        executors = self._known_executors() or []  # without any the receiver may run anywhere
+        preferred = self._preferred(stream)
+        with self._lock:
+            infos = self._infos()
+        self._run(stream, ReceiverSchedulingPolicy.restartReceiver(stream, preferred, infos, executors))
+
+    def _preferred(self, stream: int) -> str | None:
+        try:
+            return self._entries[stream].receiver.preferredLocation()
+        except Exception as e:  # the user's
+            self._report_error(stream, "preferredLocation of the receiver failed: it may run anywhere", f"{type(e).__name__}: {e}")
+            return None
+
+    # -- executors
+
+    def _known_executors(self) -> list[ExecutorLocation] | None:
+        """The executors; None if Spark cannot be asked, because it is being stopped or is gone."""
+        try:
+            return self._look_at_executors()
+        except Exception:
+            logger.warning("the executors cannot be looked at", exc_info=True)
+            return None
+
+    def _look_at_executors(self) -> list[ExecutorLocation]:
+        """List the executors. Drops the stores of those that are gone; a thread of its own starts stores on new ones."""
+        executors = self._runner.executors()
+        living = {executor.executor_id for executor in executors}
+        with self._lock:
+            self._stores = {executor: store for executor, store in self._stores.items() if executor in living}
+            self._doubtful &= living
+            needed = (living != set(self._stores) or bool(self._doubtful)) and not self._starting_stores and not self._stopping
+            self._starting_stores = self._starting_stores or needed
+            doubtful = sorted(self._doubtful)
+        if needed:
+            for executor in doubtful:
+                self._runner.forget_store(executor)
+            self._runtime.thread(self._start_stores, "BlockStores").start()
+        return executors
+
+    def _start_stores(self, at_least: int = 0) -> None:
+        try:
+            self._runner.start_stores(at_least)
+        finally:
+            with self._lock:
+                self._starting_stores = False
+
+    # -- inside
+
+    def _command(self, stream: int, command: dict[str, Any]) -> None:
+        with self._lock:
+            entry = self._entries[stream]
+            entry.commands.append(command)
+            entry.command_came.set()
+
+    def _peers(self) -> list[list[Any]]:
+        with self._lock:
+            sound = (store for executor, store in self._stores.items() if executor not in self._doubtful)
+            return [[store.executor_id, store.host, store.port] for store in sound]
+
+    def _infos(self) -> dict[int, ReceiverTrackingInfo]:
+        """Call this under the lock."""
+        return {stream: entry.info for stream, entry in self._entries.items()}
+
+    def _info(self, stream: int, entry: ReceiverEntry) -> ReceiverInfo:
+        running = entry.info.running
+        where = (running.host, running.executor_id) if running is not None else ("", "")
+        name = f"{type(entry.receiver).__name__}-{stream}"
+        return ReceiverInfo(stream, name, entry.info.state is ReceiverState.ACTIVE, *where, *entry.last_error)
