@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from kstream_kafka import KafkaRDD, OffsetRange
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.planning.packing import NOT_PACKED, Packing, Piece
+from kstream_kafka.planning.packing import NOT_PACKED, Packing, RangeSplit
 from kstream_kafka.reader.data_frame import SCHEMA, kafka_data_frame
 from kstream_kafka.reader.decoding import Decoding
 from kstream_kafka.reader.range_task import RangeReads
@@ -38,7 +38,7 @@ def executor(kafka: KafkaBroker) -> dict[str, Any]:
 
 
 def frame(spark: SparkSession, kafka: KafkaBroker, *ranges: OffsetRange, packing: Packing = NOT_PACKED, headers: bool = True) -> DataFrame:
-    reads = RangeReads.of([Piece(r) for r in ranges], executor(kafka), 10_000, packing)
+    reads = RangeReads.of([RangeSplit(r) for r in ranges], executor(kafka), 10_000, packing)
     return kafka_data_frame(spark, reads, headers)
 
 

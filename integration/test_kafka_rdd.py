@@ -12,7 +12,7 @@ from kstream_kafka import KafkaRDD, KafkaUtils, OffsetRange, TopicAndPartition, 
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import BrokerUnreachableError, KafkaConfigError, UnknownTopicError
-from kstream_kafka.planning.packing import Piece
+from kstream_kafka.planning.packing import RangeSplit
 from kstream_kafka.reader.decoding import Decoding
 from kstream_kafka.source.subscription import subscription
 
@@ -205,7 +205,7 @@ def test_the_broker_names_its_leader_epoch_and_takes_it_back(sc: Any, kafka: Kaf
     fill(kafka, t, range(3))
     end = KafkaDriverClient(params(kafka)).latest([(t, 0)])[t, 0]
     assert end.offset == 3 and end.leader_epoch is not None
-    assert values(sc, kafka, OffsetRange(t, 0, 1, 3), pieces=[Piece(OffsetRange(t, 0, 1, 3), end.leader_epoch)]) == ["1", "2"]
+    assert values(sc, kafka, OffsetRange(t, 0, 1, 3), splits=[RangeSplit(OffsetRange(t, 0, 1, 3), end.leader_epoch)]) == ["1", "2"]
 
 
 def test_an_unreachable_broker_is_one_error_that_names_it_and_not_a_screen_of_lines(capfd: pytest.CaptureFixture[str]):

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from kstream_kafka import KafkaRDD, OffsetRange, consumer_record, value_only
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.planning.packing import MOST_TOGETHER, SMALL_RANGE, Packing, Piece
+from kstream_kafka.planning.packing import MOST_TOGETHER, SMALL_RANGE, Packing, RangeSplit
 from kstream_kafka.reader import consumer_cache
 from kstream_kafka.reader.consumer_cache import ConsumerCache
 from kstream_kafka.reader.decoding import Decoding
@@ -152,7 +152,7 @@ def test_a_thousand_small_ranges_are_read_with_one_consumer_and_a_handful_of_ass
     kafka: KafkaBroker, topic: MakeTopic, counting: Counting
 ):
     t = topic(1000)
-    reads = RangeReads.of([Piece(r) for r in fill(kafka, t, [1] * 1000)], executor(kafka), 20_000, Packing(1))
+    reads = RangeReads.of([RangeSplit(r) for r in fill(kafka, t, [1] * 1000)], executor(kafka), 20_000, Packing(1))
     for _ in range(2):
         chunks = list(reads.chunks(0))
         assert [(r.partition, [m.offset() for m in messages]) for r, messages in chunks] == [(p, [0]) for p in range(1000)]
@@ -165,7 +165,7 @@ def test_small_and_large_ranges_of_a_task_are_read_by_two_consumers_whatever_the
 ):
     t = topic(5)
     sizes = [3, SMALL_RANGE + 1, 5, SMALL_RANGE + 2, 4]
-    reads = RangeReads.of([Piece(r) for r in fill(kafka, t, sizes)], executor(kafka), 20_000, Packing(1))
+    reads = RangeReads.of([RangeSplit(r) for r in fill(kafka, t, sizes)], executor(kafka), 20_000, Packing(1))
     assert [(r.partition, len(messages)) for r, messages in reads.chunks(0)] == list(enumerate(sizes))
     assert counting.made == 2 and counting.assigned == [1] * 5
 
@@ -176,7 +176,7 @@ def test_small_ranges_in_the_middle_of_long_logs_are_read_at_once_though_far_mor
     t = topic(20)
     whole = fill(kafka, t, [1500] * 20)
     few = [OffsetRange(t, r.partition, 700, 702) for r in whole]
-    reads = RangeReads.of([Piece(r) for r in few], executor(kafka), 20_000, Packing(1))
+    reads = RangeReads.of([RangeSplit(r) for r in few], executor(kafka), 20_000, Packing(1))
     assert [m.offset() for _, messages in reads.chunks(0) for m in messages] == [700, 701] * 20
     assert counting.assigned == [20]
 
@@ -189,7 +189,7 @@ def test_the_first_range_of_a_topic_new_to_a_consumer_does_not_wait_for_the_next
     monkeypatch.setattr(KafkaRangeConsumer, "_ask_for", lambda self, t: (asked.append(t), ask(self, t)))
     topics = [topic(), topic(), topic()]
     for t in [*topics, *topics]:
-        reads = RangeReads.of([Piece(r) for r in fill(kafka, t, [1])], executor(kafka), 20_000)
+        reads = RangeReads.of([RangeSplit(r) for r in fill(kafka, t, [1])], executor(kafka), 20_000)
         assert [len(messages) for _, messages in reads.chunks(0)] == [1]
     assert asked == topics and counting.made == 1
 

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from kstream_kafka import KafkaRDD, OffsetRange, value_only
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.planning.packing import Piece
+from kstream_kafka.planning.packing import RangeSplit
 from kstream_kafka.reader.decoding import Decoding
 
 from integration.kafka_cluster import KafkaCluster
@@ -52,7 +52,7 @@ class Cut:
         wanted = OffsetRange(self.topic, 0, start, until)
         rdd = KafkaRDD(
             sc, [wanted], params.executor(), Decoding(message_handler=value_only),
-            pieces=[Piece(wanted, self.epoch)], poll_timeout_ms=30_000,
+            splits=[RangeSplit(wanted, self.epoch)], poll_timeout_ms=30_000,
         )  # fmt: skip
         return rdd.collect()
 

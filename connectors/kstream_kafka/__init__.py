@@ -1,12 +1,12 @@
 """Kafka for kstream: what `pyspark.streaming.kafka` of Spark 2.4 and the JVM's kafka-0-10 offered, without a jar.
 
-One idea: the driver plans offset ranges, the workers read exactly those, and nobody joins a consumer group. Rooms, in their order:
+The driver plans offset ranges, the workers read exactly those, and nobody joins a consumer group. Rooms, in their order:
 
     errors       the errors of this package
-    client/      the doors to confluent_kafka, parameters, security, redaction, diagnosis of a connection
-    planning/    pure: the planner, the offsets of partitions, the plan of a batch, the packing of ranges into tasks
-    reader/      KafkaRDD, the task, the consumer, decoding, Arrow, the report of what a read met
-    source/      the direct stream: topics, starting and stopping offsets, downtime
+    client/      the clients of the brokers, parameters, security, redaction, connection errors and their diagnosis
+    planning/    pure: the planner, positions, the plan of a batch, the packing of ranges into tasks
+    reader/      KafkaRDD, the task, the consumer, decoding, Arrow, the read report
+    source/      the direct stream: subscription, next offsets, starting and stopping offsets, downtime, commits
     utils        KafkaUtils, the public entry point
     tools/       for commands: the ranges of plans, the ends of logs, other offsets
     zookeeper/   KafkaUtils.createStream: receivers that keep their offsets in ZooKeeper

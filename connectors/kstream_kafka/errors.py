@@ -181,8 +181,8 @@ class DataLossError(KafkaError):
 
 
 class RangeLostError(_RangeError, DataLossError):
-    """Of one range. Facts: lost_from, lost_until (what is gone), resume_at (where a reader that goes on does so; the range's end or more:
-    nowhere)."""
+    """The loss of one range. Facts: lost_from, lost_until (the lost offsets), resume_at (the next offset that can be read; the range's end
+    or more: none)."""
 
     lost_from: int
     lost_until: int
@@ -233,7 +233,7 @@ class LogShrankError(DataLossError):
 
 
 class TopicRecreatedError(DataLossError):
-    """The topic was deleted and made anew. Facts: topic, planned_id, found_id, ranges: list of (partition, from, until) of the old one."""
+    """A topic was deleted and created again. Facts: topic, planned_id, found_id, ranges: list of (partition, from, until)."""
 
     cause = "recreation"
 
@@ -241,7 +241,7 @@ class TopicRecreatedError(DataLossError):
         rows = ", ".join(f"{p} [{a}, {b})" if a < b else f"{p} at {a}" for p, a, b in ranges[:5])
         more = f" … ({len(ranges)} in all)" if len(ranges) > 5 else ""
         super().__init__(
-            f"Topic {topic!r} was deleted and made anew: its id was {planned_id} and is {found_id} now. The offsets of its partitions "
+            f"Topic {topic!r} was deleted and created again: its id was {planned_id} and is {found_id} now. The offsets of its partitions "
             f"({rows}{more}) are those of the old topic, whose unread records are lost; nothing of the new one was passed on. To read the "
             f"new topic from its beginning: `kstream offsets reset CHECKPOINT --topic {topic} --to earliest`, or onDataLoss='skip'.",
             topic=topic, planned_id=planned_id, found_id=found_id, ranges=list(ranges),

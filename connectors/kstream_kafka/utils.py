@@ -1,15 +1,15 @@
-"""KafkaUtils: how users make Kafka streams and RDDs, in both of Spark's forms.
+"""KafkaUtils: Kafka streams, RDDs and DataFrames, in both of Spark's forms.
 
 createDirectStream(ssc, topics, kafkaParams, fromOffsets, …)              as in `pyspark.streaming.kafka` (Spark 2.4)
 createDirectStream(ssc, locationStrategy, consumerStrategy, config)       as in Spark's 0-10 API for Java and Scala
-createStream(ssc, zkQuorum, groupId, topics, kafkaParams, …)              Spark 2.4's, by a receiver and ZooKeeper
+createStream(ssc, zkQuorum, groupId, topics, kafkaParams, …)              as in Spark 2.4, by a receiver and ZooKeeper
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from pyspark.storagelevel import StorageLevel
 
@@ -17,15 +17,14 @@ from kstream.conf import Settings
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.planning.offset_range import Broker, KafkaMessageAndMetadata, OffsetRange, TopicAndPartition, utf8_decoder
-from kstream_kafka.planning.packing import Packing, Piece
+from kstream_kafka.planning.packing import Packing, RangeSplit
 from kstream_kafka.planning.planner import PerPartitionConfig
-from kstream_kafka.planning.positions import Positions
-from kstream_kafka.reader.decoding import Decoding, consumer_record, decoder
-from kstream_kafka.reader.kafka_rdd import check_available
+from kstream_kafka.planning.positions import Positions, PositionsLike
+from kstream_kafka.reader.decoding import Decoding, consumer_record, decoder_of
 from kstream_kafka.reader.location_strategy import NO_PREFERENCE, LocationStrategy
 from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 from kstream_kafka.source.stream_spec import StreamSpec
-from kstream_kafka.source.subscription import ConsumerStrategy, Partitions, Topics, subscription
+from kstream_kafka.source.subscription import ConsumerStrategy, Partitions, Subscribed, Topics, subscription
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -36,12 +35,49 @@ if TYPE_CHECKING:
     from kstream.dstream.ports import StreamHost
     from kstream_kafka.reader.kafka_rdd import KafkaRDD
 
-Decoder = Callable[[Any], Any] | None
-Handler = Callable[[Any], Any] | None
+Decoder: TypeAlias = "Callable[[Any], Any] | None"
+Handler: TypeAlias = "Callable[[Any], Any] | None"
+
+POLL_MS = 120_000
+"""How long a task of a DataFrame outside of a stream waits for the next record: Spark's default."""
 
 
 class KafkaUtils:
     """Factory of Kafka streams, RDDs and DataFrames."""
+
+    @overload
+    @staticmethod
+    def createDirectStream(
+        ssc: StreamHost,
+        topics: Sequence[str] | re.Pattern[str],
+        kafkaParams: Mapping[str, Any],
+        fromOffsets: PositionsLike = None,
+        keyDecoder: Decoder = utf8_decoder,
+        valueDecoder: Decoder = utf8_decoder,
+        messageHandler: Handler = None,
+        *,
+        untilOffsets: PositionsLike = None,
+        downtime: str | None = None,
+        onDataLoss: str | None = None,
+        perPartitionConfig: PerPartitionConfig | None = None,
+    ) -> DirectKafkaInputDStream: ...
+
+    @overload
+    @staticmethod
+    def createDirectStream(
+        ssc: StreamHost,
+        topics: LocationStrategy,
+        kafkaParams: ConsumerStrategy,
+        fromOffsets: PerPartitionConfig | None = None,
+        keyDecoder: Decoder = utf8_decoder,
+        valueDecoder: Decoder = utf8_decoder,
+        messageHandler: Handler = None,
+        *,
+        untilOffsets: PositionsLike = None,
+        downtime: str | None = None,
+        onDataLoss: str | None = None,
+        perPartitionConfig: PerPartitionConfig | None = None,
+    ) -> DirectKafkaInputDStream: ...
 
     @staticmethod
     def createDirectStream(
@@ -53,45 +89,77 @@ class KafkaUtils:
         valueDecoder: Decoder = utf8_decoder,
         messageHandler: Handler = None,
         *,
-        untilOffsets: Any = None,
+        untilOffsets: PositionsLike = None,
         downtime: str | None = None,
         onDataLoss: str | None = None,
         perPartitionConfig: PerPartitionConfig | None = None,
     ) -> DirectKafkaInputDStream:
-        """A stream that reads Kafka directly, without receivers: each record in exactly one batch.
+        """Create a stream that reads Kafka directly, without receivers. Each record is in exactly one batch.
 
-        Two forms. As in Spark 2.4: `topics` are names, a compiled pattern, or one name that starts with `^` and is a pattern;
-        elements are (key, value), or what `messageHandler` makes of a KafkaMessageAndMetadata. As in the 0-10 API: (ssc,
-        locationStrategy, consumerStrategy, perPartitionConfig); elements are ConsumerRecords. `value_only` as messageHandler gives
-        the bare values at most speed, `consumer_record` ConsumerRecords in the first form too. A decoder of None leaves bytes.
+        The first three positional arguments have two forms: Spark 2.4's and that of the 0-10 API. No request is sent before
+        `ssc.start()`. The RDDs of the stream are KafkaRDDs: call `rdd.offsetRanges()` in `transform` or `foreachRDD` of the stream itself.
 
-        The RDDs of the stream are KafkaRDDs: `rdd.offsetRanges()` in `transform` or `foreachRDD` called on the stream itself.
-        `kafkaParams` by the Java client's or librdkafka's names; `auto.offset.reset` is largest (latest) unless given.
+        Args:
+            ssc: the StreamingContext.
+            topics: Spark 2.4's form: names, a compiled pattern, or a list of one name that starts with `^` and is a pattern.
+                0-10 form: a strategy of `LocationStrategies`.
+            kafkaParams: Spark 2.4's form: parameters by the Java client's or librdkafka's names. `bootstrap.servers` is required;
+                `auto.offset.reset` is largest (latest) by default. 0-10 form: a strategy of `ConsumerStrategies`.
+            fromOffsets: Spark 2.4's form: where to start. Partition → position reads only those partitions; one position counts for all.
+                A position is an offset, 'earliest', 'latest', 'committed', '-1000' (records before the end), '-10m' (time ago), a
+                datetime or ISO time. A checkpoint's offsets win. 0-10 form: a PerPartitionConfig.
+            keyDecoder: bytes → key; None leaves bytes.
+            valueDecoder: bytes → value; None leaves bytes.
+            messageHandler: KafkaMessageAndMetadata → element. `value_only` gives the values at most speed, `consumer_record`
+                ConsumerRecords. By default elements are (key, value) in Spark 2.4's form, and ConsumerRecords in the 0-10 form.
+            untilOffsets: where to stop, as `fromOffsets`. When every partition is read so far and the batches have ended, the context stops
+                gracefully and leaves the SparkContext running.
+            downtime: the policy for batches missed while the driver was down: 'catch-up' or 'by-timestamp'. Default: the setting
+                spark.streaming.kstream.downtime.
+            onDataLoss: the policy for records that are gone before they were read: 'fail', 'skip' or 'report'. Default: the setting
+                spark.streaming.kstream.kafka.onDataLoss, which is fail.
+            perPartitionConfig: rate limits for each partition.
 
-        `fromOffsets` maps partitions to positions – offsets, 'earliest', '-10m' … (`kstream_kafka.planning.positions`) – and then just
-        those partitions are read; or it is one position for all partitions. `untilOffsets`, in the same words, bounds the run: when every
-        partition is read so far and the batches have ended, the context stops gracefully and leaves the SparkContext running.
-        `downtime` is 'catch-up' or 'by-timestamp' (default: the setting spark.streaming.kstream.downtime). `onDataLoss` says what
-        happens when records are gone before they were read: 'fail', 'skip' or 'report' (default: the setting
-        spark.streaming.kstream.kafka.onDataLoss, which is fail). A checkpoint's offsets win over `fromOffsets`. No broker is asked
-        before `ssc.start()`.
-        KafkaConfigError for parameters that cannot work, TypeError for wrong types.
+        Returns:
+            The stream.
+
+        Raises:
+            KafkaConfigError: a parameter cannot work.
+            TypeError: an argument is of the wrong type.
+
+        Example:
+            params = {"bootstrap.servers": "k:9092", "auto.offset.reset": "earliest"}
+            orders = KafkaUtils.createDirectStream(ssc, ["orders"], params)
+            orders.map(lambda record: record[1]).pprint()
+
+            records = KafkaUtils.createDirectStream(
+                ssc, LocationStrategies.PreferConsistent, ConsumerStrategies.Subscribe(["orders"], params)
+            )
+            records.map(lambda record: (record.key, record.offset)).pprint()
         """
         if isinstance(topics, LocationStrategy):
             if not isinstance(kafkaParams, ConsumerStrategy):
                 raise TypeError("after a LocationStrategy comes a ConsumerStrategy: ConsumerStrategies.Subscribe(…)")
             config = fromOffsets if fromOffsets is not None else perPartitionConfig
+            subscribed, params, starts = kafkaParams.topics, kafkaParams.params, kafkaParams.starts
             decoding = _decoding(kafkaParams.given, keyDecoder, valueDecoder, messageHandler)
-            spec = StreamSpec(
-                kafkaParams.topics, kafkaParams.params, kafkaParams.starts, decoding,
-                Positions.parse(untilOffsets, "untilOffsets"), _checked(config), topics, downtime, onDataLoss,
-            )  # fmt: skip
+            locations = topics
         else:
-            spec = _old_form(topics, kafkaParams, fromOffsets, Decoding(keyDecoder, valueDecoder, messageHandler))
-            spec = StreamSpec(
-                spec.topics, spec.params, spec.starts, spec.decoding,
-                Positions.parse(untilOffsets, "untilOffsets"), _checked(perPartitionConfig), NO_PREFERENCE, downtime, onDataLoss,
-            )  # fmt: skip
+            config = perPartitionConfig
+            subscribed, params, starts = _spark24_form(topics, kafkaParams, fromOffsets)
+            decoding = Decoding(keyDecoder, valueDecoder, messageHandler)
+            locations = NO_PREFERENCE
+        spec = StreamSpec(
+            topics=subscribed,
+            params=params,
+            starts=starts,
+            decoding=decoding,
+            ends=Positions.parse(untilOffsets, "untilOffsets"),
+            rates=_checked(config),
+            locations=locations,
+            downtime=downtime,
+            on_data_loss=onDataLoss,
+        )
         stream = DirectKafkaInputDStream(ssc, spec)
         stream.register_recipe()
         return stream
@@ -109,19 +177,35 @@ class KafkaUtils:
         *,
         reliable: bool | None = None,
     ) -> DStream:
-        """A stream of (key, value) by a receiver, whose group and offsets are in ZooKeeper, as in Spark 2.4. Prefer `createDirectStream`.
+        """Create a stream of (key, value) by a receiver, with group and offsets in ZooKeeper, as in Spark 2.4. Prefer `createDirectStream`.
 
-        `topics` maps each topic to a number of consumer threads: the receiver's share of the partitions among all consumers of the
-        group, in this job or another. `kafkaParams` must name `bootstrap.servers`, since Kafka 4 registers no brokers in ZooKeeper; the
-        old consumer's parameters are understood (docs/kafka-receiver.md), the others are those of `createDirectStream`.
+        No request is sent before `ssc.start()`. In either mode stored blocks that no batch has read yet die with the driver, although their
+        offsets are written, unless there is a write-ahead log.
 
-        `reliable` (None is True): the offsets of a block are written only after the block has been stored, so every record arrives at
-        least once. False: on a timer, `auto.commit.interval.ms`, and what was read and not stored dies with the receiver. In either
-        case stored blocks that no batch has read yet die with the driver, although their offsets are written, unless there is a
-        write-ahead log.
+        Args:
+            ssc: the StreamingContext.
+            zkQuorum: ZooKeeper's servers, `host:port,host:port/chroot`.
+            groupId: the consumer group.
+            topics: topic → number of consumer threads: the receiver's share of the partitions among all consumers of the group, in this
+                job or another.
+            kafkaParams: must have `bootstrap.servers`, because Kafka 4 registers no brokers in ZooKeeper. The old consumer's parameters
+                are in docs/kafka-receiver.md, the others are those of `createDirectStream`.
+            storageLevel: the storage level of received blocks.
+            keyDecoder: bytes → key; None leaves bytes.
+            valueDecoder: bytes → value; None leaves bytes.
+            reliable: None and True: the offsets of a block are written after the block was stored, so every record arrives at least once.
+                False: offsets are written every `auto.commit.interval.ms`, and records that were read and not stored die with the receiver.
 
-        Asks nobody before `ssc.start()`. KafkaConfigError for parameters that cannot work, TypeError for wrong types,
-        MissingDependencyError without kazoo.
+        Returns:
+            The stream.
+
+        Raises:
+            KafkaConfigError: a parameter cannot work.
+            TypeError: an argument is of the wrong type.
+            MissingDependencyError: kazoo is missing.
+
+        Example:
+            KafkaUtils.createStream(ssc, "z:2181", "shop", {"orders": 1}, {"bootstrap.servers": "k:9092"}).pprint()
         """
         from kstream_kafka.zookeeper.kafka_receiver import receiver_stream
 
@@ -142,32 +226,56 @@ class KafkaUtils:
         maxTasks: int = 0,
         maxRecordsPerTask: int = 0,
     ) -> KafkaRDD:
-        """The records of these ranges, as in Spark 2.4: elements as `createDirectStream` makes them, partition i is range i.
+        """Create an RDD of the records of offset ranges, as in Spark 2.4 or in the 0-10 API.
 
-        Asks the brokers at once and raises RangesNotAvailableError for a range that is not wholly there. `leaders` is taken and not
-        needed: the client finds them. With a LocationStrategy in its place it is the 0-10 form: nothing is asked before the RDD is
-        computed, a range past the end fails then, and elements are ConsumerRecords. Blocks on the brokers in the first form only.
+        Spark 2.4's form asks the brokers at once and blocks. The 0-10 form sends no request before the RDD is computed; a range after the
+        end of its log fails then. Settings of the SparkContext count as for the RDDs of a stream: spark.streaming.kafka.consumer.poll.ms
+        and spark.streaming.kafka.allowNonConsecutiveOffsets.
 
-        The SparkContext's settings say how long a task waits for the next record (spark.streaming.kafka.consumer.poll.ms) and whether
-        `count` trusts the ranges (spark.streaming.kafka.allowNonConsecutiveOffsets), as for the RDDs of a stream.
+        Args:
+            sc: the SparkContext.
+            kafkaParams: as for `createDirectStream`.
+            offsetRanges: the ranges. Partition i of the RDD holds the records of range i, unless packed.
+            leaders: Spark 2.4's form: accepted and not needed, because the client finds the leaders. 0-10 form: a LocationStrategy;
+                elements are ConsumerRecords.
+            keyDecoder: bytes → key; None leaves bytes.
+            valueDecoder: bytes → value; None leaves bytes.
+            messageHandler: as for `createDirectStream`.
+            maxTasks: most tasks; 0 is no limit. Small ranges then share a task.
+            maxRecordsPerTask: longer ranges are split; 0 is no limit.
+
+        Returns:
+            The RDD.
+
+        Raises:
+            RangesNotAvailableError: Spark 2.4's form: a range lies partly outside of its log.
+            KafkaConfigError: a parameter cannot work.
+            TypeError: `offsetRanges` is no list of OffsetRange.
+
+        Example:
+            KafkaUtils.createRDD(sc, {"bootstrap.servers": "k:9092"}, [OffsetRange("orders", 0, 100, 200)]).collect()
         """
+        from kstream_kafka.reader.kafka_rdd import KafkaRDD, check_available
+        from kstream_kafka.reader.location_strategy import executor_locations
+
         ranges, params = _ranges(offsetRanges), KafkaParams.parse(kafkaParams)
         if isinstance(leaders, LocationStrategy):
             decoding, locations = _decoding(kafkaParams, keyDecoder, valueDecoder, messageHandler), leaders
         else:
             decoding, locations = Decoding(keyDecoder, valueDecoder, messageHandler), NO_PREFERENCE
             check_available(params, ranges)
-        from kstream_kafka.reader.kafka_rdd import KafkaRDD
-        from kstream_kafka.reader.location_strategy import executor_locations
-
         packing = Packing(maxTasks, maxRecordsPerTask)
         conf = Settings(sc.getConf()).get
         return KafkaRDD(
-            sc, ranges, params.executor(), decoding,
+            sc,
+            ranges,
+            params.executor(),
+            decoding,
             poll_timeout_ms=conf("spark.streaming.kafka.consumer.poll.ms"),
             exact_counts=not conf("spark.streaming.kafka.allowNonConsecutiveOffsets"),
-            packing=packing, locations=executor_locations(sc, locations, ranges, packing, {}),
-        )  # fmt: skip
+            packing=packing,
+            locations=executor_locations(sc, locations, ranges, packing, {}),
+        )
 
     @staticmethod
     def createDataFrame(
@@ -179,26 +287,41 @@ class KafkaUtils:
         maxTasks: int = 0,
         maxRecordsPerTask: int = 0,
     ) -> DataFrame:
-        """The records of these ranges with the columns of Spark's Kafka source; Arrow batches built in the workers.
+        """Create a DataFrame of the records of offset ranges, with the columns of Spark's Kafka source. Does not block.
 
-        key and value are binary, `timestamp` is a timestamp, `headers` an array of (key, value) or null. Read when an action needs
-        it, each time anew; a range that is not there fails then. Does not block.
+        key and value are binary, `timestamp` is a timestamp, `headers` an array of (key, value) or null. The workers build Arrow batches.
+        Each action reads Kafka again, and fails for a range that is not in its log.
+
+        Args:
+            spark: the session.
+            kafkaParams: as for `createDirectStream`.
+            offsetRanges: the ranges.
+            includeHeaders: whether there is a column `headers`.
+            maxTasks: most tasks; 0 is no limit. Small ranges then share a task.
+            maxRecordsPerTask: longer ranges are split; 0 is no limit.
+
+        Returns:
+            The DataFrame.
+
+        Raises:
+            KafkaConfigError: a parameter cannot work.
+            TypeError: `offsetRanges` is no list of OffsetRange.
+            MissingDependencyError: pyarrow or pandas is missing or too old.
+
+        Example:
+            KafkaUtils.createDataFrame(spark, {"bootstrap.servers": "k:9092"}, [OffsetRange("orders", 0, 100, 200)]).count()
         """
         from kstream_kafka.reader.data_frame import kafka_data_frame
         from kstream_kafka.reader.range_task import RangeReads
 
         params, ranges = KafkaParams.parse(kafkaParams), _ranges(offsetRanges)
         packing = Packing(maxTasks, maxRecordsPerTask)
-        reads = RangeReads.of([Piece(r) for r in ranges], params.executor(), POLL_MS, packing)
+        reads = RangeReads.of([RangeSplit(r) for r in ranges], params.executor(), POLL_MS, packing)
         return kafka_data_frame(spark, reads, includeHeaders)
 
 
-POLL_MS = 120_000
-"""How long a task of a DataFrame made outside of a stream waits for the next record: Spark's default."""
-
-
-def _old_form(topics: Any, kafkaParams: Any, fromOffsets: Any, decoding: Decoding) -> StreamSpec:
-    """Spark 2.4's: with offsets by partition just those partitions are read, and they must be of exactly the topics named."""
+def _spark24_form(topics: Any, kafkaParams: Any, fromOffsets: Any) -> tuple[Subscribed, KafkaParams, Positions]:
+    """Return subscription, parameters and starts of Spark 2.4's form. Offsets by partition must be of exactly the named topics."""
     subscribed, starts = subscription(topics), Positions.parse(fromOffsets, "fromOffsets")
     if starts.each:
         given = {topic for topic, _ in starts.each}
@@ -206,12 +329,12 @@ def _old_form(topics: Any, kafkaParams: Any, fromOffsets: Any, decoding: Decodin
         if not fits:
             raise KafkaConfigError("fromOffsets", f"has offsets of {sorted(given)} where the topics are {subscribed.to_json()}")
         subscribed = Partitions(frozenset(starts.each))
-    return StreamSpec(subscribed, KafkaParams.parse(kafkaParams), starts, decoding)
+    return subscribed, KafkaParams.parse(kafkaParams), starts
 
 
 def _decoding(given: Mapping[str, Any], key: Decoder, value: Decoder, handler: Handler) -> Decoding:
-    """The 0-10 form's: ConsumerRecords, decoded as the parameters' deserialisers say unless the user gives decoders."""
-    return Decoding(decoder(given, "key.deserializer", key), decoder(given, "value.deserializer", value), handler or consumer_record)
+    """Return the decoding of the 0-10 form: ConsumerRecords, decoded by the parameters' deserialisers unless the user gives decoders."""
+    return Decoding(decoder_of(given, "key.deserializer", key), decoder_of(given, "value.deserializer", value), handler or consumer_record)
 
 
 def _checked(config: Any) -> PerPartitionConfig | None:

@@ -34,7 +34,7 @@ from kstream_kafka import ConsumerRecord, KafkaRDD, OffsetRange, consumer_record
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams, bulk
 from kstream_kafka.client.ports import LogEnd, Partition
-from kstream_kafka.planning.packing import Packing, Piece
+from kstream_kafka.planning.packing import Packing, RangeSplit
 from kstream_kafka.reader.decoding import Decoding
 from pyspark import SparkConf
 
@@ -181,8 +181,8 @@ def sides(sc: Any, bootstrap: str, topics: Topics, records: int) -> dict[str, Ca
 
     def packed(partitions: int) -> int:
         ranges, epochs = topics.spread[partitions]
-        pieces = [Piece(whole, epoch) for whole, epoch in zip(ranges, epochs, strict=True)]
-        return KafkaRDD(sc, ranges, executor, values, pieces=pieces, packing=Packing(max_tasks=CORES)).map(len).sum()
+        splits = [RangeSplit(whole, epoch) for whole, epoch in zip(ranges, epochs, strict=True)]
+        return KafkaRDD(sc, ranges, executor, values, splits=splits, packing=Packing(max_tasks=CORES)).map(len).sum()
 
     plain = Consumer(bulk(executor))
     values = Decoding(None, None, value_only)

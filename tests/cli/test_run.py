@@ -144,7 +144,7 @@ def test_what_may_be_let_go_of_is_said_in_one_form_only(word: str) -> None:
 @pytest.mark.parametrize(("options", "shown"), [((), False), (("--verbose",), True)])
 def test_verbose_shows_the_messages_of_kafkas_client_which_is_silent_otherwise(options: tuple[str, ...], shown: bool) -> None:
     Path("job_client.py").write_text(
-        "from kstream_kafka.client.librdkafka_log import client_log\nfrom kstream.errors import ConfigurationError\n"
+        "from kstream_kafka.client.librdkafka import client_log\nfrom kstream.errors import ConfigurationError\n"
         "def setup():\n    client_log.warning('broker is down')\n    raise ConfigurationError('it is wrong')\n"
     )
     result = run("job_client:setup", *options)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kstream_kafka.client.ports import LogEnd, Partition, Subscription, Trouble
+from kstream_kafka.client.ports import FetchErrorKind, LogEnd, Partition, Subscription
 from kstream_kafka.errors import UnknownTopicError
 
 from kstream.batch_time import Duration
@@ -21,7 +21,7 @@ class Message:
     at: int
     payload: bytes | None = b"v"
     name: bytes | None = None
-    problem: Trouble | None = None
+    problem: FetchErrorKind | None = None
     epoch: int | None = None
     where: tuple[str, int] = ("t", 0)
     extra: list[tuple[str, bytes | None]] | None = None
@@ -35,7 +35,7 @@ class Message:
     def headers(self) -> list[tuple[str, bytes | None]] | None:
         return self.extra
 
-    def error(self) -> Trouble | None:
+    def error(self) -> FetchErrorKind | None:
         return self.problem
 
     def key(self) -> bytes | None:
@@ -93,7 +93,7 @@ class FakeConsumer:
     def monotonic(self) -> float:
         return self.now
 
-    def trouble(self, error: Any) -> Trouble:
+    def classify_error(self, error: Any) -> FetchErrorKind:
         return error
 
     def topic_ids(self, topics: Collection[str], fresh: bool = False) -> dict[str, str]:

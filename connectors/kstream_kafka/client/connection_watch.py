@@ -1,19 +1,16 @@
-"""ConnectionWatch: what a client says of its connections, and whether a question will stay without an answer.
+"""ConnectionWatch: the connection errors of one client, and the decision that a request will get no answer.
 
-librdkafka goes on trying whatever a broker says, and tells the reason only by its error callback: a wrong password would be a time-out
-of 15 s on the driver and of 120 s in a worker. The watch ends the wait early where trying again cannot help:
+librdkafka retries whatever a broker answers, and names the reason only in its error callback. Without a watch a wrong password would be a
+timeout of 15 s on the driver and of 120 s in a worker. The watch ends the wait early where a retry cannot help:
 
-- a broker refused the credentials, the certificate or the token, or its certificate was refused, in so many words;
-- or all brokers hang up without a word, and a look at the listener (`probe`) shows that it is of another kind.
+- a broker refused the credentials, the certificate or the token, or the client refused the broker's certificate;
+- or all brokers close the connection without an answer, and `diagnose` finds that the listener is of another kind.
 
-It waits GRACE_S first, and until every broker is down: another broker, or the next try, may take what this one did not. Connections that
-are refused or broken, as while a broker restarts, end no wait. Pure but for the look; no Kafka import.
+It waits GRACE_S first, and until every broker is down, because another broker or the next try may succeed. Connections that are refused or
+broken, as while a broker restarts, end no wait. The watch is pure apart from `diagnose`. No Kafka import.
 
-What a listener is that gives this client no answer: asked once, by a connection of its own, after the client has failed.
-
-librdkafka's words leave out what the user must know: "certificate verify failed" is a wrong CA as well as a wrong host name, and a
-plain client at a TLS port is told nothing at all. `look` connects to the address as the client would, no secret is sent. Pure standard
-library; blocks for a few seconds at most.
+`diagnose` asks a listener once, by a connection of its own, after the client has failed. librdkafka's texts leave out what the user must
+know: "certificate verify failed" is a wrong CA as well as a wrong host name, and a plain client at a TLS port gets no text at all.
 """
 
 from __future__ import annotations
@@ -28,56 +25,241 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from kstream_kafka.client.redaction import hidden
+from kstream_kafka.client.redaction import redact
 from kstream_kafka.errors import AuthenticationFailedError, BrokerUnreachableError, KafkaError, TlsFailedError
 
 GRACE_S = 1.0
+"""Seconds after a request, and after an error, before the error is final."""
 LOOK_AGAIN_S = 5.0
+"""Seconds between two diagnoses of the same client."""
 MOST_LOOKS = 3
-"""Addresses looked at, one after the other."""
+"""Addresses diagnosed, one after the other."""
+TIMEOUT_S = 3.0
+"""Seconds to connect to a listener, and to read its answer."""
+
+Kind = Literal["authentication", "tls"]
 
 _TLS = re.compile(r"SSL handshake failed|SSL routines|SSL alert|SSL connection closed|certificate verify failed")
 _HUNG_UP = re.compile(r"SSL connection closed by peer|SSL handshake failed: Disconnected|Disconnected")
 _DOWN = re.compile(r"Connect to .* failed|Failed to resolve")
-_PASSING = re.compile(r"token: (Failed to connect|Could not|Connection|Operation timed out|Timeout)", re.IGNORECASE)
+_RETRIABLE = re.compile(r"token: (Failed to connect|Could not|Connection|Operation timed out|Timeout)", re.IGNORECASE)
 _NAME = re.compile(r"^(?:\w+://)?(\S+?:\d+)/\S+: ")
 _TIMING = re.compile(r" \(after \d+ms in state [^)]*\)")
 _ALERT = re.compile(r"SSL alert number (\d+)")
 _CLIENT_CERTIFICATE = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location")
 
-TIMEOUT_S = 3.0
-Kind = Literal["authentication", "tls"]
-
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """Why it cannot work: what is so, and what to do."""
+class ConnectionDiagnosis:
+    """The reason why a client cannot connect to a listener, and the advice to the user."""
 
     kind: Kind
     reason: str
     hint: str
 
 
-def look(address: str, settings: Mapping[str, Any]) -> Finding | None:
-    """What stands between a client of these settings and the listener at `address` (host:port); None: nothing that was found."""
-    host, port = split(address)
+@dataclass
+class _Refusal:
+    """The last error of one broker, and how often it came."""
+
+    kind: Kind
+    text: str
+    since: float
+    times: int = 1
+
+
+class ConnectionWatch:
+    """The watch of one client. One thread at a time.
+
+    `on_request` and `on_response` mark the begin and the end of a request. `on_error` takes what the client's error callback gets.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        probe: Callable[[str, Mapping[str, Any]], ConnectionDiagnosis | None] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Watch a client.
+
+        Args:
+            settings: the client's librdkafka properties.
+            probe: the function that asks a listener; None for `diagnose`.
+            monotonic: a clock in seconds.
+        """
+        self._settings = settings
+        self._probe = probe or diagnose
+        self._monotonic = monotonic
+        self._refusals: dict[str, _Refusal] = {}
+        self._all_down = False
+        self._since = monotonic()
+        self._next_diagnosis = 0.0
+        self.last_error = ""
+        """The client's last error text, redacted. Empty if there was none."""
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether there was an error since the last response. Cheap, because it is called for every chunk."""
+        return self._all_down or bool(self._refusals)
+
+    def on_request(self) -> None:
+        """Note that a request begins."""
+        self._since = self._monotonic()
+        self._next_diagnosis = 0.0
+
+    def on_response(self) -> None:
+        """Note that a broker has answered. Earlier errors count no more."""
+        self._refusals.clear()
+        self._all_down = False
+
+    def on_error(self, code: str, text: str) -> None:
+        """Note an error of the client.
+
+        Args:
+            code: the name of the librdkafka error, as `_ALL_BROKERS_DOWN`.
+            text: librdkafka's text, which begins with the broker's name and address.
+        """
+        if code == "_ALL_BROKERS_DOWN":
+            self._all_down = True
+            self.last_error = self.last_error or text
+            return
+        name = _NAME.match(text)
+        broker = name[1] if name else ""
+        error = self.last_error = redact(text)
+        kind = _kind_of(code, text)
+        if kind is None:
+            self._refusals.pop(broker, None)
+            return
+        error = _TIMING.sub("", error[name.end() :] if name else error)
+        known = self._refusals.get(broker)
+        if known is not None and known.kind == kind:
+            known.text, known.times = error, known.times + 1
+        else:
+            self._refusals[broker] = _Refusal(kind, error, self._monotonic())
+
+    def fatal_error(self) -> KafkaError | None:
+        """Return the error that ends the wait for a response, or None while a retry may help. May block for seconds in `diagnose`."""
+        now = self._monotonic()
+        if not self.has_errors or now - self._since < GRACE_S:
+            return None
+        for broker, refusal in self._refusals.items():
+            lasting = now - refusal.since >= GRACE_S and (self._all_down or refusal.times >= 3 or not broker)
+            if lasting and not _HUNG_UP.search(refusal.text) and not _RETRIABLE.search(refusal.text):
+                return self._refused(broker, refusal)
+        if self._all_down and now >= self._next_diagnosis and not _DOWN.search(self.last_error):
+            self._next_diagnosis = now + LOOK_AGAIN_S
+            return self._diagnosed()
+        return None
+
+    def timeout_error(self, waited_ms: int) -> KafkaError:
+        """Return the error of a request that got no response in `waited_ms`. May block for seconds in `diagnose`."""
+        for broker, refusal in self._refusals.items():
+            if not _HUNG_UP.search(refusal.text):
+                return self._refused(broker, refusal)
+        found = None if _DOWN.search(self.last_error) else self._diagnosed()
+        return found or BrokerUnreachableError(self._bootstrap, waited_ms, self.last_error)
+
+    @property
+    def _bootstrap(self) -> str:
+        return str(self._settings.get("bootstrap.servers", ""))
+
+    def _diagnosed(self) -> KafkaError | None:
+        addresses = dict.fromkeys([*filter(None, self._refusals), *self._bootstrap.split(",")])
+        for address in list(addresses)[:MOST_LOOKS]:
+            diagnosis = self._diagnosis_of(address)
+            if diagnosis is not None:
+                return self._error(address, diagnosis)
+        return None
+
+    def _diagnosis_of(self, address: str) -> ConnectionDiagnosis | None:
+        try:
+            return self._probe(address, self._settings)
+        except (OSError, ValueError):  # an unreadable CA file, or an invalid address
+            return None
+
+    def _refused(self, broker: str, refusal: _Refusal) -> KafkaError:
+        if "certificate verify failed" in refusal.text:
+            diagnosis = self._diagnosis_of(broker)
+            if diagnosis is not None:
+                return self._error(broker, diagnosis)
+        hint = _tls_hint(refusal.text, self._settings) if refusal.kind == "tls" else _sasl_hint(refusal.text, self._settings)
+        return self._error(broker, ConnectionDiagnosis(refusal.kind, refusal.text, hint))
+
+    def _error(self, broker: str, diagnosis: ConnectionDiagnosis) -> KafkaError:
+        kind = TlsFailedError if diagnosis.kind == "tls" else AuthenticationFailedError
+        protocol = str(self._settings.get("security.protocol", "PLAINTEXT"))
+        mechanism = str(self._settings.get("sasl.mechanism", "")) if "SASL" in protocol.upper() else ""
+        return kind(broker or self._bootstrap, protocol, mechanism, diagnosis.reason, diagnosis.hint)
+
+
+def _kind_of(code: str, text: str) -> Kind | None:
+    """Return the kind of an error. librdkafka has two codes for a TLS failure, and `_TRANSPORT` for a refused certificate."""
+    if code == "_AUTHENTICATION":
+        return "authentication"
+    return "tls" if code == "_SSL" or _TLS.search(text) else None
+
+
+def _sasl_hint(text: str, settings: Mapping[str, Any]) -> str:
+    if "supported mechanisms: " in text and "not valid in current SASL state" not in text:
+        return f"Set sasl.mechanism to one that the listener has: {text.rpartition('supported mechanisms: ')[2].rstrip('.')}."
+    if "not valid in current SASL state" in text:
+        return "The listener takes no SASL: use the port of one that does, or set security.protocol to PLAINTEXT or SSL."
+    if "Failed to acquire SASL OAUTHBEARER token" in text:
+        return "Check sasl.oauthbearer.client.id, client.secret, scope and token.endpoint.url, or what oauth_cb does."
+    if str(settings.get("sasl.mechanism", "")) == "OAUTHBEARER":
+        return "The broker refuses the token: has it expired, do audience, issuer and signing key fit the listener's settings?"
+    return "Check sasl.username and sasl.password, and that the user has a password for this mechanism."
+
+
+_ALERTS = {
+    "40": "Client and broker share no cipher: see ssl.cipher.suites.",
+    "70": "Client and broker share no version of TLS.",
+}
+
+
+def _tls_hint(text: str, settings: Mapping[str, Any]) -> str:
+    alert = _ALERT.search(text)
+    if alert is None:
+        return "Check ssl.ca.location, and that the broker's certificate is of the host in bootstrap.servers."
+    if alert[1] in _ALERTS:
+        return _ALERTS[alert[1]]
+    if not any(settings.get(key) for key in _CLIENT_CERTIFICATE):
+        return "The listener asks for a client certificate: set ssl.certificate.location and ssl.key.location."
+    return (
+        "The broker refuses this client's certificate: is it still valid, and of an authority in the broker's trust store? "
+        "`openssl x509 -noout -dates -issuer -in FILE` shows both."
+    )
+
+
+def diagnose(address: str, settings: Mapping[str, Any]) -> ConnectionDiagnosis | None:
+    """Find out why a client cannot connect to a listener. Connects as the client would, and sends no secret. Blocks for a few seconds.
+
+    Args:
+        address: `host:port` of the listener.
+        settings: the client's librdkafka properties.
+
+    Returns:
+        The diagnosis; None if nothing was found.
+    """
+    host, port = host_and_port(address)
     protocol = str(settings.get("security.protocol", "PLAINTEXT")).upper()
     try:
         if "SSL" in protocol:
-            return _tls(host, port, settings, "SASL" in protocol)
+            return _diagnose_tls(host, port, settings, "SASL" in protocol)
         if _speaks_tls(host, port):
             wanted = "SASL_SSL" if "SASL" in protocol else "SSL or SASL_SSL"
-            return Finding("tls", f"the listener speaks TLS and security.protocol is {protocol}", f"Set security.protocol={wanted}.")
+            reason = f"the listener speaks TLS and security.protocol is {protocol}"
+            return ConnectionDiagnosis("tls", reason, f"Set security.protocol={wanted}.")
         if "SASL" not in protocol:
             with socket.create_connection((host, port), TIMEOUT_S) as connection:
-                return _wants_sasl(connection, protocol, "SASL_PLAINTEXT")
+                return _diagnose_sasl(connection, protocol, "SASL_PLAINTEXT")
     except (OSError, ValueError, struct.error):
-        pass  # nobody there, or no Kafka: not for this to say
+        pass  # no listener, or no Kafka: the client's own error says so
     return None
 
 
-def split(address: str) -> tuple[str, int]:
-    """`host:port`, `[::1]:port`, with or without `PROTOCOL://`; 9092 where there is no port."""
+def host_and_port(address: str) -> tuple[str, int]:
+    """Parse `host:port` or `[::1]:port`, with or without `PROTOCOL://`. The port is 9092 if it is missing."""
     bare = address.strip().rpartition("://")[2].partition("/")[0]
     if bare.startswith("["):
         host, _, port = bare[1:].partition("]")
@@ -86,27 +268,25 @@ def split(address: str) -> tuple[str, int]:
     return host, int(port or 9092)
 
 
-def _tls(host: str, port: int, settings: Mapping[str, Any], sasl: bool) -> Finding | None:
-    """The handshake with the client's own trust and host name check. A certificate of the client is not offered."""
+def _diagnose_tls(host: str, port: int, settings: Mapping[str, Any], sasl: bool) -> ConnectionDiagnosis | None:
+    """Do the handshake with the client's own trust store and host name check. Offers no client certificate."""
     context = _context(settings)
     try:
         with socket.create_connection((host, port), TIMEOUT_S) as plain, context.wrap_socket(plain, server_hostname=host) as secured:
-            return None if sasl else _wants_sasl(secured, "SSL", "SASL_SSL")
+            return None if sasl else _diagnose_sasl(secured, "SSL", "SASL_SSL")
     except ssl.SSLCertVerificationError as e:
-        return _unverified(e, host)
+        return _diagnose_certificate(e, host)
     except ssl.SSLError as e:
         if "ALERT" in (e.reason or ""):
-            return None  # the broker's word on our certificate: the client's own error tells it
+            return None  # the broker refuses the client's certificate: the client's own error says so
     except ConnectionResetError:
         pass
     with socket.create_connection((host, port), TIMEOUT_S) as connection:
         if _mechanisms(connection) is None:
             return None
     fitting = "SASL_PLAINTEXT" if sasl else "PLAINTEXT"
-    return Finding(
-        "tls", f"the listener speaks plain text and security.protocol is {'SASL_SSL' if sasl else 'SSL'}",
-        f"Use the port of a TLS listener, or set security.protocol={fitting}.",
-    )  # fmt: skip
+    reason = f"the listener speaks plain text and security.protocol is {'SASL_SSL' if sasl else 'SSL'}"
+    return ConnectionDiagnosis("tls", reason, f"Use the port of a TLS listener, or set security.protocol={fitting}.")
 
 
 def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
@@ -121,7 +301,7 @@ def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
     return context
 
 
-def _unverified(e: ssl.SSLCertVerificationError, host: str) -> Finding:
+def _diagnose_certificate(e: ssl.SSLCertVerificationError, host: str) -> ConnectionDiagnosis:
     said = e.verify_message.rstrip(".")
     if "mismatch" in said.lower():
         hint = (
@@ -132,7 +312,7 @@ def _unverified(e: ssl.SSLCertVerificationError, host: str) -> Finding:
         hint = "The broker needs a new certificate; is the clock of this machine right?"
     else:
         hint = "Set ssl.ca.location (or ssl.ca.pem) to the certificate of the authority that signed the broker's, as PEM."
-    return Finding("tls", f"the broker's certificate was refused: {said}", hint)
+    return ConnectionDiagnosis("tls", f"the broker's certificate was refused: {said}", hint)
 
 
 def _speaks_tls(host: str, port: int) -> bool:
@@ -147,20 +327,18 @@ def _speaks_tls(host: str, port: int) -> bool:
         return False
 
 
-def _wants_sasl(connection: socket.socket, protocol: str, fitting: str) -> Finding | None:
+def _diagnose_sasl(connection: socket.socket, protocol: str, fitting: str) -> ConnectionDiagnosis | None:
     mechanisms = _mechanisms(connection)
     if not mechanisms:
         return None
-    return Finding(
-        "authentication", f"the listener asks for SASL ({', '.join(mechanisms)}) and security.protocol is {protocol}",
-        f"Set security.protocol={fitting}, sasl.mechanism, and the credentials.",
-    )  # fmt: skip
+    reason = f"the listener asks for SASL ({', '.join(mechanisms)}) and security.protocol is {protocol}"
+    return ConnectionDiagnosis("authentication", reason, f"Set security.protocol={fitting}, sasl.mechanism, and the credentials.")
 
 
 def _mechanisms(connection: socket.socket) -> list[str] | None:
-    """The SASL mechanisms of a Kafka listener, none where it does no SASL; None if it does not answer as Kafka does.
+    """Return the SASL mechanisms of a Kafka listener, none if it has no SASL; None if the listener does not answer as Kafka does.
 
-    SaslHandshakeRequest v1 for a mechanism that nobody has: the broker answers with those it has, or that SASL is out of place here.
+    Sends a SaslHandshakeRequest v1 for an unknown mechanism. The broker answers with its mechanisms, or that SASL is not expected here.
     """
     connection.settimeout(TIMEOUT_S)
     request = struct.pack(">hhih", 17, 1, 1, 0) + struct.pack(">h", 1) + b"?"
@@ -178,6 +356,7 @@ def _mechanisms(connection: socket.socket) -> list[str] | None:
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
+    """Read `count` bytes. ConnectionResetError if the connection ends before."""
     data = b""
     while len(data) < count:
         more = connection.recv(count - len(data))
@@ -185,157 +364,3 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
             raise ConnectionResetError
         data += more
     return data
-
-
-@dataclass
-class _Refusal:
-    kind: Kind
-    words: str
-    since: float
-    times: int = 1
-
-
-class ConnectionWatch:
-    """One client's. `asked` and `answered` bracket a question; `heard` takes what the error callback is given. One thread at a time."""
-
-    def __init__(
-        self,
-        settings: Mapping[str, Any],
-        look: Callable[[str, Mapping[str, Any]], Finding | None] = look,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._settings = settings
-        self._look = look
-        self._monotonic = monotonic
-        self._refusals: dict[str, _Refusal] = {}
-        self._all_down = False
-        self._since = monotonic()
-        self._next_look = 0.0
-        self.last_words = ""
-
-    @property
-    def uneasy(self) -> bool:
-        """Something was heard since the last answer. Cheap: asked for every chunk."""
-        return self._all_down or bool(self._refusals)
-
-    def asked(self) -> None:
-        """A question begins."""
-        self._since = self._monotonic()
-        self._next_look = 0.0
-
-    def answered(self) -> None:
-        """A broker has answered: what was heard before is over."""
-        self._refusals.clear()
-        self._all_down = False
-
-    def heard(self, code: str, text: str) -> None:
-        """The client's error callback."""
-        if code == "_ALL_BROKERS_DOWN":
-            self._all_down = True
-            self.last_words = self.last_words or text
-            return
-        name = _NAME.match(text)
-        broker = name[1] if name else ""
-        words = self.last_words = hidden(text)
-        kind = _kind_of(code, text)
-        if kind is None:
-            self._refusals.pop(broker, None)
-            return
-        words = _TIMING.sub("", words[name.end() :] if name else words)
-        known = self._refusals.get(broker)
-        if known is not None and known.kind == kind:
-            known.words, known.times = words, known.times + 1
-        else:
-            self._refusals[broker] = _Refusal(kind, words, self._monotonic())
-
-    def verdict(self) -> KafkaError | None:
-        """The error that ends the wait for the question asked, if waiting on cannot help. May look at a listener, for a few seconds."""
-        now = self._monotonic()
-        if not self.uneasy or now - self._since < GRACE_S:
-            return None
-        for broker, refusal in self._refusals.items():
-            lasting = now - refusal.since >= GRACE_S and (self._all_down or refusal.times >= 3 or not broker)
-            if lasting and not _HUNG_UP.search(refusal.words) and not _PASSING.search(refusal.words):
-                return self._refused(broker, refusal)
-        if self._all_down and now >= self._next_look and not _DOWN.search(self.last_words):
-            self._next_look = now + LOOK_AGAIN_S
-            return self._found()
-        return None
-
-    def unanswered(self, waited_ms: int) -> KafkaError:
-        """The error of a question whose time is over."""
-        for broker, refusal in self._refusals.items():
-            if not _HUNG_UP.search(refusal.words):
-                return self._refused(broker, refusal)
-        found = None if _DOWN.search(self.last_words) else self._found()
-        return found or BrokerUnreachableError(self._bootstrap, waited_ms, self.last_words)
-
-    @property
-    def _bootstrap(self) -> str:
-        return str(self._settings.get("bootstrap.servers", ""))
-
-    def _found(self) -> KafkaError | None:
-        addresses = dict.fromkeys([*filter(None, self._refusals), *self._bootstrap.split(",")])
-        for address in list(addresses)[:MOST_LOOKS]:
-            finding = self._looked(address)
-            if finding is not None:
-                return self._error(address, finding)
-        return None
-
-    def _looked(self, address: str) -> Finding | None:
-        try:
-            return self._look(address, self._settings)
-        except (OSError, ValueError):  # a CA file that cannot be read, an address that is none
-            return None
-
-    def _refused(self, broker: str, refusal: _Refusal) -> KafkaError:
-        if "certificate verify failed" in refusal.words:
-            finding = self._looked(broker)
-            if finding is not None:
-                return self._error(broker, finding)
-        hint = _tls_hint(refusal.words, self._settings) if refusal.kind == "tls" else _sasl_hint(refusal.words, self._settings)
-        return self._error(broker, Finding(refusal.kind, refusal.words, hint))
-
-    def _error(self, broker: str, finding: Finding) -> KafkaError:
-        kind = TlsFailedError if finding.kind == "tls" else AuthenticationFailedError
-        protocol = str(self._settings.get("security.protocol", "PLAINTEXT"))
-        mechanism = str(self._settings.get("sasl.mechanism", "")) if "SASL" in protocol.upper() else ""
-        return kind(broker or self._bootstrap, protocol, mechanism, finding.reason, finding.hint)
-
-
-def _kind_of(code: str, text: str) -> Kind | None:
-    """librdkafka gives a TLS failure one of two codes, and `_TRANSPORT` to a certificate that the broker refuses."""
-    if code == "_AUTHENTICATION":
-        return "authentication"
-    return "tls" if code == "_SSL" or _TLS.search(text) else None
-
-
-def _sasl_hint(words: str, settings: Mapping[str, Any]) -> str:
-    if "supported mechanisms: " in words and "not valid in current SASL state" not in words:
-        return f"Set sasl.mechanism to one that the listener has: {words.rpartition('supported mechanisms: ')[2].rstrip('.')}."
-    if "not valid in current SASL state" in words:
-        return "The listener takes no SASL: use the port of one that does, or set security.protocol to PLAINTEXT or SSL."
-    if "Failed to acquire SASL OAUTHBEARER token" in words:
-        return "Check sasl.oauthbearer.client.id, client.secret, scope and token.endpoint.url, or what oauth_cb does."
-    if str(settings.get("sasl.mechanism", "")) == "OAUTHBEARER":
-        return "The broker refuses the token: has it expired, do audience, issuer and signing key fit the listener's settings?"
-    return "Check sasl.username and sasl.password, and that the user has a password for this mechanism."
-
-
-_ALERTS = {
-    "40": "Client and broker share no cipher: see ssl.cipher.suites.", "70": "Client and broker share no version of TLS.",
-}  # fmt: skip
-
-
-def _tls_hint(words: str, settings: Mapping[str, Any]) -> str:
-    alert = _ALERT.search(words)
-    if alert is None:
-        return "Check ssl.ca.location, and that the broker's certificate is of the host in bootstrap.servers."
-    if alert[1] in _ALERTS:
-        return _ALERTS[alert[1]]
-    if not any(settings.get(key) for key in _CLIENT_CERTIFICATE):
-        return "The listener asks for a client certificate: set ssl.certificate.location and ssl.key.location."
-    return (
-        "The broker refuses this client's certificate: is it still valid, and of an authority in the broker's trust store? "
-        "`openssl x509 -noout -dates -issuer -in FILE` shows both."
-    )

@@ -1,11 +1,11 @@
-"""`sasl.jaas.config` of the Java client → librdkafka's properties: PLAIN, SCRAM, OAUTHBEARER and Kerberos login modules.
+r"""The Java client's parameters for TLS and SASL, in librdkafka's terms.
 
-One entry: `package.Module flag key="value" … ;`, on one line or several, with `//` and `/* */` comments, values in either quotes with
-Java's escapes (\" \\ \n \101), or bare. No message shows a value.
+They are read together: a key store is a type, a file, a password.
 
-The Java client's parameters about TLS and SASL → librdkafka's, read together: a key store is a type, a file and a password.
+A parameter without a counterpart is refused by name, with a hint. No message shows a value that may be a secret.
 
-What has no counterpart is refused by name, with what to set instead. Nothing here shows a value that may be secret.
+`sasl.jaas.config` may name the login modules for PLAIN, SCRAM, OAUTHBEARER and Kerberos. It has one entry, `package.Module flag key="value"
+… ;`, on one line or several, with `//` and `/* */` comments. Values stand in either quotes with Java's escapes (\" \\ \n \101), or bare.
 """
 
 from __future__ import annotations
@@ -37,7 +37,15 @@ _MSK = (
 
 
 def credentials(config: str, given: Mapping[str, Any]) -> dict[str, str]:
-    """librdkafka's properties for the login module; `given` are all parameters. KafkaConfigError, without the text, if there are none."""
+    """Return librdkafka's properties for a login module.
+
+    Args:
+        config: the value of `sasl.jaas.config`.
+        given: all parameters of the user.
+
+    Raises:
+        KafkaConfigError: the text is malformed, or librdkafka has no counterpart. The error does not show the text.
+    """
     module, options = parse(config)
     name = module.rsplit(".", 1)[-1]
     if name in ("PlainLoginModule", "ScramLoginModule"):
@@ -53,12 +61,12 @@ def credentials(config: str, given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def msk(key: str) -> KafkaConfigError:
-    """What to do instead of Amazon's Java classes."""
+    """Return the error for Amazon's Java classes, with the alternative."""
     return KafkaConfigError(key, "is for Amazon MSK's IAM, whose classes only a Java client has", _MSK)
 
 
 def parse(config: str) -> tuple[str, dict[str, str]]:
-    """(class name, options) of the one entry. KafkaConfigError where Java would refuse it."""
+    """Return (class name, options) of the only entry. KafkaConfigError if Java would refuse it."""
     tokens = list(_tokens(config))
     if len(tokens) < 2 or tokens[0][0] != "word" or tokens[1][1].lower() not in _FLAGS:
         raise _malformed("does not begin with a login module and a flag")
@@ -107,7 +115,7 @@ def _password(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _token(options: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, str]:
-    """Client credentials (OIDC), an unsecured token for tests, or nothing where an oauth_cb makes the tokens."""
+    """Return the properties for client credentials (OIDC), for an unsecured token, or none if an oauth_cb makes the tokens."""
     extensions = ",".join(f"{k.removeprefix('extension_')}={v}" for k, v in options.items() if k.startswith("extension_"))
     found = {"sasl.oauthbearer.extensions": extensions} if extensions else {}
     if subject := options.get("unsecuredLoginStringClaim_sub"):
@@ -127,7 +135,7 @@ def _kerberos(options: Mapping[str, str]) -> dict[str, str]:
     names = {"keyTab": "sasl.kerberos.keytab", "principal": "sasl.kerberos.principal", "serviceName": "sasl.kerberos.service.name"}
     found = {name: options[option] for option, name in names.items() if option in options}
     if options.get("useTicketCache", "false").lower() == "true" and "keyTab" not in options:
-        found["sasl.kerberos.kinit.cmd"] = ""  # librdkafka's word for: the ticket is there, somebody else renews it
+        found["sasl.kerberos.kinit.cmd"] = ""  # librdkafka's value for: the ticket exists and is renewed elsewhere
     return found
 
 
@@ -146,7 +154,7 @@ DROPPED = property_names(
     sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.scope.claim.name sasl.oauthbearer.header.urlencode
     """
 )
-"""Java's, and without meaning for librdkafka, which decides such things by itself; or the broker's."""
+"""Java's parameters without a meaning for librdkafka, and parameters of brokers."""
 
 _UNSUPPORTED = {
     "security.providers": "OpenSSL is used, not Java's security providers.",
@@ -172,7 +180,14 @@ _KEY_JKS = (
 
 
 def translate(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(librdkafka's properties, the parameters that are left to read). KafkaConfigError for what cannot be had."""
+    """Translate the parameters of TLS and SASL.
+
+    Returns:
+        librdkafka's properties, and the other parameters.
+
+    Raises:
+        KafkaConfigError: a parameter has no counterpart.
+    """
     found: dict[str, Any] = {}
     rest = {key: value for key, value in given.items() if key not in DROPPED}
     for key in [key for key in rest if key in _UNSUPPORTED]:
@@ -187,12 +202,12 @@ def translate(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
         found[oauth.KEY] = callback if isinstance(callback, oauth.TokenCallback) else oauth.TokenCallback(callback)
     algorithm = "ssl.endpoint.identification.algorithm"
     if algorithm in rest:
-        found[algorithm] = str(rest.pop(algorithm) or "none").lower()  # Java's way to switch it off is an empty string
+        found[algorithm] = str(rest.pop(algorithm) or "none").lower()  # in Java an empty string switches the check off
     return found, rest
 
 
 def checked(settings: dict[str, Any]) -> dict[str, Any]:
-    """The same, protocol and mechanism in capitals; KafkaConfigError for a combination that cannot work, before any client is made."""
+    """Return the settings with protocol and mechanism in capitals. KafkaConfigError for a combination that cannot work."""
     servers = str(settings.get("bootstrap.servers", ""))
     if "@" in servers:
         raise KafkaConfigError("bootstrap.servers", "has a user in it", "Give host:port; credentials are sasl.username and sasl.password.")
@@ -216,10 +231,8 @@ def _check_sasl(settings: Mapping[str, Any]) -> None:
         oidc = str(settings.get("sasl.oauthbearer.method", "")).lower() == "oidc"
         unsecured = str(settings.get("enable.sasl.oauthbearer.unsecure.jwt", "false")).lower() == "true"
         if not (oidc or unsecured or oauth.KEY in settings):
-            raise KafkaConfigError(
-                "sasl.mechanism", "is OAUTHBEARER and nothing says where tokens come from",
-                "Set sasl.oauthbearer.method=oidc with client.id, client.secret and token.endpoint.url, or give an oauth_cb.",
-            )  # fmt: skip
+            hint = "Set sasl.oauthbearer.method=oidc with client.id, client.secret and token.endpoint.url, or give an oauth_cb."
+            raise KafkaConfigError("sasl.mechanism", "is OAUTHBEARER and nothing says where tokens come from", hint)
     elif mechanism != "GSSAPI":
         for key in ("sasl.username", "sasl.password"):
             if not settings.get(key):
@@ -234,7 +247,7 @@ def _one_of(key: str, value: Any, allowed: tuple[str, ...]) -> str:
 
 
 def _handler(key: str, name: str) -> None:
-    """Kafka's own do what librdkafka does by itself; anybody else's is code."""
+    """Refuse callback handlers other than Kafka's own, which do nothing that librdkafka does not do."""
     if name.startswith("software.amazon.msk"):
         raise msk(key)
     if not name.startswith(_KAFKAS_OWN):
@@ -257,6 +270,6 @@ def _stores(given: Mapping[str, Any], rest: dict[str, Any], found: dict[str, Any
         rest.pop("ssl.keystore.password", None)
         found.update({"ssl.certificate.location": str(keys), "ssl.key.location": str(keys)})
     elif kind == "PKCS12":
-        rest.pop("ssl.key.password", None)  # of PKCS#12 it is the store's
+        rest.pop("ssl.key.password", None)  # a PKCS#12 file has one password, that of the store
     else:
         raise KafkaConfigError("ssl.keystore.location", f"is a {kind} file, which OpenSSL does not take", _KEY_JKS.format(keys))

@@ -1,13 +1,11 @@
-"""Where librdkafka's own log lines go: to a logger that is silent unless the application gives it a handler of its own.
+"""Shared by the driver's client and the workers' consumer: their creation, and the meaning of librdkafka's errors.
 
-An unreachable broker is one error of ours, not a screen of lines. Our own warnings go to `kstream.kafka` and are seen. Neither shows a
-secret, whatever librdkafka's `debug` is set to.
+Of the connector only this module, the two clients and the demo's broker import confluent_kafka. Its exceptions become errors of the
+connector here and in the clients, with `from`.
 
-What the driver's client and the workers' have in common: making them, and what a broker's answer means.
-
-Of the connector only this module, the two clients and `embedded_broker.py` import confluent_kafka; exceptions are mapped here and in
-the clients, `from` kept. librdkafka's log goes to the logger `kstream.kafka.librdkafka`, which is silent unless the application gives it a
-handler of its own: an unreachable broker is one error of ours, not a screen of lines.
+librdkafka's log goes to the logger `kstream.kafka.librdkafka`. It is silent unless the application adds a handler to it: an unreachable
+broker is one error of the connector, not a screen of lines. The connector's warnings go to `kstream.kafka`. Both redact secrets,
+whatever librdkafka's `debug` is.
 """
 
 from __future__ import annotations
@@ -22,38 +20,61 @@ from confluent_kafka import KafkaException, TopicCollection
 
 from kstream_kafka.client.oauth import TokenCallback
 from kstream_kafka.client.ports import Settings
-from kstream_kafka.client.redaction import HidingFilter, hidden, remember
+from kstream_kafka.client.redaction import RedactionFilter, add_secrets, redact
 from kstream_kafka.errors import AuthenticationFailedError, KafkaConfigError, KafkaError, NotAuthorizedError
 
 client_log = logging.getLogger("kstream.kafka.librdkafka")
 client_log.addHandler(logging.NullHandler())
-client_log.addFilter(HidingFilter())
+client_log.addFilter(RedactionFilter())
 client_log.propagate = False
 
-logging.getLogger("kstream.kafka").addFilter(HidingFilter())
-
+logging.getLogger("kstream.kafka").addFilter(RedactionFilter())
 
 _MOCK = "mockCluster"
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""The zero id, of brokers before 2.8."""
+"""The zero topic id, of brokers before 2.8."""
 
-AWAY = frozenset({ClientError._TRANSPORT, ClientError._TIMED_OUT, ClientError._ALL_BROKERS_DOWN, ClientError._RESOLVE})
-UNKNOWN = frozenset({ClientError.UNKNOWN_TOPIC_OR_PART, ClientError._UNKNOWN_TOPIC, ClientError._UNKNOWN_PARTITION, ClientError._NOENT})
-MOVING = frozenset(
+UNREACHABLE = frozenset({ClientError._TRANSPORT, ClientError._TIMED_OUT, ClientError._ALL_BROKERS_DOWN, ClientError._RESOLVE})
+"""No broker answers."""
+UNKNOWN_TOPIC = frozenset(
     {
-        ClientError.NOT_LEADER_FOR_PARTITION, ClientError.LEADER_NOT_AVAILABLE, ClientError.REPLICA_NOT_AVAILABLE,
-        ClientError.OFFSET_NOT_AVAILABLE, ClientError.FENCED_LEADER_EPOCH, ClientError.UNKNOWN_LEADER_EPOCH,
-        ClientError.KAFKA_STORAGE_ERROR, ClientError.REQUEST_TIMED_OUT, ClientError.NETWORK_EXCEPTION,
-        ClientError._WAIT_CACHE, ClientError.UNKNOWN_TOPIC_ID,
+        ClientError.UNKNOWN_TOPIC_OR_PART,
+        ClientError._UNKNOWN_TOPIC,
+        ClientError._UNKNOWN_PARTITION,
+        ClientError._NOENT,
     }
-)  # fmt: skip
-NOT_OURS = frozenset({ClientError.GROUP_AUTHORIZATION_FAILED, ClientError._MAX_POLL_EXCEEDED, ClientError.COORDINATOR_NOT_AVAILABLE})
-"""About consumer groups, which are not used: librdkafka looks for a coordinator all the same."""
+)
+LEADER_CHANGING = frozenset(
+    {
+        ClientError.NOT_LEADER_FOR_PARTITION,
+        ClientError.LEADER_NOT_AVAILABLE,
+        ClientError.REPLICA_NOT_AVAILABLE,
+        ClientError.OFFSET_NOT_AVAILABLE,
+        ClientError.FENCED_LEADER_EPOCH,
+        ClientError.UNKNOWN_LEADER_EPOCH,
+        ClientError.KAFKA_STORAGE_ERROR,
+        ClientError.REQUEST_TIMED_OUT,
+        ClientError.NETWORK_EXCEPTION,
+        ClientError._WAIT_CACHE,
+        ClientError.UNKNOWN_TOPIC_ID,
+    }
+)
+"""A leader election, or a leader that is not ready: a retry helps."""
+GROUP_ERRORS = frozenset({ClientError.GROUP_AUTHORIZATION_FAILED, ClientError._MAX_POLL_EXCEEDED, ClientError.COORDINATOR_NOT_AVAILABLE})
+"""Errors of consumer groups. The connector uses none, but librdkafka looks for a coordinator all the same."""
 
 
-def refused(error: ClientError, bootstrap: str, operation: str, topic: str, group: str) -> KafkaError:
-    """What a broker's answer means that is no passing one; `operation` is what the topic was asked for."""
-    code, reason = error.code(), hidden(error.str())
+def map_error(error: ClientError, bootstrap: str, operation: str, topic: str, group: str) -> KafkaError:
+    """Return the connector's error for a broker's answer that a retry cannot change.
+
+    Args:
+        error: the broker's answer.
+        bootstrap: the value of `bootstrap.servers`.
+        operation: the operation on the topic, as READ or DESCRIBE.
+        topic: the topic, if the request named one.
+        group: the consumer group, if the request named one.
+    """
+    code, reason = error.code(), redact(error.str())
     if code == ClientError.TOPIC_AUTHORIZATION_FAILED:
         return NotAuthorizedError(bootstrap, "READ" if group else operation, "topic", topic, reason)
     if code == ClientError.GROUP_AUTHORIZATION_FAILED:
@@ -63,45 +84,51 @@ def refused(error: ClientError, bootstrap: str, operation: str, topic: str, grou
     return KafkaError(f"Kafka at {bootstrap} refused: {reason}", reason=reason)
 
 
-def ask_topic_ids(admin: Any, topics: Collection[str], timeout_s: float) -> dict[str, str]:
-    """The ids of those topics that are there; KafkaException when nobody answers.
+def request_topic_ids(admin: Any, topics: Collection[str], timeout_s: float) -> dict[str, str]:
+    """Return the ids of the topics that exist. Blocks up to `timeout_s`; KafkaException if nobody answers.
 
-    librdkafka's mock cluster has none, and would let the question time out. DescribeTopics, unlike a metadata request that names a
-    topic, never creates it.
+    librdkafka's mock cluster has no ids, and the request would time out there. Unlike a metadata request that names a topic,
+    DescribeTopics never creates it.
     """
     if not topics or str(admin.cluster_id(timeout=timeout_s)).startswith(_MOCK):
         return {}
     ids: dict[str, str] = {}
     for topic, future in admin.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s).items():
         try:
-            found = str(future.result().topic_id)
+            topic_id = str(future.result().topic_id)
         except KafkaException as e:
-            if e.args[0].code() not in UNKNOWN | MOVING:
+            if e.args[0].code() not in UNKNOWN_TOPIC | LEADER_CHANGING:
                 raise
         else:
-            if found != NO_ID:
-                ids[topic] = found
+            if topic_id != NO_ID:
+                ids[topic] = topic_id
     return ids
 
 
-def made(kind: Callable[..., Any], settings: Settings) -> Any:
-    """A client object; a property the library refuses becomes a KafkaConfigError without a secret.
+def new_client(kind: Callable[..., Any], settings: Settings) -> Any:
+    """Create a client. With an `oauth_cb` it blocks for the first token.
 
-    Blocks for a first token where there is an oauth_cb; AuthenticationFailedError if that gives none.
+    Args:
+        kind: the class of confluent_kafka.
+        settings: librdkafka properties. They are secrets from now on, unless they are public.
+
+    Raises:
+        KafkaConfigError: librdkafka refuses a property. The text shows no secret.
+        AuthenticationFailedError: `oauth_cb` returned no token.
     """
-    remember(settings)
-    token, at = settings.get("oauth_cb"), str(settings.get("bootstrap.servers", ""))
+    add_secrets(settings)
+    token, bootstrap = settings.get("oauth_cb"), str(settings.get("bootstrap.servers", ""))
     if isinstance(token, TokenCallback):
-        token.fetch_first(str(settings.get("sasl.oauthbearer.config", "")), at)
+        token.fetch_first(str(settings.get("sasl.oauthbearer.config", "")), bootstrap)
     try:
         return kind(dict(settings), logger=client_log)
     except KafkaException as e:
         error: ClientError = e.args[0]
-        said = hidden(error.str())
+        reason = redact(error.str())
     if error.code() == ClientError.SASL_AUTHENTICATION_FAILED:
-        raise AuthenticationFailedError(at, "SASL", "OAUTHBEARER", said, "Check what oauth_cb does.")
-    if "No provider for SASL mechanism" in said:
+        raise AuthenticationFailedError(bootstrap, "SASL", "OAUTHBEARER", reason, "Check what oauth_cb does.")
+    if "No provider for SASL mechanism" in reason:
         hint = "The wheels of confluent-kafka have no Kerberos: pip install --no-binary confluent-kafka, against a librdkafka with GSSAPI."
-        raise KafkaConfigError("sasl.mechanism", f"cannot be served by this librdkafka ({said})", hint)
-    named = [key for key in settings if re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.])", said)]
-    raise KafkaConfigError(named[0] if named else "kafkaParams", "was refused by librdkafka", said)
+        raise KafkaConfigError("sasl.mechanism", f"cannot be served by this librdkafka ({reason})", hint)
+    named = [key for key in settings if re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.])", reason)]
+    raise KafkaConfigError(named[0] if named else "kafkaParams", "was refused by librdkafka", reason)

@@ -1,8 +1,8 @@
 """TokenCallback: the user's `oauth_cb`, as clients on the driver and in the workers call it.
 
-Given as a function (pickled into the tasks as other functions are) or as the import path "package.module:function", which is looked up
-where it is needed. It is called with the value of `sasl.oauthbearer.config` and returns (token, time of expiry in seconds since 1970),
-and, if it wants to, a principal and a dict of extensions, as confluent_kafka has it.
+The user gives a function, which is pickled into the tasks, or an import path "package.module:function", which is resolved in each process.
+It gets the value of `sasl.oauthbearer.config`. It returns (token, expiry in seconds since 1970) or (token, expiry, principal, extensions),
+as for confluent_kafka.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from kstream_kafka.client.redaction import hidden, remember_value
+from kstream_kafka.client.redaction import add_secret, redact
 from kstream_kafka.errors import AuthenticationFailedError, KafkaConfigError
 
 KEY = "oauth_cb"
@@ -21,7 +21,7 @@ Given = Callable[[str], Any] | str
 
 
 class TokenCallback:
-    """Callable as `oauth_cb`. `identity` tells two of them apart, in every process they are pickled to; shows nothing of the function."""
+    """An `oauth_cb` for librdkafka. `identity` is the same in every process to which the callback is pickled. `repr` shows no function."""
 
     def __init__(self, given: Given) -> None:
         if isinstance(given, str):
@@ -35,30 +35,31 @@ class TokenCallback:
         self._ready: Any = None
 
     def __call__(self, config: str) -> Any:
-        """A token for librdkafka; the one that `fetch_first` got, if it is still to be used."""
+        """Return a token for librdkafka: the one of `fetch_first` at the first call, a new one later."""
         ready, self._ready = self._ready, None
         return ready if ready is not None else self._fetch(config)
 
     def fetch_first(self, config: str, address: str) -> None:
-        """Gets the first token before the client is made, which would else wait 10 s for one and say no reason.
+        """Fetch the first token before the client is created. Otherwise the client would wait 10 s for it and name no reason.
 
-        AuthenticationFailedError when the function raises, or returns what is no token. Blocks as long as the function does.
+        Blocks as long as the user's function does.
+
+        Raises:
+            AuthenticationFailedError: the function raised an error, or returned no token.
         """
         function = self._function()
         try:
             self._ready = self._fetch(config, function)
         except Exception as e:
-            said = hidden(f"{type(e).__name__}: {e}")
-            raise AuthenticationFailedError(
-                address, "SASL", "OAUTHBEARER", f"oauth_cb gave no token: {said}",
-                "It has to return (token, expiry in seconds since 1970), or (token, expiry, principal, extensions).",
-            ) from None  # fmt: skip
+            reason = redact(f"oauth_cb gave no token: {type(e).__name__}: {e}")
+            hint = "It has to return (token, expiry in seconds since 1970), or (token, expiry, principal, extensions)."
+            raise AuthenticationFailedError(address, "SASL", "OAUTHBEARER", reason, hint) from None
 
     def _fetch(self, config: str, function: Callable[[str], Any] | None = None) -> Any:
         answer = (function or self._function())(config)
         if not isinstance(answer, tuple) or len(answer) < 2 or not isinstance(answer[0], str):
             raise TypeError(f"it returned {type(answer).__name__}")
-        remember_value(answer[0])
+        add_secret(answer[0])
         if float(answer[1]) <= time.time():
             raise ValueError(f"its token expired {time.time() - float(answer[1]):.0f} s ago")
         return answer
@@ -76,7 +77,7 @@ class TokenCallback:
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_ready": None}  # tokens stay in the process that got them
+        return {**vars(self), "_ready": None}  # a token stays in the process that fetched it
 
     def __repr__(self) -> str:
         return f"TokenCallback({self._given if isinstance(self._given, str) else 'a function'})"

@@ -1,15 +1,13 @@
-"""The names of librdkafka's configuration properties (2.16), from `rd_kafka_conf_properties_show`.
+"""KafkaParams: the user's Kafka parameters, by the Java client's names or librdkafka's, translated to librdkafka's.
 
-librdkafka tells an unknown name, but only when a client is made, one at a time and without a suggestion; with the tables a wrong
-parameter is found on the driver before anything else happens. A name added by a later librdkafka passes with the prefix
-`librdkafka.`, which skips the tables.
+`KafkaParams.parse` reads the user's dict once, on the driver. `driver()` and `executor()` are the properties of the two kinds of client.
+Executors get the settings that Spark gives them (kafka-0-10, `KafkaUtils.fixKafkaParams`): reset policy none ("error"), no auto-commit,
+group "spark-executor-…", a receive buffer of at least 65536 if one is set. Values that may hold a secret are in no `repr` and in no
+stored form.
 
-Kafka parameters in either dialect, the Java client's or librdkafka's, made into librdkafka's.
-
-`KafkaParams.parse` reads what the user gives, once, on the driver. `driver()` and `executor()` are the properties for the two kinds
-of client. What Spark sets on executors (kafka-0-10, `KafkaUtils.fixKafkaParams`) is set here: reset policy none ("error"),
-no auto-commit, group "spark-executor-…", a receive buffer that is not below 65536 when one is set. Values that may hold a secret
-never show in `repr` and never in what is stored.
+COMMON, CONSUMER and PRODUCER are the names of librdkafka's properties (2.16), from `rd_kafka_conf_properties_show`. librdkafka rejects an
+unknown name too, but only when a client is created, one at a time, and without a suggestion. With the tables the driver finds a wrong
+parameter before anything else happens. A name of a later librdkafka passes with the prefix `librdkafka.`, which skips the tables.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstream_kafka.client import java_security
-from kstream_kafka.client.redaction import Properties, is_open, property_names, shown
+from kstream_kafka.client.redaction import Properties, is_public, property_names, redacted
 from kstream_kafka.errors import KafkaConfigError
 
 COMMON = property_names(
@@ -55,7 +53,7 @@ COMMON = property_names(
     topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.interval.ms topic.metadata.refresh.sparse
     """
 )
-"""Properties of every kind of client; callbacks are those confluent_kafka takes."""
+"""Properties of every kind of client, and the callbacks of confluent_kafka."""
 
 CONSUMER = property_names(
     """
@@ -68,7 +66,7 @@ CONSUMER = property_names(
     queued.max.messages.kbytes queued.min.messages session.timeout.ms share.acknowledgement.mode
     """
 )
-"""Properties only consumers have: not for the driver's admin client."""
+"""Properties of consumers only: not for the driver's admin client."""
 
 PRODUCER = property_names(
     """
@@ -80,7 +78,7 @@ PRODUCER = property_names(
     transactional.id
     """
 )
-"""Properties only producers have: accepted, since people share one dict between both sides, and left out."""
+"""Properties of producers only. They are accepted, because people share one dict between both sides, and dropped."""
 
 RENAMED = {
     "metadata.broker.list": "bootstrap.servers",
@@ -95,7 +93,7 @@ RENAMED = {
     "ssl.keystore.key": "ssl.key.pem",
     "auto.commit.enable": "enable.auto.commit",
 }
-"""Java's name (or 0.8's, or librdkafka's own alias) → the one name used from here on."""
+"""Java's name, 0.8's name or librdkafka's alias → librdkafka's name."""
 
 DROPPED = property_names(
     """
@@ -106,42 +104,60 @@ DROPPED = property_names(
     queued.max.message.chunks enable.auto.commit auto.commit.interval.ms socket.connection.setup.timeout.max.ms
     """
 )
-"""Known, and without meaning here: Java classes, ZooKeeper, group membership, commits (there is no consumer group on this path)."""
+"""Known names without a meaning here: Java classes, ZooKeeper, group membership, commits. Reading uses no consumer group."""
 
 OWN = frozenset({"refresh.leader.backoff.ms", "default.api.timeout.ms"})
-"""Read by kstream itself. `default.api.timeout.ms` bounds each question of the driver to the brokers."""
+"""Parameters of kstream itself. `default.api.timeout.ms` is the timeout of each request of the driver."""
 
 _RESET = {
-    "smallest": "earliest", "earliest": "earliest", "beginning": "earliest",
-    "largest": "latest", "latest": "latest", "end": "latest",
-    "none": "error", "error": "error",
-}  # fmt: skip
+    "smallest": "earliest",
+    "earliest": "earliest",
+    "beginning": "earliest",
+    "largest": "latest",
+    "latest": "latest",
+    "end": "latest",
+    "none": "error",
+    "error": "error",
+}
 _ISOLATION = ("read_uncommitted", "read_committed")
 _RAW = "librdkafka."
 
 SMALL_FETCH = {
-    "fetch.wait.max.ms": 10, "fetch.queue.backoff.ms": 0, "max.partition.fetch.bytes": 65536, "queued.min.messages": 1000,
-}  # fmt: skip
-"""For ranges of few records: the first one is there in about 1 ms, and little is fetched past the end."""
+    "fetch.wait.max.ms": 10,
+    "fetch.queue.backoff.ms": 0,
+    "max.partition.fetch.bytes": 65536,
+    "queued.min.messages": 1000,
+}
+"""For ranges of few records: the first record comes in about 1 ms, and little is fetched past the end of the range."""
 
 BULK_FETCH = {"fetch.wait.max.ms": 10, "fetch.queue.backoff.ms": 10, "max.partition.fetch.bytes": 4_194_304}
-"""For long ranges. The short wait matters here too: a consumer that has fetched past its range waits at the log's end, and is given the
-next range only when that request is answered."""
+"""For long ranges. The short wait matters here too: a consumer that has fetched past its range waits at the log's end, and gets the next
+range only after the response."""
 
 _SMALLEST_MESSAGE = 1000
-"""The least message.max.bytes that librdkafka takes."""
+"""The smallest message.max.bytes that librdkafka accepts."""
 
 
 @dataclass(frozen=True, repr=False)
 class KafkaParams:
-    """Validated parameters: `settings` in librdkafka's names, the dropped ones left out; `own` are kstream's."""
+    """Validated parameters.
+
+    Attributes:
+        settings: librdkafka's properties, without dropped ones.
+        own: the parameters of kstream itself.
+    """
 
     settings: Mapping[str, Any]
     own: Mapping[str, int]
 
     @staticmethod
     def parse(given: Mapping[str, Any]) -> KafkaParams:
-        """Reads the user's dict. KafkaConfigError for the first parameter that is unknown, unsupported or malformed."""
+        """Validate and translate the user's dict.
+
+        Raises:
+            KafkaConfigError: a parameter is unknown, unsupported or malformed.
+            TypeError: `given` is no mapping.
+        """
         if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError("kafkaParams should be dict")
         own: dict[str, int] = {}
@@ -165,12 +181,12 @@ class KafkaParams:
 
     @property
     def reset(self) -> str:
-        """Where a stream without offsets starts: "earliest", "latest" (the default, as in Spark 2.4) or "error"."""
+        """The start of a stream without offsets: "earliest", "latest" (the default, as in Spark 2.4) or "error"."""
         return str(self.settings["auto.offset.reset"])
 
     @property
     def group(self) -> str | None:
-        """The consumer group: whose commits are read and written. None if it is not named."""
+        """The consumer group of commits; None if `group.id` is missing."""
         group = self.settings.get("group.id")
         return None if group in (None, "") else str(group)
 
@@ -180,65 +196,65 @@ class KafkaParams:
 
     @property
     def metadata_max_age_ms(self) -> int:
-        """How often new partitions are looked for."""
+        """How often the driver looks for new partitions."""
         return _whole_number("metadata.max.age.ms", self.settings.get("metadata.max.age.ms", 300_000))
 
     @property
     def leader_backoff_ms(self) -> int:
-        """Pause before partitions without an answer are asked again."""
+        """Pause before a request is retried for partitions without an answer."""
         return self.own.get("refresh.leader.backoff.ms", 200)
 
     @property
     def api_timeout_ms(self) -> int:
-        """How long the driver waits for one answer of the brokers."""
+        """Timeout of one request of the driver."""
         return self.own.get("default.api.timeout.ms", 15_000)
 
     def driver(self) -> dict[str, Any]:
-        """Properties for the driver's admin client: those every client has."""
+        """Return the properties of the driver's admin client: those of every kind of client."""
         return Properties({k: v for k, v in self.settings.items() if k not in CONSUMER})
 
     def executor(self) -> dict[str, Any]:
-        """Properties for the workers' consumers; fetch sizes are added by `small` and `bulk`."""
+        """Return the properties of the workers' consumers. `small` and `bulk` add the fetch sizes."""
         settings = Properties(self.settings)
         settings["group.id"] = "spark-executor-" + str(settings.get("group.id", "kstream"))
         settings.update(
             {"auto.offset.reset": "error", "enable.auto.commit": "false", "enable.auto.offset.store": "false"},
         )
         settings["enable.partition.eof"] = "true"
-        settings.pop("group.instance.id", None)  # a static member's id in every worker would fence the others
+        settings.pop("group.instance.id", None)  # the same static member in every worker would fence the others
         buffer = "socket.receive.buffer.bytes"
         if buffer in settings and 0 < _whole_number(buffer, settings[buffer]) < 65536:
-            settings[buffer] = 65536  # 0 is the system's own, which grows by itself
+            settings[buffer] = 65536  # 0 is the system's default, which grows by itself
         fetch, message = "fetch.max.bytes", "message.max.bytes"
-        if fetch in settings:  # librdkafka refuses one below message.max.bytes, which for a consumer means nothing else
+        if fetch in settings:  # librdkafka refuses a value below message.max.bytes, which has no other use for a consumer
             settings[fetch] = max(_SMALLEST_MESSAGE, _whole_number(fetch, settings[fetch]))
             settings[message] = min(settings[fetch], _whole_number(message, settings.get(message, 1_000_000)))
         return settings
 
     def storable(self) -> dict[str, Any] | None:
-        """All parameters as JSON, to be given to `parse` again; None if any of them could hold a secret."""
+        """Return all parameters as JSON values for `parse`; None if one of them could hold a secret."""
         return None if self.not_storable() else {**self.settings, **self.own}
 
     def not_storable(self) -> list[str]:
-        """The names of the parameters that could hold a secret, or are no plain values."""
-        return sorted(key for key, value in {**self.settings, **self.own}.items() if not is_open(key, value))
+        """Return the names of the parameters that could hold a secret or have no plain value."""
+        return sorted(key for key, value in {**self.settings, **self.own}.items() if not is_public(key, value))
 
     def __repr__(self) -> str:
-        return f"KafkaParams({shown({**self.settings, **self.own})})"
+        return f"KafkaParams({redacted({**self.settings, **self.own})})"
 
 
 def small(executor: Mapping[str, Any]) -> dict[str, Any]:
-    """Consumer properties for a range of few records; they win over the user's fetch sizes, since latency is the point."""
+    """Return consumer properties for a range of few records. They replace the user's fetch sizes, for the sake of latency."""
     return Properties({**executor, **SMALL_FETCH})
 
 
 def bulk(executor: Mapping[str, Any]) -> dict[str, Any]:
-    """Consumer properties for a long range; the user's fetch sizes win."""
+    """Return consumer properties for a long range. The user's fetch sizes win."""
     return Properties({**BULK_FETCH, **executor})
 
 
 def _translate(key: str, value: Any, given: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """One parameter → the librdkafka ones it stands for (none when it has no meaning here)."""
+    """Return the librdkafka properties of one parameter; none if it has no meaning here."""
     if key.startswith(_RAW):
         return [(key.removeprefix(_RAW), _plain(key, value))]
     name = RENAMED.get(key, key)
@@ -256,7 +272,7 @@ def _translate(key: str, value: Any, given: Mapping[str, Any]) -> list[tuple[str
 
 
 def _plain(key: str, value: Any) -> Any:
-    """Strings, numbers and callbacks as librdkafka takes them."""
+    """Return the value as librdkafka takes it. KafkaConfigError unless it is a string, a number, a boolean or a callback."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float) or (callable(value) and key.endswith("_cb")):

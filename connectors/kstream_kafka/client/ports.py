@@ -1,6 +1,6 @@
-"""What the connector's rooms ask of a Kafka client: small Protocols, filled by `client.py`, `range_consumer.py` and by fakes in tests.
+"""The Protocols of Kafka clients: `KafkaDriverClient`, `KafkaRangeConsumer`, and the clients of the simulator and of tests implement them.
 
-Nothing here knows confluent_kafka. Offsets are the next to read, ends are exclusive.
+Nothing here knows confluent_kafka. An offset is the next one to read; ends are exclusive.
 """
 
 from __future__ import annotations
@@ -13,17 +13,25 @@ from typing import Any, Protocol, TypeAlias
 Partition: TypeAlias = tuple[str, int]
 """(topic, partition number): the key of every map of offsets."""
 
+Settings: TypeAlias = Mapping[str, Any]
+"""librdkafka properties."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """One end of a partition's log: the offset, and the leader epoch the broker named with it (None where it did not)."""
+    """One end of a partition's log.
+
+    Attributes:
+        offset: the first offset of the log, or the offset after the last one.
+        leader_epoch: the leader epoch in the broker's answer; None if the answer had none.
+    """
 
     offset: int
     leader_epoch: int | None = None
 
 
 class Subscription(Protocol):
-    """Which topics a stream reads, and which partitions of them."""
+    """The topics that a stream reads, and the partitions of them."""
 
     @property
     def names(self) -> Collection[str]:
@@ -32,111 +40,114 @@ class Subscription(Protocol):
 
     @property
     def fixed(self) -> Collection[Partition]:
-        """The partitions, where they are named one by one (Assign); empty where all partitions of the topics are read."""
+        """The partitions if they are named one by one (Assign); empty if all partitions of the topics are read."""
         ...
 
-    def wants(self, topic: str) -> bool: ...
+    def wants(self, topic: str) -> bool:
+        """Return whether the stream reads this topic."""
+        ...
 
     def reads(self, partition: Partition) -> bool:
-        """Whether the stream reads this partition of a topic."""
+        """Return whether the stream reads this partition."""
         ...
 
 
 class DriverClient(Protocol):
-    """The driver's side of Kafka; all but `commit` may block on the broker. Not thread-safe."""
+    """The driver's client of the brokers. One thread at a time. All methods may block on the broker, except `commit` and `leader_hosts`."""
 
     def partitions(self, subscription: Subscription) -> set[Partition]:
-        """All partitions of the topics wanted. UnknownTopicError when a named one is missing, BrokerUnreachableError."""
-        ...
+        """Return all partitions of the topics of a subscription.
 
-    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """The ids of these topics, in one request; without those that are not there, or whose broker tells none."""
-        ...
-
-    def latest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
-        """Where each partition ends (last stable offset under read_committed); at most one request a broker."""
-        ...
-
-    def earliest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
-        """Where each partition begins."""
-        ...
-
-    def at_times(self, times_ms: Sequence[int], partitions: Collection[Partition]) -> list[dict[Partition, int | None]]:
-        """For each time (ms) the first offset of that timestamp or a later one; None when the log has none so late."""
-        ...
-
-    def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """What the consumer group has committed; partitions without a commit are left out."""
-        ...
-
-    def commit(self, group: str, offsets: Mapping[Partition, int], on_done: Callable[[Exception | None], None]) -> None:
-        """Sends the offsets and returns; `on_done(error or None)` is called later, by another thread."""
-        ...
-
-    def leader_hosts(self) -> dict[Partition, str]:
-        """The hosts of the partitions' leaders as last heard of; asks nothing."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class MessageLike(Protocol):
-    """confluent_kafka's Message as far as it is used: methods, not attributes. An event (end of partition) has an error."""
-
-    def error(self) -> Any: ...
-    def topic(self) -> str | None: ...
-    def partition(self) -> int | None: ...
-    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
-    def key(self) -> bytes | None: ...
-    def value(self) -> bytes | None: ...
-    def offset(self) -> int | None: ...
-    def timestamp(self) -> tuple[int, int]: ...
-    def leader_epoch(self) -> int | None: ...
-
-
-class Trouble(enum.Enum):
-    """What an error event means to the reader of a range."""
-
-    END_OF_PARTITION = "end of partition"
-    OUT_OF_RANGE = "offset out of range"
-    PASSING = "may pass by itself"
-    """Connection lost, leader moving …: the client goes on trying; the poll timeout bounds it."""
-    FATAL = "will not pass"
-
-
-class RangeConsumer(Protocol):
-    """A worker's consumer: assigned to one partition, or to several of which little is read. Not thread-safe."""
-
-    def assign(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
-        """Starts to fetch each (topic, partition) from the offset, planned under the leader epoch; no partition twice.
-
-        What was assigned before is not read any more, and what was fetched of it is dropped.
+        Raises:
+            UnknownTopicError: a named topic is missing.
+            BrokerUnreachableError: no broker answered.
         """
         ...
 
-    def unassign(self) -> None: ...
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Return the ids of these topics, by one request. Topics without an id, and missing topics, are left out."""
+        ...
+
+    def latest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
+        """Return the end of each partition's log (last stable offset under read_committed). At most one request a broker."""
+        ...
+
+    def earliest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
+        """Return the begin of each partition's log."""
+        ...
+
+    def at_times(self, times_ms: Sequence[int], partitions: Collection[Partition]) -> list[dict[Partition, int | None]]:
+        """Return, for each time (ms), the first offset with that timestamp or a later one; None if the log has none so late."""
+        ...
+
+    def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """Return the offsets that the consumer group has committed. Partitions without a commit are left out."""
+        ...
+
+    def commit(self, group: str, offsets: Mapping[Partition, int], on_done: Callable[[Exception | None], None]) -> None:
+        """Send a commit and return at once. Another thread calls `on_done(error or None)` later."""
+        ...
+
+    def leader_hosts(self) -> dict[Partition, str]:
+        """Return the hosts of the partitions' leaders, from the last metadata. Sends no request."""
+        ...
+
+    def close(self) -> None:
+        """Close the client."""
+        ...
+
+
+class FetchErrorKind(enum.Enum):
+    """The meaning of an error event for the reader of a range."""
+
+    END_OF_PARTITION = "end of partition"
+    OUT_OF_RANGE = "offset out of range"
+    RETRIABLE = "retriable"
+    """Connection lost, or a leader election: the client retries, and the poll timeout limits it."""
+    FATAL = "fatal"
+
+
+class RangeConsumer(Protocol):
+    """A worker's consumer, assigned to one partition, or to several small ranges. One thread."""
+
+    def assign(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
+        """Fetch each (topic, partition) from an offset. The former assignment ends, and its fetched records are dropped.
+
+        Args:
+            begins: (topic, partition, offset, leader epoch of the plan or None), each partition once.
+        """
+        ...
+
+    def unassign(self) -> None:
+        """Stop fetching."""
+        ...
 
     @property
     def consume(self) -> Callable[[int, float], list[Any]]:
-        """consume(n, timeout) → MessageLikes: blocks until there are n or `timeout` seconds are over, whichever is first."""
+        """`consume(n, timeout)`: messages of confluent_kafka. Blocks until there are n, or until `timeout` seconds are over."""
         ...
 
-    def trouble(self, error: Any) -> Trouble: ...
+    def classify_error(self, error: Any) -> FetchErrorKind:
+        """Return the kind of an error event among the messages."""
+        ...
 
     def topic_ids(self, topics: Collection[str], fresh: bool = False) -> dict[str, str]:
-        """The ids of these topics, without those that are not there; not older than a second or so, or of just now. May block."""
+        """Return the ids of these topics. Missing topics are left out. May block.
+
+        Args:
+            topics: the topics.
+            fresh: ask the broker now; otherwise an answer of about the last second is enough.
+        """
         ...
 
     def log_range(self, topic: str, partition: int) -> tuple[int | None, int | None]:
-        """(earliest, latest) by asking the broker; (None, None) when it does not answer. May block."""
+        """Ask the broker for (earliest, latest). (None, None) if it does not answer. May block."""
         ...
 
     def last_error(self) -> str:
-        """What the client last said of its connections; empty if nothing."""
+        """Return the client's last error text about its connections; empty if there was none."""
         ...
 
-    def close(self) -> None: ...
-
-
-Settings: TypeAlias = Mapping[str, Any]
-"""librdkafka properties."""
+    def close(self) -> None:
+        """Close the consumer."""
+        ...

@@ -1,7 +1,7 @@
-"""Secrets of this process's Kafka parameters, kept out of all text: error messages, and log lines of librdkafka and of ours.
+"""Redaction: the secrets of this process's Kafka parameters, kept out of error messages and log lines.
 
-Every client object makes its settings known here before it is made (`remember`); whatever text comes from librdkafka or from a user's
-callback goes through `hidden`. What may be shown or stored is decided by the allow-list `NOT_SECRET`, not by how a name looks.
+Each client calls `add_secrets` with its settings before it is created. All text that comes from librdkafka or from a user's callback goes
+through `redact`. The allow-list `NOT_SECRET` decides what may be shown or stored. The look of a name decides nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 
 def property_names(text: str) -> frozenset[str]:
-    """Return the names of a text, which are separated by blanks."""
+    """Return the names in a text, which are separated by blanks."""
     return frozenset(text.split())
 
 
@@ -36,23 +36,23 @@ NOT_SECRET = property_names(
     enable.sasl.oauthbearer.unsecure.jwt
     """
 )
-"""What may be stored beside a checkpoint and shown: nothing here can hold a secret. The rest is hidden, and not stored."""
+"""Properties that can hold no secret. They may be shown, and stored with a checkpoint. All others are redacted, and never stored."""
 
-HIDDEN = "[hidden]"
+REDACTED = "[hidden]"
 SHORTEST = 4
-"""Shorter values are not looked for in texts: they would hide half of each, and no secret is so short."""
+"""Shorter values are not searched for in texts: they would redact half of each text, and no secret is so short."""
 
 _SUSPECT = re.compile(r"-----|\n|://[^/\s]*@")
 LONG = 8
 _WORDS = frozenset({"true", "false", "none", "hidden"})
-"""Values that give nothing away, and that texts need; the last is what stands for a secret itself."""
+"""Values that reveal nothing and that texts need. The last one is part of `REDACTED` itself."""
 
 _USERINFO = re.compile(r"(?<=://)[^/@\s\"']+(?=@)")
 _VALUE = re.compile(r"=([^\s,;\"']+|\"[^\"]*\")")
 
 
-class _Known:
-    """The secrets so far, and one pattern of all of them."""
+class _Secrets:
+    """The secrets of this process, and one pattern that finds them all. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,68 +65,68 @@ class _Known:
             with self._lock:
                 self._values |= new
                 longest_first = sorted(self._values, key=len, reverse=True)
-                self.pattern = re.compile("|".join(map(_found_by, longest_first)))
+                self.pattern = re.compile("|".join(map(_pattern_of, longest_first)))
 
 
-def _found_by(value: str) -> str:
-    """A short one only where it stands alone: user `kafka` must not hide half of `kafka-1.example.org`."""
+def _pattern_of(value: str) -> str:
+    """Return a pattern for the value. A short value matches only as a whole word: user `kafka` must not redact `kafka-1.example.org`."""
     return re.escape(value) if len(value) >= LONG else rf"(?<![\w.-]){re.escape(value)}(?![\w-]|\.\w)"
 
 
-_known = _Known()
+_secrets = _Secrets()
 
 
-def is_open(key: str, value: Any) -> bool:
-    """Whether the setting may be shown and stored: its name is in NOT_SECRET, and its value is no key and no URL with a password."""
+def is_public(key: str, value: Any) -> bool:
+    """Return whether a setting may be shown and stored: its name is in NOT_SECRET, and its value is no key and no URL with a password."""
     return key in NOT_SECRET and isinstance(value, str | int | float) and not _SUSPECT.search(str(value))
 
 
-def remember(settings: Mapping[str, Any]) -> None:
-    """From now on the values of all settings that are not open are hidden. Cheap for settings already known."""
+def add_secrets(settings: Mapping[str, Any]) -> None:
+    """Redact the values of all settings that are not public from now on. Cheap for settings that are already known. Any thread."""
     for key, value in settings.items():
-        if isinstance(value, str) and not is_open(key, value):
-            _known.add(_pieces(value))
+        if isinstance(value, str) and not is_public(key, value):
+            _secrets.add(_parts(value))
 
 
-def remember_value(secret: str) -> None:
-    """From now on this value is hidden: a token, say."""
-    _known.add([secret])
+def add_secret(secret: str) -> None:
+    """Redact this value from now on, for example a token. Any thread."""
+    _secrets.add([secret])
 
 
-def hidden(text: str) -> str:
-    """The text without any secret known, and without user names and passwords in URLs."""
-    if _known.pattern is not None:
-        text = _known.pattern.sub(HIDDEN, text)
-    return _USERINFO.sub(HIDDEN, text)
+def redact(text: str) -> str:
+    """Return the text without known secrets, and without user names and passwords in URLs. Any thread."""
+    if _secrets.pattern is not None:
+        text = _secrets.pattern.sub(REDACTED, text)
+    return _USERINFO.sub(REDACTED, text)
 
 
-def shown(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """For people: sorted, what is not open hidden."""
-    return {key: value if is_open(key, value) else HIDDEN for key, value in sorted(settings.items())}
+def redacted(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings for people: sorted, with every value redacted that is not public."""
+    return {key: value if is_public(key, value) else REDACTED for key, value in sorted(settings.items())}
 
 
 class Properties(dict[str, Any]):
-    """Settings of a client that may travel and be printed by accident: its text shows no secret."""
+    """Settings of a client, which may be pickled and printed by accident. `repr` and `str` show no secret."""
 
     def __repr__(self) -> str:
-        return f"Properties({shown(self)})"
+        return f"Properties({redacted(self)})"
 
     __str__ = __repr__
 
 
-class HidingFilter(logging.Filter):
-    """Rewrites each record of the logger it is added to."""
+class RedactionFilter(logging.Filter):
+    """Redacts each record of the logger to which it is added."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        safe = hidden(text)
+        safe = redact(text)
         if safe != text:
             record.msg, record.args = safe, None
         return True
 
 
-def _pieces(value: str) -> list[str]:
-    """The value, and what a text may show of it alone: its lines, the values of its `key=value` parts, a URL's password."""
+def _parts(value: str) -> list[str]:
+    """Return the value and its parts that a text may show alone: its lines, the values of its `key=value` parts, the password of a URL."""
     found = [value, *(line for line in value.splitlines() if not line.startswith("-----"))]
     found += [part.strip('"') for part in _VALUE.findall(value)]
     if "://" in value:

@@ -1,4 +1,4 @@
-"""Data loss: the policy of a stream, and the record of a lost range. Pure."""
+"""Data loss: the policies of a stream, and the record of a lost range. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kstream_kafka.errors import KafkaConfigError
 
 FAIL, SKIP, REPORT = "fail", "skip", "report"
 POLICIES = (FAIL, SKIP, REPORT)
-"""What `onDataLoss` may be. fail: the batch fails with the error. skip: what is there is read, the loss goes to the ledger. report: as
-skip, and listeners hear of it (`onDataLost`)."""
+"""The values of `onDataLoss`. fail: the batch fails with the error. skip: the remaining records are read, and the loss goes to the ledger.
+report: as skip, and listeners get `onDataLost`."""
 
 
 def check_policy(policy: str | None, key: str) -> str | None:
-    """Returns it; KafkaConfigError if there is no such policy."""
+    """Return the policy. KafkaConfigError, which names `key`, if there is no such policy."""
     if policy is not None and policy not in POLICIES:
         raise KafkaConfigError(key, f"is {policy!r}", f"One of: {', '.join(POLICIES)}.")
     return policy
@@ -23,9 +23,15 @@ def check_policy(policy: str | None, key: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """Offsets [lost_from, lost_until) of a partition whose records no batch has read or will read. `lost_until` None: all that came after.
+    """Offsets [lost_from, lost_until) of a partition whose records no batch has read or will read.
 
-    `cause` is retention, truncation, recreation or deletion; `detail` says it to people.
+    Attributes:
+        topic: the topic.
+        partition: the partition's number.
+        lost_from: the first lost offset.
+        lost_until: the offset after the last lost one; None for all later offsets.
+        cause: "retention", "truncation", "recreation" or "deletion".
+        detail: a text for people.
     """
 
     topic: str
@@ -36,13 +42,17 @@ class LostRange:
     detail: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The stored form, one entry of the ledger."""
+        """Return the stored form, one entry of the ledger."""
         return {
-            "topic": self.topic, "partition": self.partition, "from": self.lost_from, "until": self.lost_until,
-            "cause": self.cause, "detail": self.detail,
-        }  # fmt: skip
+            "topic": self.topic,
+            "partition": self.partition,
+            "from": self.lost_from,
+            "until": self.lost_until,
+            "cause": self.cause,
+            "detail": self.detail,
+        }
 
     @staticmethod
     def from_json(entry: Mapping[str, Any]) -> LostRange:
-        """The inverse of `to_json`."""
+        """Read the stored form."""
         return LostRange(entry["topic"], entry["partition"], entry["from"], entry["until"], entry["cause"], entry["detail"])

@@ -1,7 +1,7 @@
-"""What a direct stream keeps of its offsets when a topic or a partition leaves its list. Pure: stored plan data in, plan data out.
+"""Kept offsets: the offsets of a direct stream for topics and partitions that left its list. Pure: plans in, plan out.
 
 The form is that of a plan that reads nothing: empty ranges at the next offsets, with leader epochs and topic ids. `newest` is always the
-newest plan of the stream. It wins over what is kept.
+newest plan of the stream, and it wins over kept offsets.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from kstream_kafka.planning.offset_range import OffsetRange
 from kstream_kafka.planning.plan import KafkaPlan
 
 Reads = Callable[[Partition], bool]
-"""Whether the stream reads this partition now."""
+"""Returns whether the stream reads a partition now."""
 
 
 def still_kept(newest: KafkaPlan, kept: KafkaPlan | None) -> KafkaPlan:
-    """Return the kept offsets that count. The newest plan wins, and a topic with another id in that plan is another topic."""
+    """Return the kept offsets that count. The newest plan wins, and a topic with another id in that plan is a recreated topic."""
     if kept is None:
         return _nothing()
-    anew = {t for t, number in kept.topic_ids.items() if newest.topic_ids.get(t, number) != number}
+    recreated = {topic for topic, topic_id in kept.topic_ids.items() if newest.topic_ids.get(topic, topic_id) != topic_id}
     planned = newest.ends
-    return _standing(kept, [p for p in kept.ends if p not in planned and p[0] not in anew])
+    return _empty_plan_at(kept, [p for p in kept.ends if p not in planned and p[0] not in recreated])
 
 
 def left_behind(newest: KafkaPlan, kept: KafkaPlan | None, reads: Reads) -> KafkaPlan | None:
@@ -30,19 +30,19 @@ def left_behind(newest: KafkaPlan, kept: KafkaPlan | None, reads: Reads) -> Kafk
 
     Args:
         newest: the newest stored plan.
-        kept: what was kept before it.
-        reads: whether the stream reads a partition now.
+        kept: the offsets kept before it.
+        reads: returns whether the stream reads a partition now.
 
     Returns:
-        The kept offsets that count, those of partitions that the stream reads again included: they stay until a plan has them. And the
-        offsets of partitions of the newest plan that the stream no longer reads. None if there are none.
+        The kept offsets that count, and the offsets of partitions of the newest plan that the stream no longer reads. Kept offsets of
+        partitions that the stream reads again are included: they stay until a plan has them. None if there are no offsets.
     """
-    old, leaving = still_kept(newest, kept), _standing(newest, [p for p in newest.ends if not reads(p)])
-    pieces = sorted([*old.pieces, *leaving.pieces], key=lambda piece: (piece.range.topic, piece.range.partition))
-    if not pieces:
+    old, leaving = still_kept(newest, kept), _empty_plan_at(newest, [p for p in newest.ends if not reads(p)])
+    splits = sorted([*old.splits, *leaving.splits], key=lambda split: (split.range.topic, split.range.partition))
+    if not splits:
         return None
-    epochs = [piece.leader_epoch for piece in pieces]
-    return KafkaPlan([p.range for p in pieces], epochs, epochs, {**old.topic_ids, **leaving.topic_ids}, old.ahead | leaving.ahead)
+    epochs = [split.leader_epoch for split in splits]
+    return KafkaPlan([p.range for p in splits], epochs, epochs, {**old.topic_ids, **leaving.topic_ids}, old.ahead | leaving.ahead)
 
 
 def has_nothing_of(newest: KafkaPlan, kept: KafkaPlan | None, reads: Reads) -> dict[Partition, int]:
@@ -55,11 +55,11 @@ def _nothing() -> KafkaPlan:
     return KafkaPlan((), (), ())
 
 
-def _standing(plan: KafkaPlan, partitions: Collection[Partition]) -> KafkaPlan:
-    """Empty ranges where these partitions of the plan end, under the epochs in which those offsets were reached."""
+def _empty_plan_at(plan: KafkaPlan, partitions: Collection[Partition]) -> KafkaPlan:
+    """Return a plan of empty ranges at the ends of these partitions, with the epochs under which those offsets were reached."""
     chosen, topics = sorted(partitions), {topic for topic, _ in partitions}
     ends, reached = plan.ends, plan.end_epochs
     epochs = [reached[p] for p in chosen]
-    ids = {topic: number for topic, number in plan.topic_ids.items() if topic in topics}
+    ids = {topic: topic_id for topic, topic_id in plan.topic_ids.items() if topic in topics}
     ranges = [OffsetRange(*p, ends[p], ends[p]) for p in chosen]
     return KafkaPlan(ranges, epochs, epochs, ids, plan.ahead & set(chosen))

@@ -1,4 +1,4 @@
-"""OffsetRange, TopicAndPartition, Broker, KafkaMessageAndMetadata: the values of the Kafka API of Spark 2.4, by its names.
+"""OffsetRange, TopicAndPartition, Broker, KafkaMessageAndMetadata: the values of Spark 2.4's Kafka API, by its names.
 
 Ranges are half-open everywhere: `fromOffset` is read, `untilOffset` is not.
 """
@@ -11,25 +11,45 @@ from typing import Any, Protocol, runtime_checkable
 
 
 def utf8_decoder(s: bytes | None) -> str | None:
-    """Decodes UTF-8 bytes; None stays None. The default key and value decoder."""
+    """Decode UTF-8. The default key and value decoder.
+
+    Args:
+        s: bytes, or None.
+
+    Returns:
+        The text; None for None.
+
+    Raises:
+        UnicodeDecodeError: the bytes are no UTF-8.
+    """
     return None if s is None else s.decode("utf-8")
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class TopicAndPartition:
-    """One partition of one topic. Equal by value and hashable."""
+    """One partition of one topic. Equal by value and hashable.
+
+    Attributes:
+        topic: the topic.
+        partition: the partition's number.
+    """
 
     topic: str
     partition: int
 
 
 TopicPartition = TopicAndPartition
-"""The name in the 0-10 API and in Kafka's own clients."""
+"""TopicAndPartition by its name in the 0-10 API and in Kafka's clients."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Broker:
-    """Host and port of a Kafka broker."""
+    """Host and port of a Kafka broker.
+
+    Attributes:
+        host: the host name.
+        port: the port.
+    """
 
     host: str
     port: int
@@ -37,7 +57,17 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Records [fromOffset, untilOffset) of one partition. Equal by value and hashable."""
+    """The records [fromOffset, untilOffset) of one partition. Equal by value and hashable.
+
+    Attributes:
+        topic: the topic.
+        partition: the partition's number.
+        fromOffset: the first offset.
+        untilOffset: the offset after the last one.
+
+    Example:
+        OffsetRange("orders", 0, 100, 200).count()  # 100
+    """
 
     topic: str
     partition: int
@@ -45,29 +75,37 @@ class OffsetRange:
     untilOffset: int
 
     def count(self) -> int:
-        """Number of offsets; that of records too, unless compaction or transactions left gaps."""
+        """Return the number of offsets. It is also the number of records, unless compaction or transactions left gaps."""
         return self.untilOffset - self.fromOffset
 
     @property
     def topicAndPartition(self) -> TopicAndPartition:
+        """The partition."""
         return TopicAndPartition(self.topic, self.partition)
 
     def topicPartition(self) -> TopicAndPartition:
-        """The same, as the 0-10 API spells it."""
+        """Return the partition, as in the 0-10 API."""
         return TopicAndPartition(self.topic, self.partition)
 
     @staticmethod
     def create(topic: str, partition: int, fromOffset: int, untilOffset: int) -> OffsetRange:
-        """Spark's factory of the same name."""
+        """Create a range, as Spark's factory of the same name.
+
+        Args:
+            topic: the topic.
+            partition: the partition's number.
+            fromOffset: the first offset.
+            untilOffset: the offset after the last one.
+        """
         return OffsetRange(topic, partition, fromOffset, untilOffset)
 
     def to_json(self) -> list[str | int]:
-        """`[topic, partition, from, until]`, the stored form."""
+        """Return the stored form, `[topic, partition, from, until]`."""
         return [self.topic, self.partition, self.fromOffset, self.untilOffset]
 
     @staticmethod
     def from_json(values: Sequence[Any]) -> OffsetRange:
-        """The inverse of `to_json`. ValueError when it is not four values."""
+        """Read the stored form. ValueError unless it has four values."""
         topic, partition, from_offset, until_offset = values
         return OffsetRange(str(topic), int(partition), int(from_offset), int(until_offset))
 
@@ -77,23 +115,44 @@ class OffsetRange:
 
 @runtime_checkable
 class HasOffsetRanges(Protocol):
-    """What holds the ranges of a batch: a KafkaRDD. `isinstance(rdd, HasOffsetRanges)` tells it from an RDD made of one."""
+    """An object with the offset ranges of a batch: a KafkaRDD.
 
-    def offsetRanges(self) -> list[OffsetRange]: ...
+    Example:
+        stream.foreachRDD(lambda rdd: print(rdd.offsetRanges()) if isinstance(rdd, HasOffsetRanges) else None)
+    """
+
+    def offsetRanges(self) -> list[OffsetRange]:
+        """Return the ranges."""
+        ...
 
 
 @runtime_checkable
 class CanCommitOffsets(Protocol):
-    """What commits ranges to Kafka: a direct stream."""
+    """An object that commits ranges to Kafka: a direct stream."""
 
-    def commitAsync(self, offsetRanges: Sequence[OffsetRange], callback: Any = None) -> None: ...
+    def commitAsync(self, offsetRanges: Sequence[OffsetRange], callback: Any = None) -> None:
+        """Commit the ends of ranges for the group `group.id`.
+
+        Args:
+            offsetRanges: ranges that are done.
+            callback: `callback(offsets, error)`, or an object with Java's `onComplete`.
+        """
+        ...
 
 
 class KafkaMessageAndMetadata:
-    """A Kafka record as given to a `messageHandler`: `key` and `message` are decoded when asked for.
+    """A Kafka record for a `messageHandler`. `key` and `message` are decoded at each access.
 
-    `timestamp` is in milliseconds since the epoch, −1 where the record has none. Pickles with its raw bytes; like in Spark 2.4
-    the decoders stay behind, and a copy that went through pickle decodes by UTF-8.
+    It pickles with its raw bytes. As in Spark 2.4 the decoders stay behind, and an unpickled copy decodes UTF-8.
+
+    Attributes:
+        topic: the topic.
+        partition: the partition's number.
+        offset: the offset.
+        timestamp: milliseconds since the epoch, −1 if the record has none.
+
+    Example:
+        KafkaUtils.createDirectStream(ssc, ["orders"], kafkaParams, messageHandler=lambda m: (m.offset, m.message))
     """
 
     __slots__ = ("_keyDecoder", "_rawKey", "_rawMessage", "_valueDecoder", "offset", "partition", "timestamp", "topic")
@@ -109,6 +168,18 @@ class KafkaMessageAndMetadata:
         keyDecoder: Callable[[Any], Any] | None = utf8_decoder,
         valueDecoder: Callable[[Any], Any] | None = utf8_decoder,
     ) -> None:
+        """Create a record.
+
+        Args:
+            topic: the topic.
+            partition: the partition's number.
+            offset: the offset.
+            key: the raw key.
+            message: the raw value.
+            timestamp: milliseconds since the epoch, −1 for none.
+            keyDecoder: bytes → key; None leaves bytes.
+            valueDecoder: bytes → value; None leaves bytes.
+        """
         self.topic = topic
         self.partition = partition
         self.offset = offset
@@ -120,10 +191,12 @@ class KafkaMessageAndMetadata:
 
     @property
     def key(self) -> Any:
+        """The decoded key. Raises the decoder's errors."""
         return self._rawKey if self._keyDecoder is None else self._keyDecoder(self._rawKey)
 
     @property
     def message(self) -> Any:
+        """The decoded value. Raises the decoder's errors."""
         return self._rawMessage if self._valueDecoder is None else self._valueDecoder(self._rawMessage)
 
     def __reduce__(self) -> Any:

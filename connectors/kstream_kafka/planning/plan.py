@@ -18,7 +18,7 @@ from typing import Any
 from kstream_kafka.client.ports import Partition
 from kstream_kafka.planning.data_loss import LostRange
 from kstream_kafka.planning.offset_range import OffsetRange
-from kstream_kafka.planning.packing import Piece
+from kstream_kafka.planning.packing import RangeSplit
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class KafkaPlan:
     lost: Sequence[LostRange] = ()
 
     @property
-    def pieces(self) -> list[Piece]:
+    def splits(self) -> list[RangeSplit]:
         """The ranges with their epochs, as they are read."""
-        return [Piece(*row) for row in zip(self.ranges, self.leader_epochs, self.from_epochs, strict=True)]
+        return [RangeSplit(*row) for row in zip(self.ranges, self.leader_epochs, self.from_epochs, strict=True)]
 
     @property
     def ends(self) -> dict[Partition, int]:

@@ -1,9 +1,7 @@
-"""PerPartitionConfig: rates that differ from partition to partition, decided by the user's code.
+"""The offset planner: the range of each partition in one batch. Pure: maps in, ranges out.
 
-The offset planner: from where to where each partition is read in one batch. Pure: maps in, ranges out.
-
-Re-implements `DirectKafkaInputDStream.maxMessagesPerPartition` and `clamp` of Spark's kafka-0-10 (v3.0.1), whose 0-8 form has the
-same shares with whole-number rates. A rate is in records a second; it becomes a number of records by the length of the batch.
+It implements `DirectKafkaInputDStream.maxMessagesPerPartition` and `clamp` of Spark's kafka-0-10 (v3.0.1). The 0-8 form has the same shares
+with whole-number rates. A rate is in records a second; the batch interval makes it a number of records.
 """
 
 from __future__ import annotations
@@ -17,27 +15,48 @@ from kstream_kafka.planning.offset_range import OffsetRange, TopicAndPartition
 
 
 class PerPartitionConfig:
-    """Subclass it and give it to `createDirectStream`. Called on the driver for every partition of every batch: be quick.
+    """Rate limits for each partition. Subclass it and give it to `createDirectStream`.
 
-    Stored with the graph, so it must be picklable.
+    The driver calls it for every partition of every batch, so it must be fast. It is stored with the graph, so it must be picklable.
+
+    Example:
+        class SlowOrders(PerPartitionConfig):
+            def maxRatePerPartition(self, topicPartition):
+                return 100 if topicPartition.topic == "orders" else 0
+
+        KafkaUtils.createDirectStream(ssc, ["orders", "users"], kafkaParams, perPartitionConfig=SlowOrders())
     """
 
     def maxRatePerPartition(self, topicPartition: TopicAndPartition) -> int:
-        """Most records of the partition in a second; 0 is no limit."""
+        """Return the most records of a partition in a second; 0 is no limit.
+
+        Args:
+            topicPartition: the partition.
+
+        Raises:
+            NotImplementedError: unless a subclass overrides it.
+        """
         raise NotImplementedError
 
     def minRatePerPartition(self, topicPartition: TopicAndPartition) -> int:
-        """Fewest records of the partition in a *batch*, not in a second, where a rate limits the batch. As Spark counts it."""
+        """Return the fewest records of a partition in a *batch* (not in a second, as in Spark) if a rate limits the batch.
+
+        Args:
+            topicPartition: the partition.
+        """
         return 1
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """How much one batch may take.
+    """The limits of one batch.
 
-    `max_rate` and `min_rate` are per partition: records a second, and records a *batch* (as in Spark, whose minRatePerPartition is
-    compared after the seconds are multiplied in). A maximum of 0 is none. `estimate` is the whole stream's rate under
-    back-pressure; None when there is no back-pressure or nothing to go by.
+    Attributes:
+        batch_ms: the batch interval.
+        max_rate: the most records of a partition in a second; 0 is no limit.
+        min_rate: the fewest records of a partition in a *batch*, because Spark compares it after the multiplication by seconds.
+        estimate: the whole stream's rate under back-pressure; None without back-pressure or without a measurement.
+        limited: False only if nothing ever limits a batch.
     """
 
     batch_ms: int
@@ -45,11 +64,16 @@ class RateLimits:
     min_rate: Callable[[Partition], int] = lambda _: 1
     estimate: float | None = None
     limited: bool = True
-    """False only where it is sure that nothing ever limits a batch."""
 
 
 def estimated_rate(backpressure: bool, measured: float | None, initial: float) -> float | None:
-    """The rate to share out: the measured one; before anything is measured, the initial one if it is above 0; else None."""
+    """Return the stream's rate under back-pressure: the measured one, or the initial one before a measurement. None if there is none.
+
+    Args:
+        backpressure: whether back-pressure is on.
+        measured: the measured rate, in records a second.
+        initial: the initial rate; 0 is none.
+    """
     if not backpressure:
         return None
     rate = measured if measured is not None and measured > 0 else initial
@@ -57,9 +81,15 @@ def estimated_rate(backpressure: bool, measured: float | None, initial: float) -
 
 
 def share_by_lag(rate: float, lags: Mapping[Partition, int], max_rate: Callable[[Partition], int]) -> dict[Partition, float]:
-    """`rate` dealt out in proportion to the lags, each share capped by its partition's maximum (0: no cap).
+    """Share a rate in proportion to the lags.
 
-    No lag at all gives nothing to anyone: the caller reads that as "no limit".
+    Args:
+        rate: records a second.
+        lags: unread records of each partition.
+        max_rate: the limit of a partition; 0 is no limit.
+
+    Returns:
+        The rate of each partition. All are 0 without any lag, which the caller takes for no limit.
     """
     total = sum(lags.values())
     if total == 0:
@@ -72,7 +102,7 @@ def share_by_lag(rate: float, lags: Mapping[Partition, int], max_rate: Callable[
 
 
 def max_messages(current: Mapping[Partition, int], latest: Mapping[Partition, int], limits: RateLimits) -> dict[Partition, int] | None:
-    """Most records of each partition in this batch; None when nothing limits it."""
+    """Return the most records of each partition in this batch; None if nothing limits it."""
     if limits.estimate is not None and limits.estimate > 0:
         lags = {p: max(end - current[p], 0) for p, end in latest.items()}
         rates = share_by_lag(limits.estimate, lags, limits.max_rate)
@@ -81,7 +111,7 @@ def max_messages(current: Mapping[Partition, int], latest: Mapping[Partition, in
     if sum(rates.values()) <= 0:
         return None
     seconds = limits.batch_ms / 1000
-    unlimited = limits.estimate is None or limits.estimate <= 0  # then a rate of 0 is no limit; else it is the share of a lag of 0
+    unlimited = limits.estimate is None or limits.estimate <= 0  # then a rate of 0 is no limit; otherwise it is the share of a lag of 0
     return {
         p: max(latest[p] - current[p], 0) if rate <= 0 and unlimited else max(int(seconds * rate), limits.min_rate(p))
         for p, rate in rates.items()
@@ -89,7 +119,7 @@ def max_messages(current: Mapping[Partition, int], latest: Mapping[Partition, in
 
 
 def clamp(current: Mapping[Partition, int], latest: Mapping[Partition, int], limits: RateLimits) -> dict[Partition, int]:
-    """Where each partition's range ends: as far as the limits let it go, never past the log's end."""
+    """Return the end of each partition's range: as far as the limits allow, never after the log's end."""
     most = max_messages(current, latest, limits)
     if most is None:
         return dict(latest)
@@ -102,11 +132,17 @@ def plan_ranges(
     limits: RateLimits,
     ahead: Collection[Partition] = (),
 ) -> list[OffsetRange]:
-    """One range for each partition of `current`, empty ones included, by topic and number.
+    """Plan one range for each partition, empty ones included, by topic and number. Never plans a negative range.
 
-    `current` holds the next offset to read, a new partition's beginning included. `ahead` are partitions whose start was given by
-    the user past the log's end and not reached yet: they wait with an empty range. Any other partition that ends before its next
-    offset is a LogShrankError, one without a latest offset a PartitionRevokedError: never a negative range, never silence.
+    Args:
+        current: the next offset of each partition, new partitions included.
+        latest: the end of each partition's log.
+        limits: the limits of the batch.
+        ahead: partitions whose start, given by the user, is after the end of their log. They wait with an empty range.
+
+    Raises:
+        LogShrankError: another partition ends before its next offset.
+        PartitionRevokedError: a partition has no end.
     """
     gone = current.keys() - latest.keys()
     if gone:

@@ -1,10 +1,10 @@
-"""Positions: where reading starts or ends, as users say it. Pure: text and numbers in, small records out.
+"""Positions: where reading starts or stops, as users write it. Pure.
 
     "earliest"  "latest"             either end of the log
-    "committed"                      what the consumer group of `group.id` has committed
+    "committed"                      the committed offset of the consumer group `group.id`
     1234                             that offset (for one partition only)
     "-1000"                          1,000 records before the end (never before the beginning)
-    "-10m"                           what was written in the last ten minutes: s, m, h, d
+    "-10m"                           the records of the last ten minutes: s, m, h, d
     "2026-11-21T10:00:00+01:00"      the first record of that moment or later; also a datetime. Without a zone: local time
 
 A negative *number* is refused: −1 and −2 mean latest and earliest in Spark's JSON, and would mean something else here.
@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias
 
 from kstream_kafka.client.ports import Partition
 from kstream_kafka.errors import KafkaConfigError
+from kstream_kafka.planning.offset_range import TopicAndPartition
 
 _UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BACK = re.compile(r"-\s*(\d+)\s*([smhd]?)")
@@ -30,14 +31,19 @@ HINT = "Give 'earliest', 'latest', 'committed', an offset, '-1000' (records befo
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """One position. `value`: an offset, records back from the end, milliseconds ago, or ms since the epoch, by kind."""
+    """One position.
+
+    Attributes:
+        kind: the kind of position.
+        value: an offset ("offset"), records before the end ("back"), milliseconds ago ("ago"), or ms since the epoch ("time").
+    """
 
     kind: Kind
     value: int = 0
 
     @staticmethod
     def parse(given: Any, key: str) -> Position:
-        """From what a user writes; `key` names the parameter in a KafkaConfigError."""
+        """Read what a user writes. A KafkaConfigError names the parameter `key`."""
         if isinstance(given, Position):
             return given
         if isinstance(given, datetime):
@@ -51,10 +57,12 @@ class Position:
         raise KafkaConfigError(key, f"is {given!r}", HINT)
 
     def to_json(self) -> list[str | int]:
+        """Return the stored form."""
         return [self.kind, self.value]
 
     @staticmethod
     def from_json(values: list[Any]) -> Position:
+        """Read the stored form."""
         return Position(values[0], int(values[1]))
 
     def __str__(self) -> str:
@@ -80,14 +88,19 @@ def _from_text(text: str, key: str) -> Position:
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """A position for every partition: that of `each` where it is named, else `default` (None: not said)."""
+    """A position for every partition.
+
+    Attributes:
+        default: the position of partitions that are not in `each`; None if there is none.
+        each: the positions of single partitions.
+    """
 
     default: Position | None = None
     each: Mapping[Partition, Position] = field(default_factory=dict[Partition, Position])
 
     @staticmethod
     def parse(given: Any, key: str) -> Positions:
-        """From a mapping of partitions to positions, one position for all, or None. KafkaConfigError names `key`."""
+        """Read a mapping of partitions to positions, one position for all, or None. A KafkaConfigError names the parameter `key`."""
         if given is None:
             return Positions()
         if isinstance(given, Mapping):
@@ -98,27 +111,41 @@ class Positions:
         return Positions(everywhere)
 
     def of(self, partition: Partition) -> Position | None:
+        """Return the position of a partition; None if there is none."""
         return self.each.get(partition, self.default)
 
     def __bool__(self) -> bool:
         return self.default is not None or bool(self.each)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the stored form."""
         default = None if self.default is None else self.default.to_json()
         return {"default": default, "each": [[*p, *at.to_json()] for p, at in sorted(self.each.items())]}
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> Positions:
+        """Read the stored form."""
         default = None if values["default"] is None else Position.from_json(values["default"])
         return Positions(default, {(str(t), int(n)): Position.from_json(at) for t, n, *at in values["each"]})
 
 
-NOWHERE = Positions()
-"""Nothing said about any partition."""
+PartitionLike: TypeAlias = "TopicAndPartition | Partition"
+"""A partition as users write it: a TopicPartition, or a (topic, partition) pair."""
+PositionLike: TypeAlias = "Position | int | str | datetime"
+"""A position as users write it."""
+PositionsLike: TypeAlias = "PositionLike | Mapping[Any, PositionLike] | None"
+"""One position for all partitions, or a mapping of partitions (`PartitionLike`) to positions."""
+
+NO_POSITIONS = Positions()
+"""No position for any partition."""
 
 
 def as_partition(key: Any, name: str = "fromOffsets") -> Partition:
-    """A partition as the user has it – TopicAndPartition, a pair, or anything with `topic` and `partition` – as a plain pair."""
+    """Return the user's partition as a pair. It may be a TopicAndPartition, a pair, or any object with `topic` and `partition`.
+
+    Raises:
+        KafkaConfigError: it is none of these. The error names the parameter `name`.
+    """
     try:
         topic, number = (key.topic, key.partition) if hasattr(key, "topic") else key
         return str(topic), int(number)

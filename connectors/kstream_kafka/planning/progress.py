@@ -1,4 +1,4 @@
-"""What listeners and the progress report learn of a direct stream's batch: plain values from ranges and log ends. Pure."""
+"""The progress of a direct stream's batch for listeners and the progress report: plain values from ranges and log ends. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from kstream_kafka.planning.offset_range import OffsetRange
 def metadata_of(
     ranges: Sequence[OffsetRange], latest: Mapping[Partition, LogEnd] | None, pinned: Mapping[Partition, int], description: str
 ) -> dict[str, Any]:
-    """`offsets` (the ranges), `Description` (Spark's text, of ranges that hold something) and `progress` (JSON values)."""
+    """Return the metadata of a batch.
+
+    Args:
+        ranges: the planned ranges.
+        latest: the ends of the logs; None if they are unknown.
+        pinned: offsets of records from the future, under the by-timestamp policy.
+        description: the topics.
+
+    Returns:
+        `offsets` (the ranges), `Description` (Spark's text, of ranges that are not empty) and `progress` (JSON values).
+    """
     described = (f"topic: {r.topic}\tpartition: {r.partition}\toffsets: {r.fromOffset} to {r.untilOffset}" for r in ranges if r.count())
     return {
         "offsets": list(ranges),
@@ -24,7 +34,7 @@ def metadata_of(
 def _progress(
     ranges: Sequence[OffsetRange], latest: Mapping[Partition, LogEnd] | None, pinned: Mapping[Partition, int], description: str
 ) -> dict[str, Any]:
-    """The names of Structured Streaming's source progress. `latestOffset` and the lag are null where the log ends are not known."""
+    """Return the progress by the names of Structured Streaming. `latestOffset` and the lag are null if the log ends are unknown."""
     progress: dict[str, Any] = {
         "description": description,
         "startOffset": _nested({(r.topic, r.partition): r.fromOffset for r in ranges}),
@@ -47,7 +57,7 @@ def _progress(
 
 
 def _nested(offsets: Mapping[Partition, int]) -> dict[str, dict[str, int]]:
-    """`{"topic": {"0": offset}}`, as Structured Streaming writes offsets."""
+    """Return `{"topic": {"0": offset}}`, as Structured Streaming writes offsets."""
     nested: dict[str, dict[str, int]] = {}
     for (topic, number), at in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(number)] = at

@@ -1,8 +1,7 @@
-"""Chunks of Kafka messages as Arrow record batches, with the columns of Spark's Kafka source. Needs pyarrow and numpy; no Spark.
+"""Record batches of Kafka messages, with the columns of Spark's Kafka source. Needs pyarrow and numpy; no Spark.
 
-A column is made at a time from a whole chunk, and what is the same for all its records – topic, partition, most often the type of
-the timestamp, offsets without gaps, no headers – without a Python object a record. Reading the messages out of librdkafka stays
-several times dearer than all of this.
+Each column is built from a whole chunk. A value that all records share needs no Python object a record: topic, partition, mostly the
+type of the timestamp, offsets without gaps, no headers. Reading the messages from librdkafka costs several times more than all of this.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from kstream_kafka.planning.offset_range import OffsetRange
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 TIMESTAMP = pa.timestamp("us", "UTC")
-"""An instant: Spark shows it in the time zone of its session."""
+"""An instant. Spark shows it in the time zone of its session."""
 
 SCHEMA = pa.schema(
     [
@@ -31,40 +30,43 @@ SCHEMA = pa.schema(
         ("headers", HEADERS),
     ]
 )
-"""Spark's, with its names, types and order; every column may be null, as there."""
+"""The schema of Spark's Kafka source. Every column may be null, as there."""
 SCHEMA_WITHOUT_HEADERS = pa.schema(list(SCHEMA)[:-1])
 
 MOST_BYTES = 16 << 20
-"""A record batch of more is handed on in slices: Spark copies a batch whole into the memory of its JVM, outside of the heap."""
+"""A larger record batch is yielded in slices: Spark copies a whole batch into the memory of its JVM, outside of the heap."""
 FEW_RECORDS = 1_000
-"""Chunks of fewer are made into one record batch: a batch costs us and Spark as much as a few hundred records do."""
+"""Smaller chunks share a record batch, because a batch costs as much as a few hundred records."""
 ENOUGH_RECORDS = 10_000
-"""About so many are put together: as many as are in a full chunk."""
+"""About so many records share a batch: as many as a full chunk has."""
 
 Chunk: TypeAlias = tuple[OffsetRange, list[Any]]
-"""Messages of one range, offsets rising, with that range."""
+"""A range and messages of it, offsets rising."""
 
 
 def schema(include_headers: bool) -> pa.Schema:
-    """The columns, with or without `headers`."""
+    """Return the schema, with or without `headers`."""
     return SCHEMA if include_headers else SCHEMA_WITHOUT_HEADERS
 
 
 def record_batches(chunks: Iterable[Chunk], include_headers: bool = True) -> Iterator[pa.RecordBatch]:
-    """All messages in their order, in record batches bounded in size. Lazy; runs in a Spark task; blocks as `chunks` does.
+    """Yield all messages in their order, in record batches of limited size. Lazy; runs in a Spark task; blocks as `chunks` does.
 
-    Each chunk is a batch, but for small ones, which are put together, and for large records: past 16 MiB a batch is cut between them.
+    Each chunk is a batch. Small chunks share one. A batch above MOST_BYTES is cut between records.
     """
     for together in _gathered(chunks):
         yield from _slices(to_record_batch(together, include_headers))
 
 
 def to_record_batch(chunks: Sequence[Chunk], include_headers: bool = True) -> pa.RecordBatch:
-    """The messages of these chunks, a row each, in their order.
+    """Return a row for each message of these chunks, in their order.
 
-    key and value are bytes or null. A record without a timestamp has null and timestampType −1 (Spark shows the instant −1 ms);
-    0 is the producer's time, 1 that of the broker. `headers` is null for a record that has none. ArrowInvalid for a timestamp past
-    the year 294,000; keys or values may be 2 GiB in all, more than the client ever holds of one partition.
+    key and value are bytes or null. A record without a timestamp has null and timestampType −1 (Spark shows the instant −1 ms); 0 is the
+    producer's time, 1 the broker's. `headers` is null for a record without headers. Keys or values may have 2 GiB in all, more than the
+    client ever holds of one partition.
+
+    Raises:
+        ArrowInvalid: a timestamp is after the year 294,000.
     """
     messages = chunks[0][1] if len(chunks) == 1 else [m for _, chunk in chunks for m in chunk]
     columns = [
@@ -79,7 +81,7 @@ def to_record_batch(chunks: Sequence[Chunk], include_headers: bool = True) -> pa
 
 
 def _places(chunks: Sequence[Chunk]) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """`topic`, `partition` and `offset`."""
+    """Return the columns `topic`, `partition` and `offset`."""
     if len(chunks) == 1:
         where, messages = chunks[0]
         rows = len(messages)
@@ -96,7 +98,7 @@ def _places(chunks: Sequence[Chunk]) -> tuple[pa.Array, pa.Array, pa.Array]:
 
 
 def _offsets(messages: list[Any]) -> pa.Array:
-    """Offsets rise, so the first and the last tell whether there is a gap: without one no other message is asked."""
+    """Return the column `offset`. Offsets rise, so the first and the last one show whether there is a gap."""
     first, last = (messages[0].offset(), messages[-1].offset()) if messages else (0, -1)
     if last - first == len(messages) - 1:
         return pa.array(np.arange(first, last + 1, dtype=np.int64))
@@ -104,17 +106,17 @@ def _offsets(messages: list[Any]) -> pa.Array:
 
 
 def _times(messages: list[Any]) -> tuple[pa.Array, pa.Array]:
-    """`timestamp` and `timestampType`."""
+    """Return the columns `timestamp` and `timestampType`."""
     kinds: set[int] = set()
     stamps: list[int] = []
     add_kind, add_stamp = kinds.add, stamps.append
-    for m in messages:  # quicker than comprehensions over the pairs: no pair is kept
+    for m in messages:  # faster than comprehensions over the pairs, because no pair is kept
         kind, stamp = m.timestamp()
         add_kind(kind)
         add_stamp(stamp)
     if len(kinds) == 1:
         types = pa.repeat(pa.scalar(kinds.pop() - 1, pa.int32()), len(messages))
-    else:  # a topic's message.timestamp.type was changed
+    else:  # the topic's message.timestamp.type was changed
         types = pa.array([m.timestamp()[0] - 1 for m in messages], pa.int32())
     milliseconds = np.array(stamps, np.int64)
     none = milliseconds == -1
@@ -127,7 +129,7 @@ def _headers(messages: list[Any]) -> pa.Array:
 
 
 def _gathered(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
-    """Chunks that become one record batch: neighbours of few records together, the others alone."""
+    """Group the chunks of each record batch: small neighbours together, the others alone."""
     waiting: list[Chunk] = []
     rows = size = 0
     for chunk in chunks:
@@ -146,7 +148,7 @@ def _gathered(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
 
 
 def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch, or slices of it of about MOST_BYTES each if its records are of about one size. Nothing is copied."""
+    """Yield the batch, or slices of about MOST_BYTES if its records have about the same size. Copies nothing."""
     parts = max(1, -(-batch.nbytes // MOST_BYTES))
     rows = max(1, -(-batch.num_rows // parts))
     for first in range(0, batch.num_rows, rows):

@@ -1,15 +1,15 @@
-"""One Kafka consumer per Python worker process and configuration, lent to one task at a time and kept between batches.
+"""ConsumerCache: the Kafka consumers of a Python worker process, one a configuration, lent to one task at a time, kept between batches.
 
-Making a consumer costs 50–100 ms, giving a live one another range about 1 ms. It takes the place of the JVM connector's
-consumer pool: there each executor kept a consumer per partition, here a worker process runs one task at a time, so one
-consumer, re-assigned, is enough. Runs in Spark's Python workers only; a worker is one thread, so there is no lock.
+To create a consumer takes 50–100 ms, to assign another range about 1 ms. The cache takes the place of the JVM connector's consumer pool,
+where an executor kept a consumer per partition. A worker process runs one task at a time, so one consumer is enough. Only Spark's Python
+workers use the cache. A worker is one thread, so there is no lock.
 
-Rules, each of which has bitten someone:
+Rules, each against a real fault:
 - A forked child must not touch its parent's consumers, not even to close them: their threads did not survive the fork.
-- A task that is tried again gets a fresh consumer of its own, and the cached one is dropped: it may be why the first try failed.
+- A repeated task gets a new consumer, and the cached one is dropped, because it may be the cause of the first failure.
 - A read that failed drops its consumer.
-- A generator that was abandoned (`take`) may be closed late, when the consumer already reads for the next task: only the task that
-  holds the loan may unassign.
+- A generator that was abandoned (`take`) may be closed late, when the consumer reads for the next task. Only the task that holds the loan
+  may unassign.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Factory = Callable[[Settings], RangeConsumer]
 
 @dataclass
 class _Entry:
-    """A cached consumer; `loan` counts the loans made of it, `borrower` is the task attempt that has it now (None: nobody)."""
+    """A cached consumer. `loan` counts its loans; `borrower` is the task attempt that has it now, or None."""
 
     consumer: RangeConsumer
     loan: int = 0
@@ -36,7 +36,7 @@ class _Entry:
 
 @dataclass
 class ConsumerCache:
-    """The consumers of this process. `make` builds one from its properties."""
+    """The consumers of this process. `make` creates one from its properties."""
 
     make: Factory
     _entries: dict[tuple[Any, ...], _Entry] = field(default_factory=dict[tuple[Any, ...], _Entry])
@@ -45,14 +45,20 @@ class ConsumerCache:
 
     @contextmanager
     def lend(self, settings: Settings, task_attempt: int = -1, retry: bool = False) -> Generator[RangeConsumer]:
-        """A consumer for one range, unassigned afterwards. `task_attempt` is Spark's unique id of it; `retry` asks for a fresh one."""
+        """Lend a consumer. It is unassigned afterwards.
+
+        Args:
+            settings: complete consumer properties.
+            task_attempt: Spark's unique id of the task attempt.
+            retry: whether the task is a repeated one, which gets a new consumer.
+        """
         self._forget_after_fork()
         key = _key(settings)
         entry = self._entries.get(key)
         if retry and entry is not None:
             self._drop(key, entry)
         if retry or (entry is not None and entry.borrower == task_attempt):
-            # The second case: one task reads two ranges in turns (a zip of a stream with itself), each needs its own.
+            # The second case: one task reads two ranges in turns (a zip of a stream with itself), and each needs a consumer.
             yield from self._uncached(settings)
             return
         if entry is None:
@@ -73,7 +79,7 @@ class ConsumerCache:
                 entry.consumer.unassign()
 
     def close(self) -> None:
-        """Closes every consumer that is this process's own."""
+        """Close every consumer of this process."""
         self._forget_after_fork()
         for key, entry in list(self._entries.items()):
             self._drop(key, entry)
@@ -92,18 +98,18 @@ class ConsumerCache:
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():
-            self._of_the_parent.extend(self._entries.values())  # kept, since to free them would touch them
+            self._of_the_parent.extend(self._entries.values())  # kept, because to free them would touch them
             self._entries.clear()
             self._pid = os.getpid()
 
 
 def _key(settings: Settings) -> tuple[Any, ...]:
-    """Settings by value. A callback counts by its identity, if it has one, else by its name, since every task unpickles its own copy."""
-    return tuple((k, _told_apart_by(v) if callable(v) else v) for k, v in sorted(settings.items()))
+    """Return the settings by value. A callback counts by its identity or its name, because every task unpickles its own copy."""
+    return tuple((k, _callback_key(v) if callable(v) else v) for k, v in sorted(settings.items()))
 
 
-def _told_apart_by(callback: Callable[..., Any]) -> str:
-    """Two token callbacks of one name may be two users: one must not read with the other's connection."""
+def _callback_key(callback: Callable[..., Any]) -> str:
+    """Return the identity of a callback. Two token callbacks of one name may be two users, who must not share a connection."""
     return str(getattr(callback, "identity", None) or getattr(callback, "__qualname__", "callback"))
 
 
@@ -111,10 +117,10 @@ _cache: ConsumerCache | None = None
 
 
 def of_this_process() -> ConsumerCache:
-    """The cache of this worker process, made at its first use."""
+    """Return the cache of this worker process, created at its first use."""
     global _cache
     if _cache is None:
-        from kstream_kafka.reader.range_consumer import KafkaRangeConsumer  # here, so that only a task that reads loads librdkafka
+        from kstream_kafka.reader.range_consumer import KafkaRangeConsumer  # only a task that reads loads librdkafka
 
         _cache = ConsumerCache(KafkaRangeConsumer)
     return _cache

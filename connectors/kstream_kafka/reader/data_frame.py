@@ -1,4 +1,4 @@
-"""Kafka ranges as a DataFrame: the workers read, and hand Spark Arrow record batches; no record is pickled, none is a row before SQL."""
+"""DataFrames of Kafka ranges: the workers read, and give Spark record batches of Arrow. No record is pickled; none is a row before SQL."""
 
 from __future__ import annotations
 
@@ -39,15 +39,21 @@ SCHEMA = StructType(
         StructField("headers", HEADERS),
     ]
 )
-"""The columns of Spark's Kafka source, `headers` as with its option includeHeaders."""
+"""The schema of Spark's Kafka source with the option includeHeaders."""
 
 
 def kafka_data_frame(spark: SparkSession, reads: RangeReads, include_headers: bool = True) -> DataFrame:
-    """A DataFrame of what `reads` reads: partition i holds the records of task i, in their order.
+    """Return a DataFrame of ranges: partition i holds the records of task i, in their order.
 
-    Called on the driver by `KafkaUtils.createDataFrame` and `foreachBatch`; blocks on nothing and runs no job: Kafka is read when an
-    action needs it, each time anew. MissingDependencyError at once if pyarrow or pandas, which Spark's Arrow functions need, is not
-    there or too old; the workers need them too.
+    Called on the driver by `KafkaUtils.createDataFrame` and `foreachBatch`. Does not block and runs no job: each action reads Kafka again.
+
+    Args:
+        spark: the session.
+        reads: the ranges of each task.
+        include_headers: whether there is a column `headers`.
+
+    Raises:
+        MissingDependencyError: pyarrow or pandas, which Spark's Arrow functions need, is missing or too old. The workers need both too.
     """
     _require_arrow()
     schema = SCHEMA if include_headers else StructType(SCHEMA.fields[:-1])
@@ -55,19 +61,24 @@ def kafka_data_frame(spark: SparkSession, reads: RangeReads, include_headers: bo
     if not tasks:
         return spark.createDataFrame([], schema)
 
-    def read_kafka(ids: Iterator[Any]) -> Iterator[Any]:  # a plain function: pyspark 3.5 looks at its arguments; also its name in plans
+    def read_kafka(ids: Iterator[Any]) -> Iterator[Any]:  # a function: pyspark 3.5 inspects its arguments, and plans show its name
         return read_tasks(reads, ids, include_headers)
 
     return spark.range(0, tasks, 1, tasks).mapInArrow(read_kafka, schema)
 
 
 def read_tasks(reads: RangeReads, ids: Iterator[Any], include_headers: bool) -> Iterator[Any]:
-    """The record batches of the tasks whose numbers come as record batches; found by its name in the workers, where it runs.
+    """Yield the record batches of tasks. Runs in the workers, which find it by its name.
 
-    Every number is read, however Spark has put them into partitions, and all are taken before the first record: a worker whose
-    input was left unread is thrown away by Spark, its consumer with it.
+    All task numbers are read before the first record, however Spark distributes them over partitions: Spark kills a worker whose input was
+    not read to its end, and its consumer with it.
+
+    Args:
+        reads: the ranges of each task.
+        ids: record batches with the numbers of the tasks to read.
+        include_headers: whether there is a column `headers`.
     """
-    from kstream_kafka.reader.arrow import record_batches  # here: the driver's side needs no pyarrow loaded
+    from kstream_kafka.reader.arrow import record_batches  # the driver loads no pyarrow
 
     tasks = [index for batch in ids for index in batch.column(0).to_pylist()]
     with _no_cycle_collection():
@@ -76,9 +87,10 @@ def read_tasks(reads: RangeReads, ids: Iterator[Any], include_headers: bool) -> 
 
 @contextmanager
 def _no_cycle_collection() -> Generator[None]:
-    """Reading makes ten thousands of objects a second and no cycles; collecting them all the same took a fifth of the worker's time.
+    """Switch the cycle collector off. Reading creates ten thousands of objects a second and no cycles, and collections took a fifth of the
+    worker's time.
 
-    Only our own code runs in the worker meanwhile: what the user does with a DataFrame in Python has a worker of its own.
+    Meanwhile no user code runs in this worker: Python functions on a DataFrame have their own worker.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -90,7 +102,7 @@ def _no_cycle_collection() -> Generator[None]:
 
 
 def _require_arrow() -> None:
-    """On the driver: in a worker Spark says no more than that the worker failed to connect back."""
+    """Check for pyarrow and pandas on the driver. In a worker Spark's error would only be that the worker did not connect back."""
     from pyspark.sql.pandas.utils import require_minimum_pandas_version, require_minimum_pyarrow_version
 
     for package, require in (("pyarrow", require_minimum_pyarrow_version), ("pandas", require_minimum_pandas_version)):

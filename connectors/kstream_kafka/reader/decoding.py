@@ -1,15 +1,11 @@
-"""ConsumerRecord: a Kafka record of the 0-10 API, as a named tuple.
+"""Decoding: from chunks of Kafka messages to the elements of a stream, a whole chunk at a time.
 
-From chunks of Kafka messages to the elements of a stream, a whole chunk at a time.
-
-Four shapes: (key, value) tuples, values only (`messageHandler=value_only`), ConsumerRecords (`consumer_record`), and what any
-`messageHandler` makes. The work is done by list comprehensions over a chunk, never by a generator a record: that is most of the speed
+There are four kinds of elements: (key, value) tuples, values (`messageHandler=value_only`), ConsumerRecords (`consumer_record`), and the
+results of any other `messageHandler`. List comprehensions over a chunk do the work, never a generator a record: that is most of the speed
 of reading in Python.
 
-Java's deserialisers by class name, for parameters taken over from a Java or Scala job. Pure.
-
-`key.deserializer` and `value.deserializer` of the 0-10 form may name one of Kafka's own; anything else is the user's code, which has
-no meaning here: a decoder must be given instead. Kafka's numbers are big-endian.
+Java's deserialisers go by class name, for parameters from a Java or Scala job. `key.deserializer` and `value.deserializer` of the 0-10 form
+may name Kafka's own classes. Any other class is the user's code, and a decoder must be given instead. Kafka's numbers are big-endian.
 """
 
 from __future__ import annotations
@@ -18,17 +14,25 @@ import struct
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.planning.offset_range import KafkaMessageAndMetadata, OffsetRange, utf8_decoder
 
 
 class ConsumerRecord(NamedTuple):
-    """One record. `key` and `value` are decoded as the stream says, None where the record has none.
+    """A Kafka record of the 0-10 API.
 
-    `timestamp` is ms since the epoch (−1: none); `timestampType` is 0 for CreateTime, 1 for LogAppendTime, −1 for none. `headers`
-    are (name, bytes or None) pairs in their order, empty when there are none. `leaderEpoch` is None where the broker did not say.
+    Attributes:
+        topic: the topic.
+        partition: the partition's number.
+        offset: the offset.
+        timestamp: milliseconds since the epoch, −1 if the record has none.
+        timestampType: 0 for CreateTime, 1 for LogAppendTime, −1 for none.
+        key: the key, decoded by the stream's decoder; None if the record has none.
+        value: the value, decoded by the stream's decoder; None if the record has none.
+        headers: (name, bytes or None) pairs in their order, empty if there are none.
+        leaderEpoch: the leader epoch; None if the broker did not send it.
     """
 
     topic: str
@@ -42,31 +46,52 @@ class ConsumerRecord(NamedTuple):
     leaderEpoch: int | None
 
 
-Decoder = Callable[[Any], Any]
-Chunk = list[Any]
+Decoder: TypeAlias = Callable[[Any], Any]
+Chunk: TypeAlias = list[Any]
 
 
 def value_only(message: KafkaMessageAndMetadata) -> Any:
-    """A messageHandler that keeps the value alone. Given as `messageHandler`, whole chunks are turned into values without
-    making a KafkaMessageAndMetadata for each: the quickest way to read."""
+    """A messageHandler for the decoded values alone, the fastest way to read.
+
+    The stream does not call it for each record. It decodes the values of whole chunks.
+
+    Args:
+        message: a record.
+
+    Returns:
+        The record's decoded value.
+
+    Example:
+        KafkaUtils.createDirectStream(ssc, ["orders"], kafkaParams, messageHandler=value_only)
+    """
     return message.message
 
 
 def consumer_record(message: KafkaMessageAndMetadata) -> Any:
-    """A messageHandler that gives whole ConsumerRecords, as the 0-10 API does; like `value_only` it is applied to chunks."""
+    """A messageHandler for ConsumerRecords, as in the 0-10 API. The stream applies it to whole chunks and never calls it.
+
+    Args:
+        message: a record.
+
+    Raises:
+        TypeError: always, because a KafkaMessageAndMetadata has no headers.
+
+    Example:
+        KafkaUtils.createDirectStream(ssc, ["orders"], kafkaParams, messageHandler=consumer_record)
+    """
     raise TypeError("consumer_record is to be given as messageHandler, not to be called: a KafkaMessageAndMetadata has no headers")
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How messages become elements; pickled into the tasks. A decoder of None leaves the bytes as they are."""
+    """The way from messages to elements. Pickled into the tasks. A decoder of None leaves the bytes as they are."""
 
     key_decoder: Decoder | None = utf8_decoder
     value_decoder: Decoder | None = utf8_decoder
     message_handler: Callable[[KafkaMessageAndMetadata], Any] | None = None
 
     def of_chunk(self, where: OffsetRange) -> Callable[[Chunk], list[Any]]:
-        """The function from a chunk of messages of this range to its elements, in order."""
+        """Return the function from a chunk of messages of this range to their elements, in order."""
         if self.message_handler is value_only:
             return _values(self.value_decoder)
         if self.message_handler is consumer_record:
@@ -89,7 +114,7 @@ def _values(decoder: Decoder | None) -> Callable[[Chunk], list[Any]]:
 
 
 def key_values(key: Decoder | None, value: Decoder | None) -> Callable[[Chunk], list[Any]]:
-    """From a chunk of messages to (key, value) tuples."""
+    """Return the function from a chunk of messages to (key, value) tuples."""
     if key is None and value is None:
         return lambda chunk: [(m.key(), m.value()) for m in chunk]
     if key is utf8_decoder and value is utf8_decoder:
@@ -101,31 +126,55 @@ def key_values(key: Decoder | None, value: Decoder | None) -> Callable[[Chunk], 
 
 
 def _consumer_records(key: Decoder | None, value: Decoder | None, where: OffsetRange) -> Callable[[Chunk], list[Any]]:
-    """librdkafka counts types of timestamps from 1, where Spark counts from 0; 0 is none, and its time is −1."""
+    """librdkafka counts types of timestamps from 1, Spark from 0. librdkafka's 0 is none, with the time −1."""
     topic, partition, none = where.topic, where.partition, ()
-    new, record = tuple.__new__, ConsumerRecord  # what the class's own constructor does, without its call
+    new, record = tuple.__new__, ConsumerRecord  # as the class's constructor, without the cost of its call
 
     def undecoded(chunk: Chunk) -> list[Any]:
         return [
-            new(record, (topic, partition, m.offset(), (t := m.timestamp())[1], t[0] - 1, m.key(), m.value(),
-                         tuple(h) if (h := m.headers()) else none, m.leader_epoch()))
+            new(
+                record,
+                (
+                    topic,
+                    partition,
+                    m.offset(),
+                    (t := m.timestamp())[1],
+                    t[0] - 1,
+                    m.key(),
+                    m.value(),
+                    tuple(h) if (h := m.headers()) else none,
+                    m.leader_epoch(),
+                ),
+            )
             for m in chunk
-        ]  # fmt: skip
+        ]
 
     def decoded(chunk: Chunk) -> list[Any]:
         kind = type(chunk[0])
         keys, values = _column(key, map(kind.key, chunk)), _column(value, map(kind.value, chunk))
         return [
-            new(record, (topic, partition, m.offset(), (t := m.timestamp())[1], t[0] - 1, k, v,
-                         tuple(h) if (h := m.headers()) else none, m.leader_epoch()))
+            new(
+                record,
+                (
+                    topic,
+                    partition,
+                    m.offset(),
+                    (t := m.timestamp())[1],
+                    t[0] - 1,
+                    k,
+                    v,
+                    tuple(h) if (h := m.headers()) else none,
+                    m.leader_epoch(),
+                ),
+            )
             for m, k, v in zip(chunk, keys, values, strict=True)
-        ]  # fmt: skip
+        ]
 
     return undecoded if key is None and value is None else decoded
 
 
 def _column(decoder: Decoder | None, raw: Iterable[bytes | None]) -> Iterable[Any]:
-    """Keys or values of a chunk, decoded."""
+    """Return the keys or values of a chunk, decoded."""
     if decoder is None:
         return raw
     if decoder is utf8_decoder:
@@ -145,41 +194,55 @@ def _same(raw: bytes | None) -> bytes | None:
     return raw
 
 
-def short(raw: bytes | None) -> int | None:
+def _short(raw: bytes | None) -> int | None:
     return None if raw is None else struct.unpack(">h", raw)[0]
 
 
-def integer(raw: bytes | None) -> int | None:
+def _integer(raw: bytes | None) -> int | None:
     return None if raw is None else struct.unpack(">i", raw)[0]
 
 
-def long(raw: bytes | None) -> int | None:
+def _long(raw: bytes | None) -> int | None:
     return None if raw is None else struct.unpack(">q", raw)[0]
 
 
-def single(raw: bytes | None) -> float | None:
+def _single(raw: bytes | None) -> float | None:
     return None if raw is None else struct.unpack(">f", raw)[0]
 
 
-def double(raw: bytes | None) -> float | None:
+def _double(raw: bytes | None) -> float | None:
     return None if raw is None else struct.unpack(">d", raw)[0]
 
 
-def uuid_text(raw: bytes | None) -> uuid.UUID | None:
+def _uuid(raw: bytes | None) -> uuid.UUID | None:
     return None if raw is None else uuid.UUID(raw.decode())
 
 
 _KNOWN: dict[str, Decoder | None] = {
-    "StringDeserializer": utf8_decoder, "ByteArrayDeserializer": None, "BytesDeserializer": None, "ByteBufferDeserializer": None,
-    "ShortDeserializer": short, "IntegerDeserializer": integer, "LongDeserializer": long, "FloatDeserializer": single,
-    "DoubleDeserializer": double, "UUIDDeserializer": uuid_text, "VoidDeserializer": lambda _raw: None,
-}  # fmt: skip
+    "StringDeserializer": utf8_decoder,
+    "ByteArrayDeserializer": None,
+    "BytesDeserializer": None,
+    "ByteBufferDeserializer": None,
+    "ShortDeserializer": _short,
+    "IntegerDeserializer": _integer,
+    "LongDeserializer": _long,
+    "FloatDeserializer": _single,
+    "DoubleDeserializer": _double,
+    "UUIDDeserializer": _uuid,
+    "VoidDeserializer": lambda _raw: None,
+}
 
 
-def decoder(given: Mapping[str, Any], key: str, chosen: Decoder | None) -> Decoder | None:
-    """The decoder that parameter `key` names; `chosen` if it is not there, or if the user chose another than the default.
+def decoder_of(given: Mapping[str, Any], key: str, chosen: Decoder | None) -> Decoder | None:
+    """Return the decoder of a deserialiser parameter.
 
-    KafkaConfigError for a class that is not Kafka's own.
+    Args:
+        given: the user's parameters.
+        key: `key.deserializer` or `value.deserializer`.
+        chosen: the decoder argument. It wins if it is not the default.
+
+    Raises:
+        KafkaConfigError: the class is not Kafka's own.
     """
     name = given.get(key)
     if name is None or chosen is not utf8_decoder:

@@ -1,7 +1,4 @@
-"""KafkaRDD: the records of planned ranges, read by the workers when a partition is computed; one range a partition, unless packed.
-
-Whether ranges are wholly on the brokers, asked before anything is read.
-"""
+"""KafkaRDD: the records of planned ranges, read by the workers when a partition is computed. One range a partition, unless packed."""
 
 from __future__ import annotations
 
@@ -14,23 +11,20 @@ from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient
 from kstream_kafka.errors import RangesNotAvailableError
 from kstream_kafka.planning.offset_range import OffsetRange
-from kstream_kafka.planning.packing import NOT_PACKED, Packing, Piece
+from kstream_kafka.planning.packing import NOT_PACKED, Packing, RangeSplit
 from kstream_kafka.reader.decoding import Decoding
-from kstream_kafka.reader.range_task import UNWATCHED, RangeReads, RangeTask, Watch
+from kstream_kafka.reader.range_task import NO_BATCH, BatchReadContext, RangeReads, RangeTask
 
 
 class KafkaRDD(WorkerRDD):
-    """The RDD of planned ranges; computed again it gives the same records in the same order, as long as the brokers have them.
+    """The RDD of planned offset ranges. Computed again, it has the same records in the same order, as long as the brokers have them.
 
-    Partition i holds the records of `offsetRanges()[i]`. That is so without `packing` only: with it, `offsetRangesOf(i)` tells, and
-    records of one Kafka partition still come in the order of their offsets, over all partitions of the RDD. `locations[i]` are the
-    places RDD partition i prefers.
+    Without packing, partition i holds the records of `offsetRanges()[i]`. With packing, `offsetRangesOf(i)` returns the ranges of partition
+    i, and records of one Kafka partition still come in the order of their offsets, over all partitions of the RDD.
 
-    `pieces` are the ranges with the leader epochs of their plan, where there was one; `watch` is what that stream wants to know of the
-    reads.
+    `KafkaUtils.createRDD` returns it, and each batch of a direct stream is one:
 
-    `exact_counts` says that offsets have no gaps: then `count`, `isEmpty` and the partitions that `take` visits come from the
-    ranges, without a job where possible. With `spark.streaming.kafka.allowNonConsecutiveOffsets` real records are counted.
+        stream.foreachRDD(lambda rdd: print(rdd.offsetRanges(), rdd.count()))
     """
 
     def __init__(
@@ -40,44 +34,66 @@ class KafkaRDD(WorkerRDD):
         executor: dict[str, Any],
         decoding: Decoding,
         *,
-        pieces: Sequence[Piece] | None = None,
+        splits: Sequence[RangeSplit] | None = None,
         poll_timeout_ms: int = 120_000,
         exact_counts: bool = True,
         packing: Packing = NOT_PACKED,
         locations: Sequence[Sequence[str]] | None = None,
-        watch: Watch = UNWATCHED,
+        read_context: BatchReadContext = NO_BATCH,
     ) -> None:
+        """Create the RDD. Sends no request.
+
+        Args:
+            sc: the SparkContext.
+            ranges: the planned ranges.
+            executor: complete consumer properties, except for fetch sizes.
+            decoding: the way from messages to elements.
+            splits: the ranges with the leader epochs of their plan, if there was one.
+            poll_timeout_ms: how long a task waits for the next record.
+            exact_counts: whether offsets have no gaps. Then `count`, `isEmpty` and the partitions that `take` visits come from the ranges,
+                without a job where possible. With `spark.streaming.kafka.allowNonConsecutiveOffsets` records are counted.
+            packing: the distribution of ranges over tasks.
+            locations: the preferred locations of each partition.
+            read_context: the batch.
+        """
         self._ranges = tuple(ranges)
         self._exact_counts = exact_counts
-        known = pieces if pieces is not None else [Piece(r) for r in self._ranges]
-        self.reads = RangeReads.of(known, executor, poll_timeout_ms, packing, watch)
-        """What the tasks read, for whoever wants other elements of the same records."""
+        known = splits if splits is not None else [RangeSplit(r) for r in self._ranges]
+        self.reads = RangeReads.of(known, executor, poll_timeout_ms, packing, read_context)
+        """The splits that the tasks read, for other elements of the same records."""
         super().__init__(sc, len(self.reads.tasks), RangeTask(self.reads, decoding), locations=locations)
 
     def offsetRanges(self) -> list[OffsetRange]:
-        """The planned ranges. In the order of the RDD's partitions, one each, unless packed or split."""
+        """Return the planned ranges. In the order of the RDD's partitions, one each, unless packed or split."""
         return list(self._ranges)
 
     def offsetRangesOf(self, partition: int) -> list[OffsetRange]:
-        """What this partition of the RDD reads: ranges, or parts of them, in this order. Packed, empty ranges are in none."""
-        return [piece.range for piece in self.reads.tasks[partition]]
+        """Return the ranges that a partition of the RDD reads, in their order.
+
+        Args:
+            partition: the index of a partition of the RDD.
+
+        Returns:
+            Ranges, or parts of ranges. A packed RDD has no empty ones.
+        """
+        return [split.range for split in self.reads.tasks[partition]]
 
     def count(self) -> int:
-        """Number of records; from the ranges where offsets have no gaps."""
+        """Return the number of records. Runs no job if offsets have no gaps."""
         return sum(r.count() for r in self._ranges) if self._exact_counts else super().count()
 
     def isEmpty(self) -> bool:
-        """Whether there is no record; from the ranges where offsets have no gaps."""
+        """Return whether there is no record. Runs no job if offsets have no gaps."""
         return self.count() == 0 if self._exact_counts else super().isEmpty()
 
     def take(self, num: int) -> list[Any]:
-        """The first `num` records, fewer when there are not so many. One job over just the partitions needed, if offsets have no gaps."""
+        """Return the first `num` records, or all if there are fewer. If offsets have no gaps, one job reads only the partitions needed."""
         if not self._exact_counts:
             return super().take(num)
         needed: list[int] = []
         left = num
         for index, task in enumerate(self.reads.tasks):
-            records = sum(piece.range.count() for piece in task)
+            records = sum(split.range.count() for split in task)
             if left > 0 and records > 0:
                 needed.append(index)
                 left -= records
@@ -93,11 +109,22 @@ class KafkaRDD(WorkerRDD):
 def check_available(
     params: KafkaParams, ranges: Sequence[OffsetRange], make_client: Callable[[KafkaParams], DriverClient] | None = None
 ) -> None:
-    """RangesNotAvailableError unless every range lies within its log, as createRDD of Spark 2.4 does. Blocks: two questions a broker."""
+    """Check that every range lies within its log, as createRDD of Spark 2.4 does. Blocks: two requests a broker.
+
+    Args:
+        params: the user's Kafka parameters.
+        ranges: the ranges.
+        make_client: creates the client; None for `KafkaDriverClient`.
+
+    Raises:
+        RangesNotAvailableError: a range lies partly outside of its log.
+        BrokerUnreachableError: no broker answered.
+        UnknownTopicError: a topic does not exist.
+    """
     if not ranges:
         return
     if make_client is None:
-        from kstream_kafka.client.driver_client import KafkaDriverClient  # only who asks loads librdkafka
+        from kstream_kafka.client.driver_client import KafkaDriverClient  # only a process that sends requests loads librdkafka
 
         make_client = KafkaDriverClient
     client = make_client(params)

@@ -1,9 +1,7 @@
-"""LocationStrategies: on which executor a Kafka partition should be read. Pure; Spark's names and Spark's choice (KafkaRDD.scala, 3.x).
+"""LocationStrategies: the executor on which a Kafka partition should be read. Spark's names and Spark's choice (KafkaRDD.scala, 3.x).
 
-A hint to Spark, which waits `spark.locality.wait` for the executor before it takes another one. Reading a partition on the same
-executor each time lets its worker keep its connections; it changes nothing about the result.
-
-On which executors the tasks of a KafkaRDD should run, by the strategy and the executors there are now.
+A location is a hint to Spark, which waits `spark.locality.wait` for that executor before it takes another one. If a partition is read on
+the same executor each time, the worker keeps its connections. The hint changes nothing about the result.
 """
 
 from __future__ import annotations
@@ -16,12 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 from kstream.spark.executors import executors, free_executors
 from kstream_kafka.client.ports import Partition
 from kstream_kafka.planning.offset_range import OffsetRange
-from kstream_kafka.planning.packing import Packing, Piece, pack
+from kstream_kafka.planning.packing import Packing, RangeSplit, pack
 from kstream_kafka.planning.positions import as_partition
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-
 
 Executor: TypeAlias = tuple[str, str]
 """(host, executor id)"""
@@ -29,19 +26,29 @@ Executor: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True)
 class LocationStrategy:
-    """One strategy. Calling it gives it back: `PreferConsistent` (Scala) and `PreferConsistent()` (Java) are the same."""
+    """A preference for executors, from `LocationStrategies`.
+
+    A strategy is callable and returns itself, so `PreferConsistent` (Scala's form) and `PreferConsistent()` (Java's form) are the same.
+
+    Attributes:
+        kind: the strategy. "none" prefers no executor.
+        hosts: the preferred host of each partition, for PreferFixed.
+    """
 
     kind: Literal["none", "consistent", "brokers", "fixed"]
     hosts: Mapping[Partition, str] = field(default_factory=dict[Partition, str])
 
     def __call__(self) -> LocationStrategy:
+        """Return this strategy."""
         return self
 
     def to_json(self) -> dict[str, Any]:
+        """Return the stored form."""
         return {"kind": self.kind, "hosts": [[*p, host] for p, host in sorted(self.hosts.items())]}
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> LocationStrategy:
+        """Read the stored form."""
         return LocationStrategy(values["kind"], {(str(t), int(n)): str(host) for t, n, host in values["hosts"]})
 
 
@@ -49,39 +56,65 @@ NO_PREFERENCE = LocationStrategy("none")
 
 
 class LocationStrategies:
-    """The strategies, by Spark's names."""
+    """The strategies, by Spark's names.
+
+    Example:
+        KafkaUtils.createDirectStream(
+            ssc, LocationStrategies.PreferConsistent, ConsumerStrategies.Subscribe(["orders"], kafkaParams)
+        )
+    """
 
     PreferBrokers: ClassVar[LocationStrategy] = LocationStrategy("brokers")
-    """Executors on the hosts of the partitions' leaders; only if brokers and executors share hosts."""
+    """Prefers executors on the host of the partition's leader. Use it only if brokers and executors share hosts."""
+
     PreferConsistent: ClassVar[LocationStrategy] = LocationStrategy("consistent")
-    """Partitions spread evenly, each always on the same executor. For most cases."""
+    """Spreads partitions evenly over all executors, each partition always on the same executor. Right for most jobs."""
 
     @staticmethod
     def PreferFixed(hostMap: Mapping[Any, str]) -> LocationStrategy:
-        """The given host for the partitions named, consistent for the others."""
+        """Prefer a given host for some partitions; other partitions are placed as by PreferConsistent.
+
+        Args:
+            hostMap: partition → host name. A key is a TopicPartition or a (topic, partition) pair.
+
+        Returns:
+            The strategy.
+
+        Raises:
+            KafkaConfigError: a key is no partition.
+
+        Example:
+            LocationStrategies.PreferFixed({TopicPartition("orders", 0): "worker-1"})
+        """
         return LocationStrategy("fixed", {as_partition(p, "hostMap"): host for p, host in hostMap.items()})
 
 
 def sorted_executors(executors: Sequence[Executor]) -> list[Executor]:
-    """By host, then id, both falling: the order Spark counts in. Ids compare as text, as in Spark."""
+    """Sort by host, then id, both descending, as Spark does. Ids compare as text."""
     return sorted(executors, reverse=True)
 
 
 def preferred(partition: Partition, executors: Sequence[Executor], host: str | None = None) -> list[str]:
-    """The one executor a partition prefers, in Spark's notation; none without executors. `executors` as `sorted_executors` gives them.
+    """Return the preferred executor of a partition, in Spark's notation.
 
-    With a `host`, only its executors are looked at, unless it has none.
+    Args:
+        partition: the Kafka partition.
+        executors: the executors, from `sorted_executors`.
+        host: the preferred host. If it has executors, only these are candidates.
+
+    Returns:
+        One location; none without executors.
     """
     on_host = [e for e in executors if e[0] == host] if host is not None else []
-    chosen_from = on_host or executors
-    if not chosen_from:
+    candidates = on_host or executors
+    if not candidates:
         return []
-    name, number = chosen_from[java_hash(partition) % len(chosen_from)]
-    return [f"executor_{name}_{number}"]
+    name, executor_id = candidates[java_hash(partition) % len(candidates)]
+    return [f"executor_{name}_{executor_id}"]
 
 
 def java_hash(partition: Partition) -> int:
-    """`hashCode` of Java's TopicPartition, so that the choice is that of the JVM's connector. Python's own differs in each process."""
+    """Return `hashCode` of Java's TopicPartition, for the same choice as the JVM's connector. Python's hash differs in each process."""
     topic, number = partition
     value = (31 * (31 + number) + _java_string_hash(topic)) & 0xFFFFFFFF
     return value - (1 << 32) if value & 0x80000000 else value
@@ -99,15 +132,20 @@ def _java_string_hash(text: str) -> int:
 def executor_locations(
     sc: SparkContext, strategy: LocationStrategy, ranges: Sequence[OffsetRange], packing: Packing, leaders: Mapping[Partition, str]
 ) -> list[list[str]] | None:
-    """Find for each task the executor on which its longest piece is best read, in Spark's notation.
+    """Find the preferred executor of each task, by its longest split.
 
     An executor whose cores are all held by receivers is never preferred: its tasks would wait for a core in vain.
 
     Args:
-        leaders: The hosts of the partitions' leaders, for PreferBrokers.
+        sc: the SparkContext. Asks its JVM for the executors.
+        strategy: the user's strategy.
+        ranges: the planned ranges.
+        packing: the distribution of ranges over tasks.
+        leaders: the hosts of the partitions' leaders, for PreferBrokers.
 
     Returns:
-        None if the strategy has no preference, or if there is no executor to prefer (local mode).
+        The locations of each task, in Spark's notation. None if the strategy has no preference, or if there is no executor to prefer
+        (local mode).
     """
     if strategy.kind == "none":
         return None
@@ -115,6 +153,6 @@ def executor_locations(
     if not there:
         return None
     hosts = leaders if strategy.kind == "brokers" else strategy.hosts
-    tasks = pack([Piece(r) for r in ranges], packing)
-    longest = [max((piece.range for piece in task), key=OffsetRange.count) for task in tasks]
+    tasks = pack([RangeSplit(r) for r in ranges], packing)
+    longest = [max((split.range for split in task), key=OffsetRange.count) for task in tasks]
     return [preferred((r.topic, r.partition), there, hosts.get((r.topic, r.partition))) for r in longest]

@@ -1,11 +1,9 @@
-"""`read_range`: the records of one planned range, all of them and no other, in chunks. `read_pieces`: of many small ones at once.
+"""`read_splits`: the records of one or several planned ranges, all of them and no others, in chunks.
 
-A range ends at the first record at or past its end, or when the position reaches the end, or when the broker says that the
-partition ends at or past it. It never ends by counting: compaction and transactions leave gaps, and the last offsets of a range may
-hold no record at all. The partition ending *before* the range is a loss, and so is an offset the broker does not have; a loss is raised,
-or noted in the findings while the read goes on with what is there.
-
-Reading: where the read of one planned range stands, and what an event among its messages means for it.
+A range ends at the first record at or after its end, or when the position reaches the end, or when the broker says that the partition ends
+there. It never ends by a count: compaction and transactions leave gaps, and the last offsets of a range may hold no record. A partition
+that ends *before* the range is a loss, and so is an offset that the broker does not have. A loss is raised, or recorded in the report while
+the read continues with the remaining records.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from kstream_kafka.client.ports import RangeConsumer, Trouble
+from kstream_kafka.client.ports import FetchErrorKind, RangeConsumer
 from kstream_kafka.errors import (
     KafkaError,
     LogTruncatedError,
@@ -27,12 +25,15 @@ from kstream_kafka.errors import (
 )
 from kstream_kafka.planning.data_loss import LostRange
 from kstream_kafka.planning.offset_range import OffsetRange
-from kstream_kafka.planning.packing import Piece
-from kstream_kafka.reader.read_report import Findings
+from kstream_kafka.planning.packing import RangeSplit
+from kstream_kafka.reader.read_report import ReadReport
 
 CHUNK = 10_000
+"""Most messages of one `consume` call."""
 SLICE_S = 0.05
-"""Longest wait of one `consume` call: it waits for all it was asked for, and where offsets have gaps they never come."""
+"""Longest wait of one `consume` call. The call waits for all messages that it was asked for, and in gaps they never come."""
+
+_CUT_AT = re.compile(r"broker end offset is (\d+)")
 
 
 def read_range(
@@ -42,32 +43,45 @@ def read_range(
     leader_epoch: int | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[list[Any]]:
-    """`read_pieces` of one piece: lists of messages, offsets rising, none empty."""
-    for _, messages in read_pieces(consumer, (Piece(wanted, leader_epoch),), poll_timeout_ms, monotonic):
+    """Read one range with `read_splits`. Yields lists of messages, offsets rising, none empty."""
+    for _, messages in read_splits(consumer, (RangeSplit(wanted, leader_epoch),), poll_timeout_ms, monotonic):
         yield messages
 
 
-def read_pieces(
+def read_splits(
     consumer: RangeConsumer,
-    pieces: Sequence[Piece],
+    splits: Sequence[RangeSplit],
     poll_timeout_ms: int,
     monotonic: Callable[[], float] = time.monotonic,
-    findings: Findings | None = None,
+    report: ReadReport | None = None,
     topic_ids: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[OffsetRange, list[Any]]]:
-    """Yields (range, messages), messages never empty, in the order of `pieces` and offsets rising within each.
+    """Read splits. Runs in a Spark task; blocks on the broker.
 
-    Runs in a Spark task; blocks on the broker. All pieces are assigned at once, so that one fetch serves every partition of a broker;
-    no two may be of one partition (ValueError). What comes before its turn waits in memory: records come in the same order each
-    time, whatever the order of the answers. Several pieces should be small (`packing.groups`).
+    All splits are assigned at once, so that one fetch serves every partition of a broker. Messages that come before their turn wait in
+    memory: records come in the same order each time, whatever the order of the fetches. So several splits should be small
+    (`packing.groups`). The consumer stays assigned; its lender unassigns it.
 
-    A piece's `from_epoch` and `leader_epoch` are those under which its ends were planned (None: unknown): a broker whose log was cut
-    below the piece's start refuses it, and a record of a later epoch inside the piece is not what was planned. `topic_ids` are those
-    of the plan: after records were fetched, and before they are given out, the topic must still be the same one (the question is
-    put once a second at most). What is wrong is a DataLossError; findings that are tolerant take it down and go on. PollTimeoutError
-    when nothing came for any piece for `poll_timeout_ms`. The consumer is left assigned; whoever lent it unassigns.
+    Args:
+        consumer: the worker's consumer.
+        splits: the splits, each of another partition. A broker whose log was cut below the start of a split refuses its epoch. A record of
+            a later epoch inside the split is not the planned record.
+        poll_timeout_ms: how long to wait without a message for any split.
+        monotonic: a clock in seconds.
+        report: takes counts, and losses if it tolerates them.
+        topic_ids: the topic ids of the plan. They are compared after records were fetched and before they are yielded, by a request at
+            most once a second.
+
+    Yields:
+        (range, messages), in the order of `splits`, offsets rising within each; messages are never empty.
+
+    Raises:
+        DataLossError: records of a split are gone, and the report does not tolerate it.
+        PollTimeoutError: no message came in `poll_timeout_ms`.
+        KafkaError: the client gave up.
+        ValueError: two splits are of one partition.
     """
-    group = _Group(consumer, pieces, poll_timeout_ms, findings or Findings(), topic_ids or {})
+    group = _Group(consumer, splits, poll_timeout_ms, report or ReadReport(), topic_ids or {})
     if not group.unfinished:
         return
     group.assign()
@@ -84,25 +98,33 @@ def read_pieces(
 
 
 class _Group:
-    """Pieces that are read at once. `unfinished` are those not yet given out to their end, in the order of the pieces; `_open` of them
-    have not come to it."""
+    """Splits that are read at once.
+
+    `unfinished` are the states whose records are not yet all yielded, in the order of the splits. `_open` of them have not reached their
+    end.
+    """
 
     def __init__(
-        self, consumer: RangeConsumer, pieces: Iterable[Piece], poll_timeout_ms: int, findings: Findings, topic_ids: Mapping[str, str]
+        self,
+        consumer: RangeConsumer,
+        splits: Iterable[RangeSplit],
+        poll_timeout_ms: int,
+        report: ReadReport,
+        topic_ids: Mapping[str, str],
     ) -> None:
         self.consumer = consumer
-        self.findings = findings
-        full = [p for p in pieces if p.range.fromOffset < p.range.untilOffset]
-        self.unfinished = [Reading(consumer, p, poll_timeout_ms, findings, lambda: self.check_topics(fresh=True)) for p in full]
+        self.report = report
+        full = [split for split in splits if split.range.fromOffset < split.range.untilOffset]
+        self.unfinished = [RangeReadState(consumer, s, poll_timeout_ms, report, lambda: self.check_topics(fresh=True)) for s in full]
         self._topic_ids = {r.wanted.topic: topic_ids[r.wanted.topic] for r in self.unfinished if r.wanted.topic in topic_ids}
         self._of = {(r.wanted.topic, r.wanted.partition): r for r in self.unfinished}
         self._open = len(self.unfinished)
         self._alone = self._open == 1
         if len(self._of) < len(self.unfinished):
-            raise ValueError("two pieces of one partition cannot be read at once")
+            raise ValueError("two splits of one partition cannot be read at once")
 
     def assign(self) -> None:
-        """At the beginning, and again when a reading was moved; `start_epoch` is that of a range's first offset only."""
+        """Assign all open splits, at first and after a position was moved. `start_epoch` is that of a range's first offset only."""
         self.consumer.assign(
             [
                 (r.wanted.topic, r.wanted.partition, r.position, r.start_epoch if r.position == r.wanted.fromOffset else None)
@@ -112,22 +134,22 @@ class _Group:
         )
 
     def consume(self) -> list[Any]:
-        """What comes next, after up to SLICE_S. No more than is left is waited for: `consume` waits for all it is asked for."""
+        """Return the next messages, after up to SLICE_S. Asks for no more than is left, because `consume` waits for all of them."""
         left = sum(r.left for r in self.unfinished)
         messages = self.consumer.consume(min(CHUNK, left), SLICE_S)
         if messages and not self._alone:
-            # Ends of partitions, and records past the end of a piece, count among what was waited for: the rest is often there too.
+            # Ends of partitions, and records after the end of a split, count as messages: the rest is often there too.
             messages += self.consumer.consume(CHUNK, 0)
         return messages
 
     def take(self, messages: list[Any]) -> bool:
-        """Gives each reading its own; whether any of them moved on."""
+        """Give each state its messages. Returns whether any position moved."""
         if not messages:
             return False
         moved = self.unfinished[0].keep(messages) if self._alone else self._share_out(messages)
-        if any(r.must_begin_again for r in self.unfinished):
-            for reading in self.unfinished:
-                reading.must_begin_again = False
+        if any(r.must_reassign for r in self.unfinished):
+            for state in self.unfinished:
+                state.must_reassign = False
             if any(r.left for r in self.unfinished):
                 self.assign()
         return moved
@@ -135,44 +157,44 @@ class _Group:
     def _share_out(self, messages: list[Any]) -> bool:
         moved = False
         for where, run in groupby(messages, _where):
-            # An event of a broker is no partition's. What a finished reading still gets is past its end and nobody's business.
-            reading = self._of[where] if where in self._of else next(r for r in self.unfinished if r.left)
-            if reading.left and not reading.must_begin_again and reading.keep(list(run)):
+            # An event of a broker belongs to no partition. What a finished split still gets is after its end.
+            state = self._of[where] if where in self._of else next(r for r in self.unfinished if r.left)
+            if state.left and not state.must_reassign and state.keep(list(run)):
                 moved = True
-                self._open -= not reading.left
+                self._open -= not state.left
                 if not self._open:
                     break
         return moved
 
     def in_turn(self) -> Iterator[tuple[OffsetRange, list[Any]]]:
-        """The records whose turn it is: those of the first unfinished reading and, as far as readings are finished, of the next ones."""
+        """Yield the records whose turn it is: those of the first unfinished split, and of the next ones if it is finished."""
         done = 0
-        for reading in self.unfinished:
-            if records := reading.records:
-                reading.records = []
-                reading.given += len(records)
-                yield reading.wanted, records
-            if reading.left:
+        for state in self.unfinished:
+            if records := state.records:
+                state.records = []
+                state.yielded += len(records)
+                yield state.wanted, records
+            if state.left:
                 break
-            self.findings.read(reading.wanted, reading.given)
+            self.report.record_read(state.wanted, state.yielded)
             done += 1
         del self.unfinished[:done]
 
     def check_topics(self, fresh: bool = False) -> None:
-        """TopicRecreatedError if a topic is not the planned one any more; tolerant, its pieces are given up with what they hold."""
+        """Compare topic ids with the plan's. A recreated topic raises TopicRecreatedError, or ends its splits if losses are tolerated."""
         if not self._topic_ids:
             return
         found = self.consumer.topic_ids(self._topic_ids.keys(), fresh)
-        for topic, planned in list(self._topic_ids.items()):
-            if (now := found.get(topic)) is None or now == planned:
+        for topic, planned_id in list(self._topic_ids.items()):
+            if (topic_id := found.get(topic)) is None or topic_id == planned_id:
                 continue
-            readings = [r for r in self.unfinished if r.wanted.topic == topic]
-            ranges = [(r.wanted.partition, r.wanted.fromOffset, r.wanted.untilOffset) for r in readings]
-            error = TopicRecreatedError(topic, planned, now, ranges)
-            if not self.findings.tolerant:
+            states = [r for r in self.unfinished if r.wanted.topic == topic]
+            ranges = [(r.wanted.partition, r.wanted.fromOffset, r.wanted.untilOffset) for r in states]
+            error = TopicRecreatedError(topic, planned_id, topic_id, ranges)
+            if not self.report.tolerate_loss:
                 raise error
-            for reading in readings:
-                reading.give_up(error)
+            for state in states:
+                state.give_up(error)
             del self._topic_ids[topic]
 
 
@@ -180,47 +202,64 @@ def _where(message: Any) -> tuple[str, int]:
     return (message.topic(), message.partition())
 
 
-_CUT_AT = re.compile(r"broker end offset is (\d+)")
+class RangeReadState:
+    """The state of the read of one split, and the meaning of the events among its messages.
 
-
-class Reading:
-    """One piece being read. `position` is the next offset not yet seen, `records` those that wait to be given out, `given` counts those
-    that were.
-
-    `start_epoch` is the leader epoch under which the first offset was reached: the broker refuses it where it knows that epoch to end
-    before. `must_begin_again`: the position was moved, whoever assigns must do so again. `check_topic()` is called before anything is
-    taken for a loss: in a topic made anew offsets mean nothing. It raises, or ends this reading by `give_up`.
+    Attributes:
+        wanted: the range of the split.
+        position: the next offset not yet seen.
+        start_epoch: the leader epoch under which the first offset was reached. The broker refuses it if that epoch ended before.
+        records: messages that wait for their turn.
+        yielded: how many records were yielded.
+        must_reassign: whether the position was moved, so that the consumer must be assigned again.
+        last_retriable_error: the text of the last error that a retry may resolve.
     """
 
     def __init__(
-        self, consumer: RangeConsumer, piece: Piece, poll_timeout_ms: int, findings: Findings, check_topic: Callable[[], None]
+        self,
+        consumer: RangeConsumer,
+        split: RangeSplit,
+        poll_timeout_ms: int,
+        report: ReadReport,
+        check_topic: Callable[[], None],
     ) -> None:
+        """Begin a read.
+
+        Args:
+            consumer: the worker's consumer.
+            split: the split.
+            poll_timeout_ms: for the text of a timeout.
+            report: takes losses if it tolerates them.
+            check_topic: called before anything counts as a loss, because offsets mean nothing in a recreated topic. It raises, or ends
+                this read by `give_up`.
+        """
         self.consumer = consumer
         self.check_topic = check_topic
-        self.wanted = piece.range
-        self.start_epoch = piece.leader_epoch if piece.from_epoch is None else piece.from_epoch
-        self.findings = findings
+        self.wanted = split.range
+        self.start_epoch = split.leader_epoch if split.from_epoch is None else split.from_epoch
+        self.report = report
         self.poll_timeout_ms = poll_timeout_ms
         self.position = self.wanted.fromOffset
         self.records: list[Any] = []
-        self.given = 0
-        self.must_begin_again = False
-        self.last_trouble = ""
-        self._planned_epoch = piece.leader_epoch
+        self.yielded = 0
+        self.must_reassign = False
+        self.last_retriable_error = ""
+        self._planned_epoch = split.leader_epoch
         self._over = False
 
     @property
     def where(self) -> tuple[str, int, int, int]:
+        """(topic, partition, from, until), for errors."""
         w = self.wanted
         return (w.topic, w.partition, w.fromOffset, w.untilOffset)
 
     @property
     def left(self) -> int:
-        """How many offsets are still to be seen; 0 at the end."""
+        """How many offsets are not yet seen; 0 at the end."""
         return max(0, self.wanted.untilOffset - self.position)
 
     def keep(self, messages: list[Any]) -> bool:
-        """Adds what is of the range among these messages to `records`; whether the position moved."""
+        """Add the records of the range among these messages to `records`. Returns whether the position moved."""
         before = self.position
         taken = self._take(messages)
         if not self._over:
@@ -228,23 +267,23 @@ class Reading:
         return self.position > before
 
     def give_up(self, error: TopicRecreatedError) -> None:
-        """Ends the reading with what has been given out so far: the rest, and what waits, is of another topic."""
+        """End the read with what was yielded. The other records, waiting ones included, are of another topic."""
         w = self.wanted
-        begin = w.fromOffset if not self.given else self.records[0].offset() if self.records else self.position
+        begin = w.fromOffset if not self.yielded else self.records[0].offset() if self.records else self.position
         self.records = []
         self.position = w.untilOffset
         self._over = True
-        self.findings.lose(LostRange(w.topic, w.partition, begin, w.untilOffset, error.cause, str(error)))
+        self.report.record_loss(LostRange(w.topic, w.partition, begin, w.untilOffset, error.cause, str(error)))
 
     def timed_out(self) -> PollTimeoutError:
-        """What to raise when nothing came in time."""
-        reason = self.last_trouble or self.consumer.last_error()
+        """Return the error for a read without a message in time."""
+        reason = self.last_retriable_error or self.consumer.last_error()
         return PollTimeoutError(self.where, self.position, self.poll_timeout_ms, reason)
 
     # -- messages
 
     def _take(self, messages: list[Any]) -> list[Any]:
-        """The records of the range among what the client gave; moves the position past all of it."""
+        """Return the records of the range among the messages, and move the position past all messages."""
         if any(map(type(messages[0]).error, messages)):  # the plain function: 5 times the speed of methodcaller
             messages = self._without_events(messages)
             if not messages:
@@ -258,9 +297,9 @@ class Reading:
         return messages
 
     def _without_events(self, messages: list[Any]) -> list[Any]:
-        """Sets aside the error events, acting on each in its place; records after an end of partition are kept.
+        """Handle each error event in its place, and return the records. Records after an end of partition are kept.
 
-        What comes after an event that moved the position back or on belongs to the fetch that is over.
+        Messages after an event that moved the position belong to a fetch that is over.
         """
         records: list[Any] = []
         for message in messages:
@@ -269,39 +308,38 @@ class Reading:
                 records.append(message)
                 self.position = max(self.position, message.offset() + 1)
             else:
-                self._meet(error, message)
-                if self.must_begin_again:
+                self._on_event(error, message)
+                if self.must_reassign:
                     break
         return records
 
-    def _meet(self, error: Any, message: Any) -> None:
-        trouble = self.consumer.trouble(error)
-        if trouble is Trouble.END_OF_PARTITION:
-            self._end_of_partition(message.offset())
-        elif trouble is Trouble.OUT_OF_RANGE:
-            self._out_of_range(error)
-        elif trouble is Trouble.PASSING:
-            self.last_trouble = str(error)
+    def _on_event(self, error: Any, message: Any) -> None:
+        kind = self.consumer.classify_error(error)
+        if kind is FetchErrorKind.END_OF_PARTITION:
+            self._on_end_of_partition(message.offset())
+        elif kind is FetchErrorKind.OUT_OF_RANGE:
+            self._on_out_of_range(error)
+        elif kind is FetchErrorKind.RETRIABLE:
+            self.last_retriable_error = str(error)
         else:
-            raise KafkaError(
-                f"{self.wanted}: the client gave up at offset {self.position}: {error}",
-                topic=self.wanted.topic, partition=self.wanted.partition, at=self.position, reason=str(error),
-            )  # fmt: skip
+            w = self.wanted
+            text = f"{w}: the client gave up at offset {self.position}: {error}"
+            raise KafkaError(text, topic=w.topic, partition=w.partition, at=self.position, reason=str(error))
 
     # -- losses
 
-    def _end_of_partition(self, end: int) -> None:
-        """At or past the range's end it is the end; before it, only if the broker says so when asked.
+    def _on_end_of_partition(self, end: int) -> None:
+        """Finish the range if the partition ends at or after the range's end. Before it, ask the broker whether that is so.
 
-        A new leader may for a moment show less than it has, and the client tells an end once only. Such a leader does not tell its
-        log's end either: no answer is no loss, the range is begun again from here.
+        A new leader may show less than it has for a moment, and the client reports an end only once. Such a leader does not answer the
+        request for its log's end either. No answer is no loss: the range is assigned again from here.
         """
         until = self.wanted.untilOffset
         if end < until:
             _, latest = self.consumer.log_range(self.wanted.topic, self.wanted.partition)
             if latest is None:
-                self.last_trouble = f"the partition seems to end at {end}, and no leader says where it does"
-                self.must_begin_again = True
+                self.last_retriable_error = f"the partition seems to end at {end}, and no leader says where it does"
+                self.must_reassign = True
                 return
             if latest < until:
                 reason = f"the partition ends at {end}, before the end of the range"
@@ -309,8 +347,8 @@ class Reading:
                 return
         self.position = max(self.position, end)
 
-    def _out_of_range(self, error: Any) -> None:
-        """The broker has not got `position`, or not under `start_epoch`. Tells retention from a log that was cut."""
+    def _on_out_of_range(self, error: Any) -> None:
+        """Tell retention from a log that was cut: the broker does not have `position`, or not under `start_epoch`."""
         at, until = self.position, self.wanted.untilOffset
         earliest, latest = self.consumer.log_range(self.wanted.topic, self.wanted.partition)
         if earliest is not None and at < earliest:
@@ -323,12 +361,12 @@ class Reading:
             begin = min(int(cut.group(1)), at) if cut else at
             reason = f"the log was cut below offset {at} and written anew (it is [{earliest}, {latest}) now)"
             loss = LogTruncatedError(self.where, (begin, at), at, reason)
-            if earliest is None:  # the broker did not answer: whether there is a log to go on with is not known
+            if earliest is None:  # the broker did not answer: perhaps there is no log to continue with
                 raise loss
             self._lost(loss)
 
     def _check_epoch(self, records: list[Any]) -> None:
-        """Epochs rise with offsets, so the last record of a chunk tells of all."""
+        """Find records of a later epoch than the planned one. Epochs rise with offsets, so the last record of a chunk is enough."""
         planned = self._planned_epoch
         if planned is None or not records:
             return
@@ -338,23 +376,31 @@ class Reading:
         begin = next(m.offset() for m in records if (m.leader_epoch() or 0) > planned)
         reason = f"planned under leader epoch {planned}, but it holds records of epoch {found}, which other records took"
         error = LogTruncatedError(self.where, (begin, self.wanted.untilOffset), begin, reason)
-        self._planned_epoch = None  # noted once; what took the place of the lost records is read
-        self._note_or_raise(error)
+        self._planned_epoch = None  # recorded once; the records that replaced the lost ones are read
+        self._record_or_raise(error)
 
     def _lost(self, error: RangeLostError) -> None:
-        """Raises it, or notes it and goes on where there is something to read."""
-        if self._note_or_raise(error):
+        """Raise the loss, or record it and continue at the next offset that can be read."""
+        if self._record_or_raise(error):
             self.position = min(error.resume_at, self.wanted.untilOffset)
             self.start_epoch = None
-            self.must_begin_again = True
+            self.must_reassign = True
 
-    def _note_or_raise(self, error: RangeLostError) -> bool:
-        """Whether it is noted; False if it is no loss of this topic, and the reading is over."""
+    def _record_or_raise(self, error: RangeLostError) -> bool:
+        """Record a loss.
+
+        Returns:
+            True if it is recorded and the read continues behind it. False if the topic was recreated, so that this read is over.
+
+        Raises:
+            RangeLostError: `error`, unless losses are tolerated.
+            TopicRecreatedError: the topic was recreated, and losses are not tolerated.
+        """
         self.check_topic()
         if self._over:
             return False
-        if not self.findings.tolerant:
+        if not self.report.tolerate_loss:
             raise error
         topic, partition, _, _ = self.where
-        self.findings.lose(LostRange(topic, partition, error.lost_from, error.lost_until, error.cause, str(error)))
+        self.report.record_loss(LostRange(topic, partition, error.lost_from, error.lost_until, error.cause, str(error)))
         return True

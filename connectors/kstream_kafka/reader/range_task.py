@@ -1,4 +1,4 @@
-"""What a Spark task does for its part of a batch: borrow a consumer, read, decode. Pickled by reference into the tasks."""
+"""RangeReads and RangeTask: the work of a Spark task: borrow a consumer, read splits, decode. Pickled by reference into the tasks."""
 
 from __future__ import annotations
 
@@ -6,85 +6,107 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 
 from kstream_kafka.client import params
 from kstream_kafka.client.ports import RangeConsumer
 from kstream_kafka.planning.offset_range import OffsetRange
-from kstream_kafka.planning.packing import NOT_PACKED, Packing, Piece, TaskPieces, groups, is_small, pack
+from kstream_kafka.planning.packing import NOT_PACKED, Packing, RangeSplit, TaskSplits, groups, is_small, pack
 from kstream_kafka.reader import consumer_cache
 from kstream_kafka.reader.decoding import Decoding
-from kstream_kafka.reader.range_reader import read_pieces
-from kstream_kafka.reader.read_report import Findings, Plain
+from kstream_kafka.reader.range_reader import read_splits
+from kstream_kafka.reader.read_report import ReadReport, ReportData
 
-
-class FindingsReceiver(Protocol):
-    """Where tasks send what they found, by batch time in ms: a Spark accumulator."""
-
-    def add(self, term: dict[int, Plain]) -> None: ...
+if TYPE_CHECKING:
+    from pyspark.accumulators import Accumulator
 
 
 @dataclass(frozen=True)
-class Watch:
-    """How the reads of one batch are watched over. `topic_ids`: those of the plan. `tolerant`: what is lost is reported, not raised."""
+class BatchReadContext:
+    """The batch for which ranges are read.
+
+    Attributes:
+        time_ms: the batch time.
+        topic_ids: the topic ids of the plan.
+        tolerate_loss: whether a loss is reported and the read continues; otherwise the loss is raised.
+        accumulator: gets the reports of tasks, by batch time; None if nobody wants them.
+    """
 
     time_ms: int = 0
     topic_ids: Mapping[str, str] = field(default_factory=dict[str, str])
-    tolerant: bool = False
-    report_to: FindingsReceiver | None = None
+    tolerate_loss: bool = False
+    accumulator: Accumulator[dict[int, ReportData]] | None = None
 
 
-UNWATCHED = Watch()
-"""An RDD of no stream: losses are raised, nobody counts."""
+NO_BATCH = BatchReadContext()
+"""For an RDD outside of a stream: losses are raised, and nothing is reported."""
 
 
 @dataclass(frozen=True)
 class RangeReads:
-    """What each task reads; `executor` are complete consumer properties but for fetch sizes."""
+    """The splits that each task reads.
 
-    tasks: tuple[TaskPieces, ...]
+    Attributes:
+        tasks: the splits of each task.
+        executor: complete consumer properties, except for fetch sizes.
+        poll_timeout_ms: how long a task waits for the next record.
+        read_context: the batch.
+    """
+
+    tasks: tuple[TaskSplits, ...]
     executor: Mapping[str, Any]
     poll_timeout_ms: int
-    watch: Watch = UNWATCHED
+    read_context: BatchReadContext = NO_BATCH
 
     @staticmethod
     def of(
-        pieces: Sequence[Piece], executor: Mapping[str, Any], poll_timeout_ms: int, packing: Packing = NOT_PACKED, watch: Watch = UNWATCHED
+        splits: Sequence[RangeSplit],
+        executor: Mapping[str, Any],
+        poll_timeout_ms: int,
+        packing: Packing = NOT_PACKED,
+        read_context: BatchReadContext = NO_BATCH,
     ) -> RangeReads:
-        """The reads of these ranges, one task a range unless packed otherwise."""
-        return RangeReads(pack(pieces, packing), executor, poll_timeout_ms, watch)
+        """Pack whole ranges into tasks. Without packing, task i reads range i."""
+        return RangeReads(pack(splits, packing), executor, poll_timeout_ms, read_context)
 
     def __len__(self) -> int:
-        """The number of tasks."""
+        """Return the number of tasks."""
         return len(self.tasks)
 
     def __reduce__(self) -> Any:
-        """Pickled as rows of plain values: a thousand ranges go to each task in a tenth of the time that their objects would take."""
+        """Pickle rows of plain values: a thousand ranges reach each task in a tenth of the time that their objects would take."""
         rows = [[(*p.range.to_json(), p.leader_epoch, p.from_epoch) for p in task] for task in self.tasks]
-        return (_unpickled, (rows, self.executor, self.poll_timeout_ms, self.watch))
+        return (_unpickled, (rows, self.executor, self.poll_timeout_ms, self.read_context))
 
     def chunks(self, index: int) -> Iterator[tuple[OffsetRange, list[Any]]]:
-        """The messages of task `index`, each chunk with the range it is of, in the order of its pieces; offsets rise within each.
+        """Read the messages of a task.
 
-        Lazy; runs in a Spark task and blocks on the broker. An empty range asks nothing of Kafka. Chunks are never empty; those of
-        small ranges are small. At the end, or when the task wants no more, what was found is reported; not when it failed.
+        Lazy. Runs in a Spark task and blocks on the broker. An empty range sends no request. The report is sent at the end, or when the
+        task wants no more, but not when it failed.
+
+        Args:
+            index: the number of the task.
+
+        Yields:
+            Chunks of messages with their range, in the order of the splits, offsets rising. No chunk is empty; those of small ranges are
+            small.
         """
-        findings = Findings(self.watch.tolerant)
+        report = ReadReport(self.read_context.tolerate_loss)
         try:
-            yield from self._read(index, findings)
+            yield from self._read(index, report)
         except GeneratorExit:
-            self._report(findings)
+            self._send(report)
             raise
-        self._report(findings)
+        self._send(report)
 
-    def _report(self, findings: Findings) -> None:
-        found = findings.plain()
-        if found and self.watch.report_to is not None:
-            self.watch.report_to.add({self.watch.time_ms: found})
+    def _send(self, report: ReadReport) -> None:
+        found = report.to_plain()
+        if found and self.read_context.accumulator is not None:
+            self.read_context.accumulator.add({self.read_context.time_ms: found})
 
-    def _read(self, index: int, findings: Findings) -> Iterator[tuple[OffsetRange, list[Any]]]:
+    def _read(self, index: int, report: ReadReport) -> Iterator[tuple[OffsetRange, list[Any]]]:
         with ExitStack() as loans:
             lent: dict[bool, RangeConsumer] = {}
             last: RangeConsumer | None = None
@@ -94,34 +116,34 @@ class RangeReads:
                     lent[small] = loans.enter_context(self._borrowed(small))
                 consumer = lent[small]
                 if last is not None and last is not consumer:
-                    last.unassign()  # or it goes on fetching what nobody wants
+                    last.unassign()  # otherwise it continues to fetch
                 last = consumer
-                yield from read_pieces(consumer, group, self.poll_timeout_ms, findings=findings, topic_ids=self.watch.topic_ids)
+                yield from read_splits(consumer, group, self.poll_timeout_ms, report=report, topic_ids=self.read_context.topic_ids)
 
     def _borrowed(self, small: bool) -> AbstractContextManager[RangeConsumer]:
-        """A consumer for the length of this task, with fetches for small ranges or for large ones."""
+        """Borrow a consumer for the length of this task, with fetch sizes for small or for large ranges."""
         context = TaskContext.get()
         attempt = context.taskAttemptId() if context else -1
-        # Spark does not tell Python the attempt number of a stage; a task of a repeated stage starts anew by being re-assigned.
+        # Spark does not tell Python the attempt number of a stage; a task of a repeated stage starts again by a new assignment.
         retry = bool(context and context.attemptNumber() > 0)
         sized = params.small if small else params.bulk
         return consumer_cache.of_this_process().lend(sized(self.executor), attempt, retry)
 
 
-def _unpickled(rows: list[list[Any]], executor: Mapping[str, Any], poll_timeout_ms: int, watch: Watch) -> RangeReads:
-    tasks = tuple(tuple(Piece(OffsetRange(*where), epoch, begun) for *where, epoch, begun in task) for task in rows)
-    return RangeReads(tasks, executor, poll_timeout_ms, watch)
+def _unpickled(rows: list[list[Any]], executor: Mapping[str, Any], poll_timeout_ms: int, read_context: BatchReadContext) -> RangeReads:
+    tasks = tuple(tuple(RangeSplit(OffsetRange(*where), epoch, begun) for *where, epoch, begun in task) for task in rows)
+    return RangeReads(tasks, executor, poll_timeout_ms, read_context)
 
 
 @dataclass(frozen=True)
 class RangeTask:
-    """The elements of an RDD: what is read, decoded."""
+    """The elements of an RDD: the messages of `reads`, decoded."""
 
     reads: RangeReads
     decoding: Decoding
 
     def __call__(self, index: int) -> Iterable[Any]:
-        """The elements of partition `index`, lazily."""
+        """Return the elements of a partition, lazily."""
         return itertools.chain.from_iterable(self._decoded(index))
 
     def _decoded(self, index: int) -> Iterator[list[Any]]:

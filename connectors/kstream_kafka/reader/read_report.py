@@ -1,10 +1,8 @@
-"""Findings: what the reads of one batch met, besides its records: how many there were in each range, and what was lost.
+"""The read report of a batch: how many records each range held, and the ranges that were lost.
 
-One idea: a worker notes, the driver decides. A task gathers its findings while it reads and hands them to the driver when it has
-succeeded; there the findings of all tasks, attempts and jobs of a batch come together in one map, by the place they are about, so
-that hearing the same twice changes nothing.
-
-BatchFindings: the driver's end of what tasks report, a Spark accumulator per stream.
+A task records what it met while it reads (`ReadReport`), and sends it to the driver when it succeeds. There `ReadReportAccumulator` merges
+the reports of all tasks, attempts and jobs of a batch into one map. The keys are positions in Kafka, so the same report twice changes
+nothing. The driver decides.
 """
 
 from __future__ import annotations
@@ -19,53 +17,60 @@ from kstream_kafka.planning.offset_range import OffsetRange
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.accumulators import Accumulator
 
-
-Place: TypeAlias = tuple[str, int, int]
+RangeStart: TypeAlias = tuple[str, int, int]
 """(topic, partition, first offset)."""
-Plain: TypeAlias = dict[str, Any]
-"""Findings as they travel: {"counts": {place: (until, records)}, "lost": {place: (until, cause, detail)}}."""
+ReportData: TypeAlias = dict[str, Any]
+"""A report as it travels: {"counts": {start: (until, records)}, "lost": {start: (until, cause, detail)}}."""
 
 
 @dataclass(slots=True)
-class Findings:
-    """One task's. `tolerant`: a loss is noted and the read goes on; else it is raised."""
+class ReadReport:
+    """The report of one task.
 
-    tolerant: bool = False
-    counts: dict[Place, tuple[int, int]] = field(default_factory=dict[Place, tuple[int, int]])
-    lost: dict[Place, tuple[int | None, str, str]] = field(default_factory=dict[Place, tuple[int | None, str, str]])
+    Attributes:
+        tolerate_loss: whether a loss is recorded and the read continues; otherwise the loss is raised.
+        counts: (end, records) of each split that was read to its end, by its start.
+        lost: (end, cause, detail) of each lost range, by its start.
+    """
 
-    def read(self, piece: OffsetRange, records: int) -> None:
-        """The piece was read to its end."""
-        self.counts[piece.topic, piece.partition, piece.fromOffset] = (piece.untilOffset, records)
+    tolerate_loss: bool = False
+    counts: dict[RangeStart, tuple[int, int]] = field(default_factory=dict[RangeStart, tuple[int, int]])
+    lost: dict[RangeStart, tuple[int | None, str, str]] = field(default_factory=dict[RangeStart, tuple[int | None, str, str]])
 
-    def lose(self, lost: LostRange) -> None:
+    def record_read(self, split: OffsetRange, records: int) -> None:
+        """Record that a split was read to its end, and how many records it held."""
+        self.counts[split.topic, split.partition, split.fromOffset] = (split.untilOffset, records)
+
+    def record_loss(self, lost: LostRange) -> None:
+        """Record a lost range."""
         self.lost[lost.topic, lost.partition, lost.lost_from] = (lost.lost_until, lost.cause, lost.detail)
 
-    def plain(self) -> Plain:
-        """To be sent to the driver; empty when there is nothing to tell."""
+    def to_plain(self) -> ReportData:
+        """Return the report for the driver; empty if nothing was recorded."""
         return {name: found for name, found in (("counts", self.counts), ("lost", self.lost)) if found}
 
 
-def merge(into: dict[int, Plain], more: Mapping[int, Plain]) -> dict[int, Plain]:
-    """Adds the findings of tasks, by batch time in ms. Of two counts of a piece the larger stands: the other read was cut short."""
-    for time, findings in more.items():
+def merge(into: dict[int, ReportData], more: Mapping[int, ReportData]) -> dict[int, ReportData]:
+    """Add reports of tasks, by batch time in ms. Of two counts of a split the larger wins, because the other read was cut short."""
+    for time, report in more.items():
         known = into.setdefault(time, {"counts": {}, "lost": {}})
-        for place, (until, records) in findings.get("counts", {}).items():
-            known["counts"][place] = max(known["counts"].get(place, (until, 0)), (until, records))
-        known["lost"].update(findings.get("lost", {}))
+        for start, (until, records) in report.get("counts", {}).items():
+            known["counts"][start] = max(known["counts"].get(start, (until, 0)), (until, records))
+        known["lost"].update(report.get("lost", {}))
     return into
 
 
-def counts_of(ranges: Sequence[OffsetRange], counts: Mapping[Place, tuple[int, int]]) -> list[int | None]:
-    """How many records each range held: 0 for an empty one, None where no job has read it to its end.
+def counts_of(ranges: Sequence[OffsetRange], counts: Mapping[RangeStart, tuple[int, int]]) -> list[int | None]:
+    """Return how many records each range held: 0 for an empty range, None if no job has read it to its end.
 
-    A range that was split is the sum of its parts.
+    The count of a range that was split is the sum of its splits.
     """
     return [_count(r, counts) for r in ranges]
 
 
-def _count(r: OffsetRange, counts: Mapping[Place, tuple[int, int]]) -> int | None:
+def _count(r: OffsetRange, counts: Mapping[RangeStart, tuple[int, int]]) -> int | None:
     at, total = r.fromOffset, 0
     while at < r.untilOffset:
         found = counts.get((r.topic, r.partition, at))
@@ -75,50 +80,50 @@ def _count(r: OffsetRange, counts: Mapping[Place, tuple[int, int]]) -> int | Non
     return total
 
 
-def losses(found: Mapping[Place, tuple[int | None, str, str]]) -> list[LostRange]:
-    """The losses of a batch, by place."""
-    return [LostRange(*place, *rest) for place, rest in sorted(found.items())]
+def lost_ranges(found: Mapping[RangeStart, tuple[int | None, str, str]]) -> list[LostRange]:
+    """Return the lost ranges of a report, sorted by topic, partition and offset."""
+    return [LostRange(*start, *rest) for start, rest in sorted(found.items())]
 
 
-Counts = dict[Place, tuple[int, int]]
+class ReadReportParam:
+    """Merges reports for Spark's accumulator: workers begin with an empty dict, the driver merges what they send.
 
-
-class Merging:
-    """How Spark adds up findings: workers begin with an empty dict, the driver merges what they send.
-
-    `lock` guards the driver's dict. Three threads change it: Spark's accumulator thread adds, the one that ends a batch takes, and the
-    generator's forgets. Nothing that can block is called under the lock.
+    `lock` guards the driver's dict. Three threads change it: Spark's accumulator thread adds, the thread that ends a batch takes, and the
+    generator's thread forgets. Nothing that blocks is called under the lock.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
 
     def __reduce__(self) -> Any:
-        return Merging, ()  # tasks get a copy, with a lock of its own
+        return ReadReportParam, ()  # tasks get a copy with its own lock
 
-    def zero(self, value: dict[int, Plain]) -> dict[int, Plain]:
+    def zero(self, value: dict[int, ReportData]) -> dict[int, ReportData]:
         return {}
 
-    def addInPlace(self, value1: dict[int, Plain], value2: dict[int, Plain]) -> dict[int, Plain]:
+    def addInPlace(self, value1: dict[int, ReportData], value2: dict[int, ReportData]) -> dict[int, ReportData]:
         with self.lock:
             return merge(value1, value2)
 
 
-class BatchFindings:
-    """Of one stream in one SparkContext. Findings come with the end of each task, before the job's end is known to its caller."""
+class ReadReportAccumulator:
+    """The driver's end of the reports of one stream in one SparkContext. Any thread.
+
+    The report of a task comes with its end, before the job's end is known to its caller.
+    """
 
     def __init__(self, sc: SparkContext) -> None:
-        self.merging = Merging()
-        self.receiver: Any = sc.accumulator({}, self.merging)  # pyright: ignore[reportArgumentType] # Spark asks for no base class
-        """What tasks add to. Pickled into them by its number."""
+        self.param = ReadReportParam()
+        self.accumulator: Accumulator[dict[int, ReportData]] = sc.accumulator({}, self.param)  # pyright: ignore[reportArgumentType]
+        """Spark's accumulator, to which tasks add. Pickled into them by its number."""
 
-    def take(self, time_ms: int) -> Plain:
-        """Remove and return the findings of a batch: {"counts": …, "lost": …}. Any thread.
+    def take(self, time_ms: int) -> ReportData:
+        """Remove and return the report of a batch: {"counts": …, "lost": …}.
 
-        `lost` also has what was lost of older batches since they ended: a window reads their ranges again.
+        `lost` also has the losses of older batches since their end, because a window reads their ranges again.
         """
-        with self.merging.lock:
-            known: dict[int, Plain] = self.receiver.value
+        with self.param.lock:
+            known: dict[int, ReportData] = self.accumulator.value
             found = known.pop(time_ms, {})
             lost = dict(found.get("lost", {}))
             for older in [t for t in known if t < time_ms]:
@@ -127,8 +132,8 @@ class BatchFindings:
         return {"counts": found.get("counts", {}), "lost": lost}
 
     def forget(self, up_to_ms: int) -> None:
-        """Drop what came for batches up to this one after they had ended. Any thread."""
-        with self.merging.lock:
-            known: dict[int, Plain] = self.receiver.value
+        """Drop what came after their end for batches up to this time."""
+        with self.param.lock:
+            known: dict[int, ReportData] = self.accumulator.value
             for old in [t for t in known if t <= up_to_ms]:
                 del known[old]

@@ -25,18 +25,18 @@ from kstream_kafka.planning.packing import Packing
 from kstream_kafka.planning.plan import KafkaPlan, skipped_between
 from kstream_kafka.planning.planner import RateLimits, estimated_rate, plan_ranges
 from kstream_kafka.planning.progress import metadata_of
-from kstream_kafka.reader.read_report import counts_of, losses
+from kstream_kafka.reader.read_report import counts_of, lost_ranges
 from kstream_kafka.source.downtime import Downtime
 from kstream_kafka.source.offset_committer import CommitCallback, OffsetCommitter, as_callback
-from kstream_kafka.source.partition_offsets import Cursors, named
+from kstream_kafka.source.partition_offsets import PartitionOffsets, describe_offsets
 from kstream_kafka.source.starting_offsets import OffsetResolver
-from kstream_kafka.source.stopping_offsets import Bounds
+from kstream_kafka.source.stopping_offsets import StoppingOffsets
 from kstream_kafka.source.stream_spec import BY_TIMESTAMP, StreamSpec, check_downtime
 
 if TYPE_CHECKING:
     from kstream.dstream.ports import StreamHost
     from kstream_kafka.reader.kafka_rdd import KafkaRDD
-    from kstream_kafka.reader.read_report import BatchFindings
+    from kstream_kafka.reader.read_report import ReadReportAccumulator
 
 logger = logging.getLogger("kstream.kafka")
 MakeClient = Callable[[KafkaParams, int], DriverClient]
@@ -55,15 +55,15 @@ class DirectKafkaInputDStream(InputDStream):
         params, clock = spec.params, clock or SystemClock()
         resolver = OffsetResolver(params.reset, params.group, clock.time_ms)
         self._clock = clock
-        self._cursors = Cursors(
+        self._offsets = PartitionOffsets(
             spec.topics, spec.starts, resolver, params.metadata_max_age_ms, clock.monotonic_ms, lambda: self._on_data_loss() != FAIL
         )
-        self._bounds = Bounds(spec.ends, resolver)
+        self._stopping_offsets = StoppingOffsets(spec.ends, resolver)
         self._downtime: Downtime | None = None
         self._committer = OffsetCommitter(params.group) if params.group is not None else None
         self._make_client = make_client or _real_client
         self._restored = False
-        self._findings: BatchFindings | None = None
+        self._read_reports: ReadReportAccumulator | None = None
         self._client: DriverClient | None = None
         self._hosts: Mapping[Partition, str] = {}
         self._latest: tuple[Time, Mapping[Partition, LogEnd]] | None = None
@@ -77,15 +77,15 @@ class DirectKafkaInputDStream(InputDStream):
         check_policy(self._on_data_loss(), "spark.streaming.kstream.kafka.onDataLoss")
         self._client = self._make_client(self.spec.params, self.ssc.settings.get("spark.streaming.kafka.maxRetries"))
         if not self._restored:
-            self._cursors.begin(self._client)
+            self._offsets.begin(self._client)
         elif self.exhausted:
-            self._bounds.begin_again()
-            self._cursors.survey(self._client)  # a new run reads partitions made since the last one, too
-        self._settle_bounds(self._client, self._cursors.positions, self._clock.time_ms())
+            self._stopping_offsets.reset()
+            self._offsets.snapshot(self._client)  # a new run reads partitions made since the last one, too
+        self._resolve_stopping_offsets(self._client, self._offsets.positions, self._clock.time_ms())
 
-    def _settle_bounds(self, client: DriverClient, partitions: Mapping[Partition, int], time_ms: int) -> None:
-        self._bounds.settle(client, partitions, time_ms)
-        self._cursors.closed = self._bounds.known
+    def _resolve_stopping_offsets(self, client: DriverClient, partitions: Mapping[Partition, int], time_ms: int) -> None:
+        self._stopping_offsets.resolve(client, partitions, time_ms)
+        self._offsets.closed = self._stopping_offsets.known
 
     def stop(self) -> None:
         """Sends commits that are due and waits up to COMMIT_WAIT_S for the answers."""
@@ -97,30 +97,30 @@ class DirectKafkaInputDStream(InputDStream):
 
     def restored(self, time: Time, data: Mapping[str, Any]) -> None:
         self._check_kind(data, time=time.milliseconds)
-        self._cursors.restore(KafkaPlan.from_json(data))
-        self._bounds.restore(data.get("until"), self._cursors.offsets)
+        self._offsets.restore(KafkaPlan.from_json(data))
+        self._stopping_offsets.restore(data.get("until"), self._offsets.offsets)
         self._restored = True
 
     def reads_nothing_of(self, data: Mapping[str, Any], kept: Mapping[str, Any] | None) -> str:
         self._check_kind(data)
-        if self._cursors.by_pattern:
+        if self._offsets.by_pattern:
             return ""
-        stored = has_nothing_of(KafkaPlan.from_json(data), _plan_or_none(kept), self._cursors.reads)
+        stored = has_nothing_of(KafkaPlan.from_json(data), _plan_or_none(kept), self._offsets.reads)
         if not stored:
             return ""
-        return f"reads none of the partitions that it has offsets of; stored are {named(stored)}, it reads {self.spec.topics}"
+        return f"reads none of the partitions that it has offsets of; stored are {describe_offsets(stored)}, it reads {self.spec.topics}"
 
     def left_behind(self, data: Mapping[str, Any], kept: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         if not KafkaPlan.is_of(data):
             return None
-        left = left_behind(KafkaPlan.from_json(data), _plan_or_none(kept), self._cursors.reads)
+        left = left_behind(KafkaPlan.from_json(data), _plan_or_none(kept), self._offsets.reads)
         return None if left is None else left.to_json()
 
     def restored_kept(self, data: Mapping[str, Any]) -> None:
         """Read partitions of the list again from their kept offsets. A bounded run that is not over takes no partition back, as it takes no
         new one; the next run does."""
-        if not self._bounds.known or self.exhausted:
-            self._cursors.take_back(KafkaPlan.from_json(data))
+        if not self._stopping_offsets.known or self.exhausted:
+            self._offsets.restore_kept(KafkaPlan.from_json(data))
         else:
             logger.info("a bounded run goes on: partitions that were added to the list are read from the next run on")
 
@@ -140,22 +140,22 @@ class DirectKafkaInputDStream(InputDStream):
     @property
     def exhausted(self) -> bool:
         """A bounded run has planned all there is to read."""
-        return self._bounds.reached(self._cursors.offsets)
+        return self._stopping_offsets.reached(self._offsets.offsets)
 
     # -- planning
 
     def starting_point(self) -> InputPlan:
         """An empty range at every cursor."""
-        ranges = [OffsetRange(*p, at, at) for p, at in sorted(self._cursors.offsets.items())]
-        return self._input_plan(ranges, [None] * len(ranges), self._cursors.ahead)
+        ranges = [OffsetRange(*p, at, at) for p, at in sorted(self._offsets.offsets.items())]
+        return self._input_plan(ranges, [None] * len(ranges), self._offsets.ahead)
 
     def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
         """Under by-timestamp asks where the logs ended at each of the times, and names those with something to read."""
         if self._policy() != BY_TIMESTAMP:
             return None
         client = self._connected()
-        survey = self._cursors.survey(client)
-        self._downtime = Downtime.look(client, survey, times, self._clock.time_ms(), self.slide_duration)
+        snapshot = self._offsets.snapshot(client)
+        self._downtime = Downtime.query(client, snapshot, times, self._clock.time_ms(), self.slide_duration)
         return times if self._limits().limited else self._downtime.busy
 
     def plan(self, time: Time) -> InputPlan:
@@ -165,25 +165,25 @@ class DirectKafkaInputDStream(InputDStream):
         """
         client = self._connected()
         if self._downtime is not None and self._downtime.covers(time):
-            survey = self._downtime.survey(time, self._cursors.positions, self._cursors.ahead, self._clock.time_ms())
+            snapshot = self._downtime.snapshot(time, self._offsets.positions, self._offsets.ahead, self._clock.time_ms())
             self._latest = (time, self._downtime.latest)
         else:
-            survey = self._cursors.survey(client)
-            self._latest = (time, survey.latest)
+            snapshot = self._offsets.snapshot(client)
+            self._latest = (time, snapshot.latest)
             if self._downtime is not None:
-                late = self._downtime.still_late(client, survey, time, self._clock.time_ms())
-                survey, self._downtime = (survey, None) if late is None else (late, self._downtime)
+                late = self._downtime.still_late(client, snapshot, time, self._clock.time_ms())
+                snapshot, self._downtime = (snapshot, None) if late is None else (late, self._downtime)
         if self.spec.locations.kind == "brokers":
             self._hosts = client.leader_hosts()
-        self._settle_bounds(client, survey.current, self._clock.time_ms())
-        survey = self._bounds.limit(survey)
-        latest = {p: end.offset for p, end in survey.latest.items()}
-        ranges = plan_ranges(survey.current, latest, self._limits(), survey.ahead)
-        epochs = [survey.latest[r.topic, r.partition].leader_epoch for r in ranges]
-        return self._input_plan(ranges, epochs, survey.ahead)
+        self._resolve_stopping_offsets(client, snapshot.current, self._clock.time_ms())
+        snapshot = self._stopping_offsets.limit(snapshot)
+        latest = {p: end.offset for p, end in snapshot.latest.items()}
+        ranges = plan_ranges(snapshot.current, latest, self._limits(), snapshot.ahead)
+        epochs = [snapshot.latest[r.topic, r.partition].leader_epoch for r in ranges]
+        return self._input_plan(ranges, epochs, snapshot.ahead)
 
     def planned(self, time: Time, data: Mapping[str, Any]) -> None:
-        self._cursors.advance(self._parsed_plan(time, data))
+        self._offsets.advance(self._parsed_plan(time, data))
 
     def remember_plan(self, time: Time, data: Mapping[str, Any]) -> None:
         super().remember_plan(time, data)
@@ -209,10 +209,10 @@ class DirectKafkaInputDStream(InputDStream):
     def outcome(self, time: Time, data: Mapping[str, Any]) -> InputOutcome:
         """How many records each range held, and what of them was lost, as the tasks found."""
         plan = self._parsed_plan(time, data)
-        found = self._findings.take(time.milliseconds) if self._findings is not None else {}
-        lost = [*plan.lost, *losses(found.get("lost", {}))]
+        found = self._read_reports.take(time.milliseconds) if self._read_reports is not None else {}
+        lost = [*plan.lost, *lost_ranges(found.get("lost", {}))]
         if any(entry.cause == "recreation" for entry in lost):
-            self._cursors.suspect()
+            self._offsets.recheck_topic_ids()
         for entry in lost:
             logger.warning("batch %s, lost records of %s-%d from %d: %s", time, entry.topic, entry.partition, entry.lost_from, entry.detail)
         counts = counts_of(plan.ranges, found.get("counts", {}))
@@ -243,9 +243,9 @@ class DirectKafkaInputDStream(InputDStream):
         )
 
     def _input_plan(self, ranges: list[OffsetRange], epochs: list[int | None], ahead: frozenset[Partition]) -> InputPlan:
-        cursors = self._cursors
+        cursors = self._offsets
         begun = [cursors.epoch_of((r.topic, r.partition)) for r in ranges]
-        plan = KafkaPlan(ranges, epochs, begun, cursors.topic_ids, ahead, self._bounds.to_json(), cursors.lost)
+        plan = KafkaPlan(ranges, epochs, begun, cursors.topic_ids, ahead, self._stopping_offsets.to_json(), cursors.lost)
         return InputPlan(plan.to_json(), sum(r.count() for r in ranges))
 
     # -- the batch
@@ -254,24 +254,24 @@ class DirectKafkaInputDStream(InputDStream):
         """The KafkaRDD of the plan's ranges."""
         from kstream_kafka.reader.kafka_rdd import KafkaRDD  # needs a JVM, which planning does not
         from kstream_kafka.reader.location_strategy import executor_locations
-        from kstream_kafka.reader.range_task import Watch
-        from kstream_kafka.reader.read_report import BatchFindings
+        from kstream_kafka.reader.range_task import BatchReadContext
+        from kstream_kafka.reader.read_report import ReadReportAccumulator
 
         conf, sc, plan = self.ssc.settings.get, self.ssc.sparkContext, self._parsed_plan(time, data)
-        if self._findings is None:
-            self._findings = BatchFindings(sc)
+        if self._read_reports is None:
+            self._read_reports = ReadReportAccumulator(sc)
         packing = Packing(conf("spark.streaming.kstream.kafka.maxTasks"), conf("spark.streaming.kstream.kafka.maxRecordsPerTask"))
         return KafkaRDD(
             sc,
             plan.ranges,
             self.spec.params.executor(),
             self.spec.decoding,
-            pieces=plan.pieces,
+            splits=plan.splits,
             poll_timeout_ms=conf("spark.streaming.kafka.consumer.poll.ms"),
             exact_counts=not conf("spark.streaming.kafka.allowNonConsecutiveOffsets"),
             packing=packing,
             locations=executor_locations(sc, self.spec.locations, plan.ranges, packing, self._hosts),
-            watch=Watch(time.milliseconds, plan.topic_ids, self._on_data_loss() != FAIL, self._findings.receiver),
+            read_context=BatchReadContext(time.milliseconds, plan.topic_ids, self._on_data_loss() != FAIL, self._read_reports.accumulator),
         )
 
     def metadata(self, time: Time, data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -287,8 +287,8 @@ class DirectKafkaInputDStream(InputDStream):
         super().clear_metadata(time)
         for old in [t for t in list(self._parsed) if t not in self._plans]:
             self._parsed.pop(old, None)
-        if self._findings is not None:
-            self._findings.forget((time - self.remember_duration).milliseconds)
+        if self._read_reports is not None:
+            self._read_reports.forget((time - self.remember_duration).milliseconds)
 
     # -- what users call besides the operators
 

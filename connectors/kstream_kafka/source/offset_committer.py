@@ -1,7 +1,7 @@
-"""OffsetCommitter: what users asked to commit, sent to Kafka when that is true – for tools that show lag, and for `committed` starts.
+"""OffsetCommitter: commits of users to Kafka, for tools that show lag and for `committed` starts.
 
-A commit says "everything below is done". So it never passes the first offset of the lowest unfinished batch, whatever is asked:
-with concurrent jobs batch 7 may end, and ask, before batch 6. What is held back goes out when batch 6 has ended.
+A commit means that everything below is done. So it never passes the first offset of the oldest unfinished batch, whatever the user asks:
+with concurrent jobs batch 7 may end before batch 6. The rest of a commit is sent when batch 6 has ended.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kstream_kafka.planning.offset_range import OffsetRange, TopicAndPartition
 logger = logging.getLogger("kstream.kafka")
 
 CommitCallback: TypeAlias = Callable[[Mapping[TopicAndPartition, int], "Exception | None"], object]
-"""callback(offsets, error): called by a thread of the client when a commit has been answered; `error` is None on success."""
+"""callback(offsets, error): a thread of the client calls it after the response to a commit. `error` is None on success."""
 
 
 class OffsetCommitter:
-    """`ask` may be called by any thread; all else by the generator's thread. Nothing here waits for a broker, but `finish`."""
+    """The commits of one stream. Any thread may call `ask`, only the generator's thread the rest. Only `finish` waits for a broker."""
 
     def __init__(self, group: str) -> None:
         self._group = group
@@ -36,7 +36,12 @@ class OffsetCommitter:
         self._answered = threading.Condition(self._lock)
 
     def ask(self, ranges: Sequence[OffsetRange], callback: CommitCallback | None) -> None:
-        """Commits the ends of these ranges as soon as all before them is done. The newest callback replaces the one before."""
+        """Commit the ends of these ranges as soon as all before them is done. Any thread.
+
+        Args:
+            ranges: ranges that are done.
+            callback: replaces the former callback; None keeps it.
+        """
         with self._lock:
             for r in ranges:
                 self._wanted[r.topic, r.partition].add(r.untilOffset)
@@ -44,18 +49,18 @@ class OffsetCommitter:
                 self._callback = callback
 
     def planned(self, time: Time, ranges: Sequence[OffsetRange]) -> None:
-        """A batch of these ranges is to run: nothing past its beginning may be committed until it has ended."""
+        """Note that a batch of these ranges will run. Until its end nothing after its first offsets is committed."""
         self._begins[time] = {(r.topic, r.partition): r.fromOffset for r in ranges}
 
     def ended(self, unfinished: Collection[Time]) -> None:
-        """Some batch has ended; these are still unfinished."""
+        """Note that a batch has ended, and which batches are unfinished."""
         for time in [t for t in self._begins if t not in unfinished]:
             del self._begins[time]
 
     def send(self, client: DriverClient) -> None:
-        """Sends what is asked for and true by now. Does not wait; a failure is logged, told to the callback, and sent again later.
+        """Send the commits that are due. Does not wait. A failed commit is logged, reported to the callback and repeated later.
 
-        One commit is under way at a time: of two, the older one could arrive last.
+        One commit is under way at a time, because the older one of two could arrive last.
         """
         offsets, callback = self._take_due()
         if not offsets:
@@ -66,7 +71,7 @@ class OffsetCommitter:
             self._done(offsets, callback, e)
 
     def finish(self, client: DriverClient, seconds: float) -> None:
-        """Sends the rest and waits for the answers, at most so long for each of two: one under way, and the last."""
+        """Send the rest and wait for the responses, up to `seconds` for a commit under way, and again for the last one."""
         self._wait(seconds)
         self.send(client)
         self._wait(seconds)
@@ -76,7 +81,7 @@ class OffsetCommitter:
             self._answered.wait_for(lambda: not self._under_way, seconds)
 
     def _take_due(self) -> tuple[dict[Partition, int], CommitCallback | None]:
-        """What may be committed now; from here on a commit is under way, if there is anything."""
+        """Return the offsets to commit now, with the callback. If there are any, a commit is under way from here on."""
         with self._lock:
             due: dict[Partition, int] = {}
             if self._under_way:
@@ -100,14 +105,14 @@ class OffsetCommitter:
                 if error is None:
                     self._committed[p] = at
                 else:
-                    self._wanted[p].add(at)  # asked again with the next batch
+                    self._wanted[p].add(at)  # repeated with the next batch
             self._answered.notify_all()
         if error is not None:
-            logger.warning("could not commit offsets of group %s: %s", self._group, error)
+            logger.warning("group %s: the commit of offsets failed, the next batch repeats it: %s", self._group, error)
         if callback is not None:
-            self._tell(callback, offsets, error)
+            self._call(callback, offsets, error)
 
-    def _tell(self, callback: CommitCallback, offsets: dict[Partition, int], error: Exception | None) -> None:
+    def _call(self, callback: CommitCallback, offsets: dict[Partition, int], error: Exception | None) -> None:
         try:
             callback({TopicAndPartition(*p): at for p, at in offsets.items()}, error)
         except Exception:
@@ -115,7 +120,7 @@ class OffsetCommitter:
 
 
 def as_callback(given: Any) -> CommitCallback | None:
-    """A function of (offsets, error), or an object with Java's `onComplete`. TypeError for anything else."""
+    """Return the callback: a function of (offsets, error), or Java's `onComplete` of an object. TypeError for anything else."""
     if given is None:
         return None
     callback = getattr(given, "onComplete", given)

@@ -1,4 +1,4 @@
-"""From positions to offsets: asks the brokers once for all partitions that say the same, and moves nothing."""
+"""OffsetResolver: from positions to offsets. One request for all partitions with the same position; moves nothing."""
 
 from __future__ import annotations
 
@@ -17,21 +17,33 @@ COMMITTED = Position("committed")
 
 
 class OffsetResolver:
-    """Makes offsets of positions. `reset` is what auto.offset.reset says, `group` the consumer group, `now_ms` the wall clock.
+    """Turns positions into offsets.
 
-    A group without a commit for a partition, or with one outside of the log, leaves it to `reset`, as Kafka's consumers do. A time
-    later than every record means the end. Relative positions count from the moment of the call.
+    If the group has no commit for a partition, or one outside of the log, `auto.offset.reset` decides, as for Kafka's consumers. A time
+    after every record means the end. Relative positions count from the moment of the call.
     """
 
     def __init__(self, reset: str, group: str | None, now_ms: Callable[[], int]) -> None:
+        """Create a resolver.
+
+        Args:
+            reset: the value of auto.offset.reset: "earliest", "latest" or "error".
+            group: the consumer group, if there is one.
+            now_ms: the wall clock.
+        """
         self._reset = reset
         self._group = group
         self._now_ms = now_ms
 
     def resolve(self, client: DriverClient, positions: Mapping[Partition, Position | None]) -> dict[Partition, int]:
-        """The offset of each partition; a position of None means `reset`. Blocks on the brokers.
+        """Return the offset of each partition. Blocks on the brokers.
 
-        KafkaConfigError when there is nothing to go by: `reset` is "error", or "committed" without a group.id.
+        Args:
+            client: the driver's client.
+            positions: the position of each partition; None means `auto.offset.reset`.
+
+        Raises:
+            KafkaConfigError: a partition has no position and `reset` is "error", or it has "committed" without a group.id.
         """
         by_kind: dict[str, dict[Partition, int]] = defaultdict(dict)
         for partition, position in positions.items():
@@ -44,10 +56,9 @@ class OffsetResolver:
 
     def _default(self, partition: Partition) -> Position:
         if self._reset == "error":
-            raise KafkaConfigError(
-                "auto.offset.reset", f"is 'none' and {partition[0]}-{partition[1]} is given no offset",
-                "Give a start for every partition, or auto.offset.reset earliest or latest.",
-            )  # fmt: skip
+            topic, number = partition
+            hint = "Give a start for every partition, or auto.offset.reset earliest or latest."
+            raise KafkaConfigError("auto.offset.reset", f"is 'none' and {topic}-{number} is given no offset", hint)
         return Position("earliest" if self._reset == "earliest" else "latest")
 
     def _of_kind(self, client: DriverClient, kind: str, values: Mapping[Partition, int]) -> dict[Partition, int]:
@@ -75,9 +86,17 @@ class OffsetResolver:
         begin, end = _begin(client, partitions), _end(client, partitions)
         committed = client.committed(self._group, partitions)
         inside = {p: at for p, at in committed.items() if begin[p] <= at <= end[p]}
-        for p in sorted(committed.keys() - inside.keys()):
-            logger.warning("group %s committed offset %d of %s-%d, whose log is [%d, %d) now: auto.offset.reset decides",
-                           self._group, committed[p], *p, begin[p], end[p])  # fmt: skip
+        for topic, number in sorted(committed.keys() - inside.keys()):
+            p = (topic, number)
+            logger.warning(
+                "%s-%d: the committed offset %d of group %s is outside of the log [%d, %d): auto.offset.reset decides",
+                topic,
+                number,
+                committed[p],
+                self._group,
+                begin[p],
+                end[p],
+            )
         rest = {p: None for p in partitions if p not in inside}
         return {**inside, **(self.resolve(client, rest) if rest else {})}
 

@@ -1,6 +1,6 @@
-"""Bounds: where a bounded run ends. Offsets that are known at the start, or become known when their time has come.
+"""StoppingOffsets: the end of a bounded run, as offsets that are known at the start or when their time has come.
 
-The ends are part of every plan once they are known, so that a restart ends at the same offsets and not at a later `latest`.
+Once they are known, every plan has them. So a restart ends at the same offsets, and not at a later `latest`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from typing import Any
 from kstream_kafka.client.ports import DriverClient, LogEnd, Partition
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.planning.positions import Position, Positions
-from kstream_kafka.source.partition_offsets import Survey
+from kstream_kafka.source.partition_offsets import LogEndSnapshot
 from kstream_kafka.source.starting_offsets import OffsetResolver
 
 KEY = "untilOffsets"
 
 
-class Bounds:
-    """Driver only, one thread. Without positions nothing ends.
+class StoppingOffsets:
+    """The stopping offsets of a stream. Driver only, one thread. Without positions nothing ends.
 
-    A moment that lies ahead cannot be made an offset yet: the stream runs unbounded until the first batch at or after it.
+    A moment in the future has no offset yet: the stream runs unbounded until the first batch at or after it.
     """
 
     def __init__(self, given: Positions, resolver: OffsetResolver) -> None:
+        """Create them from the user's positions. Sends no request."""
         self._given = given
         self._resolver = resolver
         self._ends: dict[Partition, int] | None = None
@@ -31,26 +32,40 @@ class Bounds:
 
     @property
     def known(self) -> bool:
-        """Whether there are bounds, as offsets."""
+        """Whether the stopping offsets are known."""
         return self._ends is not None
 
     def restore(self, stored: Sequence[Sequence[Any]] | None, partitions: Collection[Partition]) -> None:
-        """Restart: the ends of the newest stored plan, of the partitions still read, unless this run has no bounds."""
+        """Take the stopping offsets of the newest plan at a restart, unless this run has none.
+
+        Args:
+            stored: the stored form, as `to_json`.
+            partitions: the partitions that are still read. Others are left out.
+        """
         self._checked = True
         if stored is not None and self._given:
             self._ends = {(str(t), int(n)): int(at) for t, n, at in stored if (str(t), int(n)) in partitions}
 
-    def begin_again(self) -> None:
-        """The run that was stored has reached its ends: this one sets its own, as a nightly job up to `latest` wants it."""
+    def reset(self) -> None:
+        """Forget the stopping offsets, because the stored run has reached them. This run resolves its own, as a nightly job to `latest`."""
         self._ends = None
 
-    def settle(self, client: DriverClient, partitions: Mapping[Partition, int], time_ms: int) -> None:
-        """Makes the positions offsets, if that can be done by `time_ms`. `partitions` are those read, with their next offsets."""
+    def resolve(self, client: DriverClient, partitions: Mapping[Partition, int], time_ms: int) -> None:
+        """Turn the positions into offsets, if that is possible by `time_ms`. Blocks on the brokers.
+
+        Args:
+            client: the driver's client.
+            partitions: the next offset of each partition.
+            time_ms: the wall clock.
+
+        Raises:
+            KafkaConfigError: a partition has no position.
+        """
         if not self._given or self._ends is not None:
             return
         positions = {p: self._given.of(p) for p in partitions}
         missing = sorted(p for p, at in positions.items() if at is None)
-        if missing and self._checked:  # found while the ends were not known yet: they are none of this run's
+        if missing and self._checked:  # found before the stopping offsets were known: not part of this run
             positions.update({p: Position("offset", partitions[p]) for p in missing})
         elif missing:
             raise KafkaConfigError(KEY, f"has no end for {missing}", "Give one for every partition, or one position for all.")
@@ -60,18 +75,18 @@ class Bounds:
         ends = self._resolver.resolve(client, positions)
         self._ends = {p: max(ends[p], at) for p, at in partitions.items()}
 
-    def limit(self, survey: Survey) -> Survey:
-        """The survey with no log ending past its bound."""
+    def limit(self, snapshot: LogEndSnapshot) -> LogEndSnapshot:
+        """Return the snapshot with no log end after its stopping offset."""
         if self._ends is None:
-            return survey
+            return snapshot
         ends = self._ends
-        latest = {p: LogEnd(min(end.offset, ends.get(p, end.offset)), end.leader_epoch) for p, end in survey.latest.items()}
-        return Survey(survey.current, latest, survey.ahead)
+        latest = {p: LogEnd(min(end.offset, ends.get(p, end.offset)), end.leader_epoch) for p, end in snapshot.latest.items()}
+        return LogEndSnapshot(snapshot.current, latest, snapshot.ahead)
 
     def reached(self, offsets: Mapping[Partition, int]) -> bool:
-        """Whether every partition has been planned up to its end."""
+        """Return whether every partition is planned up to its stopping offset."""
         return self._ends is not None and all(offsets.get(p, -1) >= at for p, at in self._ends.items())
 
     def to_json(self) -> list[list[str | int]] | None:
-        """`[[topic, partition, end], …]` for the plan; None while unknown."""
+        """Return `[[topic, partition, end], …]` for the plan; None while unknown."""
         return None if self._ends is None else [[*p, at] for p, at in sorted(self._ends.items())]

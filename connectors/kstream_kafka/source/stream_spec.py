@@ -1,4 +1,4 @@
-"""StreamSpec: everything a direct stream is told when it is made, as one value; stored as a recipe and made again from it."""
+"""StreamSpec: the definition of a direct stream as one value, stored as a recipe."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.planning.data_loss import check_policy
 from kstream_kafka.planning.offset_range import utf8_decoder
 from kstream_kafka.planning.planner import PerPartitionConfig
-from kstream_kafka.planning.positions import NOWHERE, Positions
+from kstream_kafka.planning.positions import NO_POSITIONS, Positions
 from kstream_kafka.reader.decoding import TEXT, Decoding
 from kstream_kafka.reader.location_strategy import NO_PREFERENCE, LocationStrategy
 from kstream_kafka.source.subscription import Subscribed, from_json
@@ -24,17 +24,25 @@ _FUNCTIONS = ("key_decoder", "value_decoder", "message_handler", "rates")
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """What is read, from where to where, how it is decoded, how quickly, and on which executors.
+    """The definition of a direct stream.
 
-    `downtime` None leaves the policy to the setting `spark.streaming.kstream.downtime`, `on_data_loss` None to
-    `spark.streaming.kstream.kafka.onDataLoss`; `rates` None to Spark's rate settings.
+    Attributes:
+        topics: the topics or partitions.
+        params: the Kafka parameters.
+        starts: where reading starts.
+        decoding: the way from messages to elements.
+        ends: where a bounded run stops.
+        rates: limits for each partition; None for Spark's rate settings.
+        locations: the preference for executors.
+        downtime: the policy for missed batches; None for the setting `spark.streaming.kstream.downtime`.
+        on_data_loss: the policy for lost records; None for the setting `spark.streaming.kstream.kafka.onDataLoss`.
     """
 
     topics: Subscribed
     params: KafkaParams
-    starts: Positions = NOWHERE
+    starts: Positions = NO_POSITIONS
     decoding: Decoding = TEXT
-    ends: Positions = NOWHERE
+    ends: Positions = NO_POSITIONS
     rates: PerPartitionConfig | None = None
     locations: LocationStrategy = NO_PREFERENCE
     downtime: str | None = None
@@ -49,9 +57,9 @@ class StreamSpec:
         check_policy(self.on_data_loss, "onDataLoss")
 
     def recipe(self) -> Recipe | None:
-        """Everything, to be stored; None where the user's setup must make the stream anew.
+        """Return the definition for storage, or None if the user's setup must create the stream again.
 
-        That is with what might be a secret, and with ends that are a moment or offsets: tonight's setup means another moment.
+        That is so with parameters that may be secret, and with stopping offsets or a stopping time: those are of one run.
         """
         params = self.params.storable()
         if params is None or self._ends_are_of_one_run():
@@ -72,11 +80,11 @@ class StreamSpec:
         return Recipe(KIND, args, functions)
 
     def why_no_recipe(self) -> str:
-        """The reason for a recipe of None, for an error message."""
+        """Return why there is no recipe, for an error message."""
         closed = self.params.not_storable()
         if closed:
             return f"the Kafka parameters {', '.join(closed)} may hold a secret, or are no plain values, and are never stored"
-        return "untilOffsets names a moment or offsets, which setup says anew for each run"
+        return "untilOffsets names a moment or offsets, which setup must name for each run"
 
     def _ends_are_of_one_run(self) -> bool:
         ends = [self.ends.default, *self.ends.each.values()]
@@ -84,7 +92,7 @@ class StreamSpec:
 
     @staticmethod
     def from_recipe(recipe: Recipe) -> StreamSpec:
-        """The inverse of `recipe`."""
+        """Create the definition from its stored form."""
         args, functions = recipe.args, recipe.functions
         decoding = Decoding(
             _decoder(args["key_decoder"], functions.get("key_decoder")),
@@ -93,14 +101,20 @@ class StreamSpec:
         )
         rates: Any = functions.get("rates")
         return StreamSpec(
-            from_json(dict(args)), KafkaParams.parse(args["params"]), Positions.from_json(args["starts"]), decoding,
-            Positions.from_json(args["ends"]), rates, LocationStrategy.from_json(args["locations"]), args["downtime"],
-            args.get("on_data_loss"),
-        )  # fmt: skip
+            topics=from_json(dict(args)),
+            params=KafkaParams.parse(args["params"]),
+            starts=Positions.from_json(args["starts"]),
+            decoding=decoding,
+            ends=Positions.from_json(args["ends"]),
+            rates=rates,
+            locations=LocationStrategy.from_json(args["locations"]),
+            downtime=args["downtime"],
+            on_data_loss=args.get("on_data_loss"),
+        )
 
 
 def check_downtime(policy: str | None, key: str) -> str | None:
-    """Returns it; KafkaConfigError if there is no such policy."""
+    """Return the policy. KafkaConfigError, which names `key`, if there is no such policy."""
     if policy not in (None, CATCH_UP, BY_TIMESTAMP):
         raise KafkaConfigError(key, f"is {policy!r}", f"One of: {CATCH_UP}, {BY_TIMESTAMP}.")
     return policy

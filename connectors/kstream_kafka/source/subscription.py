@@ -1,6 +1,6 @@
-"""What a stream reads: topics by name, by a pattern over whole topic names, or single partitions.
+"""The subscription of a stream: topics by name, by a pattern, or single partitions; and ConsumerStrategies, which name it in the 0-10 form.
 
-ConsumerStrategies: what a stream of the 0-10 form reads and where it begins. Spark's names; nothing here asks a broker.
+Nothing here sends a request.
 """
 
 from __future__ import annotations
@@ -13,80 +13,93 @@ from typing import Any
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import Partition
 from kstream_kafka.errors import KafkaConfigError
-from kstream_kafka.planning.positions import Position, Positions, as_partition
+from kstream_kafka.planning.positions import PartitionLike, Position, Positions, PositionsLike, as_partition
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Topics by name; each must exist."""
+    """All partitions of topics by name. Each topic must exist."""
 
     names: tuple[str, ...]
 
     @property
     def fixed(self) -> frozenset[Partition]:
+        """No partition is named one by one."""
         return frozenset()
 
     def wants(self, topic: str) -> bool:
+        """Return whether the stream reads this topic."""
         return topic in self.names
 
     def reads(self, partition: Partition) -> bool:
+        """Return whether the stream reads this partition."""
         return self.wants(partition[0])
 
     def __str__(self) -> str:
         return f"Subscribe[{', '.join(self.names)}]"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the stored form."""
         return {"topics": list(self.names)}
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPattern:
-    """Topics whose whole name the pattern matches; none need exist yet. Kafka's internal ones (`__…`) never match."""
+    """All partitions of the topics whose whole name matches a pattern. None needs to exist. Kafka's internal topics (`__…`) never match."""
 
     pattern: str
     flags: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
+        """No topic must exist."""
         return ()
 
     @property
     def fixed(self) -> frozenset[Partition]:
+        """No partition is named one by one."""
         return frozenset()
 
     def wants(self, topic: str) -> bool:
+        """Return whether the stream reads this topic."""
         return not topic.startswith("__") and re.compile(self.pattern, self.flags).fullmatch(topic) is not None
 
     def reads(self, partition: Partition) -> bool:
+        """Return whether the stream reads this partition."""
         return self.wants(partition[0])
 
     def __str__(self) -> str:
         return f"SubscribePattern[{self.pattern}]"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the stored form."""
         return {"pattern": self.pattern, "flags": self.flags}
 
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """Partitions named one by one, and no other: Kafka's assign. Each must exist."""
+    """Single partitions, as by Kafka's assign. Each must exist."""
 
     fixed: frozenset[Partition]
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The topics of the partitions."""
         return tuple(sorted({topic for topic, _ in self.fixed}))
 
     def wants(self, topic: str) -> bool:
+        """Return whether the stream reads this topic."""
         return topic in self.names
 
     def reads(self, partition: Partition) -> bool:
+        """Return whether the stream reads this partition."""
         return partition in self.fixed
 
     def __str__(self) -> str:
         return f"Assign[{', '.join(f'{t}-{p}' for t, p in sorted(self.fixed))}]"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the stored form."""
         return {"partitions": [list(p) for p in sorted(self.fixed)]}
 
 
@@ -94,10 +107,14 @@ Subscribed = Topics | TopicPattern | Partitions
 
 
 def subscription(topics: Sequence[str] | re.Pattern[str]) -> Subscribed:
-    """From what the user gives: a list of names, a compiled pattern, or a list of one name that starts with `^`.
+    """Return the subscription for the `topics` argument of Spark 2.4's form.
 
-    TypeError for anything but a list, tuple or pattern (as Spark 2.4), KafkaConfigError for an empty list or a pattern that does
-    not compile.
+    Args:
+        topics: a list of names, a compiled pattern, or a list of one name that starts with `^` and is a pattern.
+
+    Raises:
+        TypeError: it is no list, tuple or pattern (as in Spark 2.4).
+        KafkaConfigError: the list is empty, or the pattern does not compile.
     """
     if isinstance(topics, re.Pattern):
         return TopicPattern(topics.pattern, topics.flags)
@@ -118,7 +135,7 @@ def subscription(topics: Sequence[str] | re.Pattern[str]) -> Subscribed:
 
 
 def from_json(values: dict[str, Any]) -> Subscribed:
-    """The inverse of `to_json`."""
+    """Read the stored form of a subscription."""
     if "topics" in values:
         return Topics(tuple(values["topics"]))
     if "partitions" in values:
@@ -128,28 +145,51 @@ def from_json(values: dict[str, Any]) -> Subscribed:
 
 @dataclass(frozen=True)
 class ConsumerStrategy:
-    """Topics, parameters and starting positions, checked."""
+    """Topics, parameters and starting positions of the 0-10 form, from `ConsumerStrategies`.
+
+    Attributes:
+        topics: the topics or partitions.
+        params: the Kafka parameters.
+        starts: where reading starts.
+        given: the parameters as the user wrote them, for the deserialisers.
+    """
 
     topics: Subscribed
     params: KafkaParams
     starts: Positions
     given: Mapping[str, Any]
-    """The parameters as the user wrote them: deserialisers are looked up there."""
 
     def __repr__(self) -> str:
         return f"ConsumerStrategy({self.topics}, {self.params})"
 
 
 class ConsumerStrategies:
-    """`offsets` are positions (`kstream_kafka.planning.positions`) by partition, or one for all.
+    """The topics that a stream of the 0-10 form reads, and where it starts. Spark's names. Sends no request.
 
-    A partition without one starts where the group of `group.id` has committed, and at `auto.offset.reset` (latest) if it has not.
-    Offsets stored in a checkpoint always win.
+    A partition without a position starts at the committed offset of the group `group.id`. If there is none, `auto.offset.reset` decides
+    (default latest). Offsets in a checkpoint always win.
     """
 
     @staticmethod
-    def Subscribe(topics: Collection[str], kafkaParams: Mapping[str, Any], offsets: Any = None) -> ConsumerStrategy:
-        """All partitions of the topics, those added later too."""
+    def Subscribe(topics: Collection[str], kafkaParams: Mapping[str, Any], offsets: PositionsLike = None) -> ConsumerStrategy:
+        """Read all partitions of topics by name, partitions added later included.
+
+        Args:
+            topics: the names of existing topics.
+            kafkaParams: the Kafka parameters, by the Java client's or librdkafka's names.
+            offsets: where to start: partition → position, or one position for all partitions. A position is an offset, "earliest",
+                "latest", "committed", "-1000" (records before the end), "-10m" (time ago), a datetime or ISO time.
+
+        Returns:
+            The strategy for `KafkaUtils.createDirectStream`.
+
+        Raises:
+            KafkaConfigError: no topic, or a parameter or position that cannot work.
+            TypeError: `topics` is a string.
+
+        Example:
+            ConsumerStrategies.Subscribe(["orders"], {"bootstrap.servers": "k:9092", "group.id": "shop"}, {("orders", 0): 1200})
+        """
         if isinstance(topics, str):
             raise TypeError("topics should be a collection of names")
         if not topics:
@@ -157,8 +197,23 @@ class ConsumerStrategies:
         return _strategy(Topics(tuple(dict.fromkeys(topics))), kafkaParams, offsets)
 
     @staticmethod
-    def SubscribePattern(pattern: str | re.Pattern[str], kafkaParams: Mapping[str, Any], offsets: Any = None) -> ConsumerStrategy:
-        """All partitions of the topics whose whole name the pattern matches (Python's `re`), those made later too."""
+    def SubscribePattern(pattern: str | re.Pattern[str], kafkaParams: Mapping[str, Any], offsets: PositionsLike = None) -> ConsumerStrategy:
+        """Read all partitions of the topics whose whole name matches a pattern, topics created later included.
+
+        Args:
+            pattern: a pattern of Python's `re`.
+            kafkaParams: as for `Subscribe`.
+            offsets: as for `Subscribe`.
+
+        Returns:
+            The strategy for `KafkaUtils.createDirectStream`.
+
+        Raises:
+            KafkaConfigError: the pattern does not compile, or a parameter or position cannot work.
+
+        Example:
+            ConsumerStrategies.SubscribePattern("orders-.*", kafkaParams, "earliest")
+        """
         try:
             compiled = re.compile(pattern)
         except re.error as e:
@@ -166,15 +221,32 @@ class ConsumerStrategies:
         return _strategy(TopicPattern(compiled.pattern, compiled.flags), kafkaParams, offsets)
 
     @staticmethod
-    def Assign(topicPartitions: Collection[Any], kafkaParams: Mapping[str, Any], offsets: Any = None) -> ConsumerStrategy:
-        """Just these partitions."""
+    def Assign(
+        topicPartitions: Collection[PartitionLike], kafkaParams: Mapping[str, Any], offsets: PositionsLike = None
+    ) -> ConsumerStrategy:
+        """Read only these partitions.
+
+        Args:
+            topicPartitions: existing partitions, each a TopicPartition or a (topic, partition) pair.
+            kafkaParams: as for `Subscribe`.
+            offsets: as for `Subscribe`.
+
+        Returns:
+            The strategy for `KafkaUtils.createDirectStream`.
+
+        Raises:
+            KafkaConfigError: no partition, or a parameter or position that cannot work.
+
+        Example:
+            ConsumerStrategies.Assign([TopicPartition("orders", 0)], kafkaParams)
+        """
         if not topicPartitions:
             raise KafkaConfigError("topicPartitions", "is empty", "Name at least one partition.")
         partitions = frozenset(as_partition(p, "topicPartitions") for p in topicPartitions)
         return _strategy(Partitions(partitions), kafkaParams, offsets)
 
 
-def _strategy(topics: Subscribed, given: Mapping[str, Any], offsets: Any) -> ConsumerStrategy:
+def _strategy(topics: Subscribed, given: Mapping[str, Any], offsets: PositionsLike) -> ConsumerStrategy:
     params = KafkaParams.parse(given)
     starts = Positions.parse(offsets, "offsets")
     if starts.default is None and params.group is not None:

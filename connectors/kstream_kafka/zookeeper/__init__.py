@@ -1,13 +1,12 @@
-"""The Kafka stream by a receiver: `KafkaUtils.createStream`. One idea: ZooKeeper says who reads what, and how far it was read.
+"""The Kafka stream by a receiver: `KafkaUtils.createStream`. ZooKeeper holds the partition owners and the offsets of the group.
 
-zookeeper_layout, partition_claims    pure: the nodes of Kafka's 0.8 consumer, and whose which partition is
-receiver_settings                     pure: what the user gives, checked on the driver
-ports                                 what is asked of ZooKeeper and of Kafka
-zookeeper_offsets                     the one import of kazoo: a membership is a session
-group_reader                          records in chunks, by the connector's own consumer
-stored_offsets                        which offsets are in which block, and when they may be written
-group_member                          one thread: join, share partitions, read, hand over
-kafka_receiver, reliable_kafka_receiver   the two receivers: offsets on a timer, or of blocks that are stored
+zookeeper_layout     pure: the nodes of Kafka's 0.8 consumer, and the owner of each partition
+receiver_settings    pure: the arguments of createStream, checked on the driver
+zookeeper_offsets    the only import of kazoo: a membership is a session
+group_reader         records in chunks, by the connector's own consumer
+stored_offsets       the offsets in each block, and the time to write them
+group_member         one thread: join, share partitions, read, release
+kafka_receiver       the two receivers (offsets on a timer, or after storing), and their stream
 """
 
 from kstream_kafka.zookeeper.kafka_receiver import KafkaReceiver, ReliableKafkaReceiver

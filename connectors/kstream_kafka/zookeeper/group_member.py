@@ -1,6 +1,6 @@
-"""GroupMember: the life of one consumer of a group – join, share the partitions, read, hand over, and begin anew when its session is lost.
+"""GroupMember: the life of one consumer of a group: join, share the partitions, read, release, and join again when its session is lost.
 
-All decisions are made by one thread, in steps (`step`); the block generator's threads store and acknowledge.
+One thread decides everything, in steps (`step`). The block generator's threads store and acknowledge.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from kstream_kafka.client.ports import Partition
 from kstream_kafka.errors import OwnershipLostError
 from kstream_kafka.zookeeper.group_reader import GroupReader
 from kstream_kafka.zookeeper.receiver_settings import ReceiverSettings
-from kstream_kafka.zookeeper.stored_offsets import Acknowledgement, OffsetsOfBlocks, Read
+from kstream_kafka.zookeeper.stored_offsets import Acknowledgement, BlockOffsets, ReadProgress
 from kstream_kafka.zookeeper.zookeeper_layout import owned_by, owners
 from kstream_kafka.zookeeper.zookeeper_offsets import ZooKeeperMembership
 
 logger = logging.getLogger("kstream.kafka")
 
 MOST_A_READ = 2_000
-"""More at once is slower: the garbage collector then passes over records that are still to be handed over."""
+"""Most records of one read. More are slower, because the garbage collector then visits records that wait for the block generator."""
 MOST_UNDER_WAY = 250_000
-"""Records read and not stored yet. With more of them nothing is read: a generator's open block has no limit of its own."""
+"""Most records that are read and not stored. Above it the member stops reading, because a generator's open block has no limit."""
 PAUSE_MS = 50
+"""Pause of a step with nothing to do."""
 FLUSH_S = 0.5
-"""How often a wait for blocks to be stored looks whether the receiver is to stop."""
+"""How often a wait for stored blocks checks whether the receiver stops."""
 
 
 @dataclass(frozen=True)
-class Parts:
+class ReceiverParts:
     """The parts of a receiver, made in the process where it runs. Functions of modules, because they are pickled with the receiver."""
 
     join: Callable[[ReceiverSettings, StopFlag], ZooKeeperMembership]
@@ -44,16 +45,27 @@ class Parts:
 
 
 class GroupMember:
-    """Made, started and stopped by a receiver's `onStart` and `onStop`; one for each start.
+    """One consumer of a group. A receiver's `onStart` and `onStop` create, start and stop it, one for each start.
 
-    `start` returns at once. What cannot be got over here – ZooKeeper that is not there, a topic that is missing, a block that is not
-    stored – ends the thread and calls the host's `restart`, once.
+    `start` returns at once. Errors that no retry here can resolve (ZooKeeper does not answer, a topic is missing, a block is not stored)
+    end the thread and call the receiver's `restart`, once.
     """
 
     def __init__(
-        self, settings: ReceiverSettings, parts: Parts, host: Receiver, acknowledgement: Callable[[int], Acknowledgement]
-    ) -> None:  # fmt: skip
-        """`acknowledgement(now in ms)` makes the way of this receiver."""
+        self,
+        settings: ReceiverSettings,
+        parts: ReceiverParts,
+        host: Receiver,
+        acknowledgement: Callable[[int], Acknowledgement],
+    ) -> None:
+        """Create the member. Sends no request.
+
+        Args:
+            settings: the receiver's settings.
+            parts: creates the membership, the reader and the clock.
+            host: the receiver.
+            acknowledgement: creates the acknowledgement of this kind of receiver, from the time in ms.
+        """
         self._settings = settings
         self._parts = parts
         self._host = host
@@ -63,27 +75,28 @@ class GroupMember:
         self._restarting = False
         self._membership: ZooKeeperMembership | None = None
         self._reader: GroupReader = parts.reader(settings)
-        self._blocks = OffsetsOfBlocks(self._store, self._acknowledgement, self._not_stored, self._report)
+        self._blocks = BlockOffsets(self._store, self._acknowledgement, self._on_not_stored, self._report)
         self._generator: Any = host.createBlockGenerator(self._blocks)
         self._held: set[Partition] = set()
         self._known: set[Partition] | None = None
         self._look_at = 0
-        self._try_again_at: int | None = None
+        self._retry_at: int | None = None
         self._tries = 0
         self._thread = THREADS.thread(self._run, f"KafkaReceiver-{settings.group}")
 
     # -- for the receiver
 
     def start(self) -> None:
+        """Start the threads and return at once."""
         self._generator.start()
         self._thread.start()
 
     def stop(self) -> None:
-        """Reads nothing more; returns when what was read is stored and acknowledged, as far as that is possible, and the group is left."""
+        """Stop reading. Blocks until all records are stored and acknowledged, as far as possible, and the group is left. Any thread."""
         self._over.set()
         membership = self._membership
         if membership is not None:
-            membership.hurry()
+            membership.limit_waits()
         self._thread.join()
 
     # -- its thread
@@ -92,16 +105,16 @@ class GroupMember:
         try:
             while not self._over.is_set() and not self._blocks.failed:
                 self.step()
-        except IllegalStateError as e:  # the generator takes nothing any more: the receiver is being stopped
+        except IllegalStateError as e:  # the generator accepts no records: the receiver is being stopped
             if not self._over.is_set():
-                self._give_up(str(e), e)
+                self._restart_receiver(str(e), e)
         except Exception as e:
-            self._give_up(f"Kafka receiver of {self._settings.as_text()} cannot go on", e)
+            self._restart_receiver(f"Kafka receiver of {self._settings.as_text()} cannot go on", e)
         finally:
             self.close()
 
     def step(self) -> None:
-        """Joins, or shares the partitions anew, or reads once. Blocks for a tenth of a second or so, longer while ZooKeeper is away."""
+        """Join, or share the partitions, or read once. Blocks for about 100 ms, longer while ZooKeeper does not answer."""
         if self._membership is None:
             self._join()
         membership = self._membership
@@ -114,24 +127,24 @@ class GroupMember:
             elif self._must_share(membership):
                 self._share(membership)
             elif self._partitions_differ():
-                self._come_again(membership)
+                self._leave_to_rejoin(membership)
             else:
                 self._read(membership)
                 self._acknowledgement.tick(self._clock.monotonic_ms())
         except OwnershipLostError as e:
             if not self._over.is_set():
-                self._begin_anew(membership, e)
+                self._rejoin(membership, e)
 
     def close(self) -> None:
-        """The end of the thread: what is under way gets stored, the group is left."""
+        """End the thread: store and acknowledge the remaining records, and leave the group."""
         try:
             self._generator.stop()
             if not self._blocks.failed:
-                self._acknowledgement.settle()
+                self._acknowledgement.flush()
         except OwnershipLostError as e:
-            logger.warning("%s: what was read last is not acknowledged, it will come again: %s", self._settings.as_text(), e)
+            logger.warning("%s: the last records are not acknowledged, they will come again: %s", self._settings.as_text(), e)
         except Exception:
-            logger.exception("the end of the receiver of %s", self._settings.as_text())
+            logger.exception("%s: the receiver failed while it stopped", self._settings.as_text())
         finally:
             if self._membership is not None:
                 self._membership.leave()
@@ -140,15 +153,15 @@ class GroupMember:
     def _join(self) -> None:
         self._membership = self._parts.join(self._settings, self._over)
         self._held, self._known = set(), None
-        self._try_again_at, self._tries = None, 0
-        if self._over.is_set():  # stopped meanwhile, and could not be told
-            self._membership.hurry()
+        self._retry_at, self._tries = None, 0
+        if self._over.is_set():  # stopped before there was a membership to notify
+            self._membership.limit_waits()
 
-    def _begin_anew(self, membership: ZooKeeperMembership, error: OwnershipLostError) -> None:
-        """Another may read its partitions from now on: stops reading, throws away or stores what is under way, and leaves."""
+    def _rejoin(self, membership: ZooKeeperMembership, error: OwnershipLostError) -> None:
+        """Stop reading, drop or store the remaining records, and leave. Another consumer may read the partitions from now on."""
         self._reader.assign({})
-        self._host.reportError("the Kafka receiver begins anew at the offsets in ZooKeeper", error)
-        self._flush()
+        self._host.reportError("the Kafka receiver starts again at the offsets in ZooKeeper", error)
+        self._await_stored()
         membership.leave()
         self._membership = None
 
@@ -158,21 +171,21 @@ class GroupMember:
         now = self._clock.monotonic_ms()
         if membership.take_change() or self._known is None:
             return True
-        return self._try_again_at is not None and now >= self._try_again_at
+        return self._retry_at is not None and now >= self._retry_at
 
     def _partitions_differ(self) -> bool:
-        """Whether the topics have other partitions than when they were shared; looks every `metadata.max.age.ms`."""
+        """Return whether the topics' partitions changed since they were shared. Asks every `metadata.max.age.ms`."""
         now = self._clock.monotonic_ms()
         if now < self._look_at:
             return False
         self._look_at = now + self._settings.params.metadata_max_age_ms
         return self._reader.partitions() != self._known
 
-    def _come_again(self, membership: ZooKeeperMembership) -> None:
-        """Leaves, to come back as another consumer: the others look only when somebody comes or goes, and all must count the same."""
-        logger.info("%s: the topics have other partitions now, the group shares them anew", membership.consumer)
+    def _leave_to_rejoin(self, membership: ZooKeeperMembership) -> None:
+        """Leave, to join as another consumer. The others share again only when a consumer comes or goes, and all must count alike."""
+        logger.info("%s: the partitions of the topics changed, the group shares them again", membership.consumer)
         self._reader.assign({})
-        self._settle()
+        self._commit_ready()
         membership.leave()
         self._membership = None
 
@@ -186,42 +199,42 @@ class GroupMember:
         mine = owned_by(membership.consumer, self._settings.topics, owners(members, self._known))
         given_up = self._held - set(mine)
         if given_up:
-            self._read_on({p: at for p, at in self._reader.positions.items() if p in mine})
-            self._settle()
+            self._assign({p: at for p, at in self._reader.positions.items() if p in mine})
+            self._commit_ready()
             membership.release(given_up)
             self._held -= given_up
         wanted = {p: thread for p, thread in mine.items() if p not in self._held}
         others = membership.claim(wanted)
-        self._note(others, now)
-        self._take(membership, set(wanted) - set(others))
+        self._schedule_retry(others, now)
+        self._start_reading(membership, set(wanted) - set(others))
 
-    def _take(self, membership: ZooKeeperMembership, new: set[Partition]) -> None:
-        """Begins with partitions just claimed, where the group stands."""
+    def _start_reading(self, membership: ZooKeeperMembership, new: set[Partition]) -> None:
+        """Read partitions that were claimed, from the group's offsets."""
         self._held |= new
         if not new:
             return
         begins = membership.offsets(new)
-        by_reset = self._reader.starts(new - set(begins))
+        by_reset = self._reader.initial_offsets(new - set(begins))
         if by_reset:
-            self._acknowledgement.begun_at(membership, by_reset)
+            self._acknowledgement.on_initial_offsets(membership, by_reset)
         logger.info("%s reads %s", membership.consumer, _listed({**begins, **by_reset}))
-        self._read_on({**self._reader.positions, **begins, **by_reset})
+        self._assign({**self._reader.positions, **begins, **by_reset})
 
-    def _note(self, others: dict[Partition, str], now: int) -> None:
-        """Claims that others still hold are asked for again: when one is let go, and every `rebalance.backoff.ms`."""
+    def _schedule_retry(self, others: dict[Partition, str], now: int) -> None:
+        """Retry claims that others hold: when one is released, and every `rebalance.backoff.ms`."""
         if not others:
-            self._try_again_at, self._tries = None, 0
+            self._retry_at, self._tries = None, 0
             return
-        self._try_again_at = now + self._settings.rebalance_backoff_ms
+        self._retry_at = now + self._settings.rebalance_backoff_ms
         self._tries += 1
         if self._tries == self._settings.rebalance_retries + 1:
             held = ", ".join(f"{topic}-{number} by {who or 'somebody'}" for (topic, number), who in sorted(others.items())[:5])
             self._host.reportError(
-                f"after {self._tries} tries other consumers still hold partitions of this one ({held}): it goes on asking. They are free "
-                "when those consumers let go, or their ZooKeeper sessions end."
+                f"after {self._tries} tries other consumers still hold partitions of this one ({held}): it continues to try. They are free "
+                "when those consumers release them, or their ZooKeeper sessions end."
             )
 
-    def _read_on(self, positions: dict[Partition, int]) -> None:
+    def _assign(self, positions: dict[Partition, int]) -> None:
         if positions != self._reader.positions:
             self._reader.assign(positions)
 
@@ -231,41 +244,49 @@ class GroupMember:
         if not self._held:
             self._clock.wait(PAUSE_MS, self._over)
             return
-        chunk = self._reader.read(self._most())
+        chunk = self._reader.read(self._chunk_limit())
         if chunk.records:
-            read = Read(membership, chunk.offsets)
-            self._generator.addMultipleDataWithCallback(chunk.records, read)
-            self._acknowledgement.handed_over(read)
+            progress = ReadProgress(membership, chunk.offsets)
+            self._generator.addMultipleDataWithCallback(chunk.records, progress)
+            self._acknowledgement.on_handed_over(progress)
         if chunk.out_of_range:
-            self._reset(membership, chunk.out_of_range)
+            self._resume_by_reset(membership, chunk.out_of_range)
 
-    def _most(self) -> int:
-        """With a rate limit little at a time: a chunk gets into a block as a whole, when the last of it may."""
+    def _chunk_limit(self) -> int:
+        """Return the most records of the next read. It is small with a rate limit, because a chunk enters a block as a whole."""
         limit = self._generator.getCurrentLimit()
         return MOST_A_READ if limit is None else max(1, min(MOST_A_READ, limit // 10))
 
-    def _reset(self, membership: ZooKeeperMembership, partitions: Collection[Partition]) -> None:
-        """As the old consumer: an offset that the log does not have is replaced by the end that `auto.offset.reset` says."""
-        begins = self._reader.starts(set(partitions))
+    def _resume_by_reset(self, membership: ZooKeeperMembership, partitions: Collection[Partition]) -> None:
+        """Replace an offset that the log does not have by the one of `auto.offset.reset`, as the old consumer does."""
+        begins = self._reader.initial_offsets(set(partitions))
         for partition, at in sorted(begins.items()):
             earliest, latest = self._reader.log_range(partition)
+            topic, number = partition
             logger.warning(
-                "%s-%d: offset %d of group %s is out of range, the log has [%s, %s): reading goes on at %d, as auto.offset.reset says",
-                *partition, self._reader.positions[partition], self._settings.group, earliest, latest, at,
-            )  # fmt: skip
-        self._settle()
-        self._acknowledgement.begun_at(membership, begins)
+                "%s-%d: offset %d of group %s is out of range, the log has [%s, %s): reading continues at %d, by auto.offset.reset",
+                topic,
+                number,
+                self._reader.positions[partition],
+                self._settings.group,
+                earliest,
+                latest,
+                at,
+            )
+        self._commit_ready()
+        self._acknowledgement.on_initial_offsets(membership, begins)
         self._reader.assign({**self._reader.positions, **begins})
 
-    # -- what is under way
+    # -- storing
 
-    def _settle(self) -> None:
-        """Returns when all that was read is stored and acknowledged; OwnershipLostError when that cannot be any more."""
-        self._flush()
+    def _commit_ready(self) -> None:
+        """Block until all records are stored, and write the offsets that are ready. OwnershipLostError if the membership is over."""
+        self._await_stored()
         if not self._blocks.failed:
-            self._acknowledgement.settle()
+            self._acknowledgement.flush()
 
-    def _flush(self) -> None:
+    def _await_stored(self) -> None:
+        """Block until all records are stored. IllegalStateError if the receiver stops or a block cannot be stored."""
         while not self._blocks.wait_until_stored(FLUSH_S) and not self._over.is_set() and not self._blocks.failed:
             pass
         if self._over.is_set() or self._blocks.failed:
@@ -274,16 +295,16 @@ class GroupMember:
     def _store(self, records: list[Any], metadata: Any) -> None:
         self._host.storeAll(records, metadata)
 
-    def _not_stored(self, message: str, error: BaseException) -> None:
+    def _on_not_stored(self, message: str, error: BaseException) -> None:
         if self._blocks.failed:
-            self._give_up(f"{message}; the receiver goes back to the offsets in ZooKeeper", error)
+            self._restart_receiver(f"{message}; the receiver goes back to the offsets in ZooKeeper", error)
         else:
             self._host.reportError(message, error)
 
     def _report(self, message: str, error: BaseException) -> None:
         self._host.reportError(message, error)
 
-    def _give_up(self, message: str, error: BaseException) -> None:
+    def _restart_receiver(self, message: str, error: BaseException) -> None:
         if not self._restarting and not self._over.is_set():
             self._restarting = True
             self._host.restart(message, error)

@@ -1,6 +1,6 @@
-"""GroupReader: the records of claimed partitions, a chunk at a time. Kafka knows nothing of the group: partitions are assigned by hand.
+"""GroupReader: the records of claimed partitions, a chunk at a time. Partitions are assigned by hand: Kafka knows nothing of the group.
 
-Of the connector it uses what the direct stream uses, the workers' consumer and the driver's client; it imports no confluent_kafka.
+It uses the workers' consumer and the driver's client of the direct stream, and imports no confluent_kafka.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from kstream_kafka.client.params import bulk
-from kstream_kafka.client.ports import DriverClient, Partition, RangeConsumer, Settings, Trouble
-from kstream_kafka.client.redaction import hidden
+from kstream_kafka.client.ports import DriverClient, FetchErrorKind, Partition, RangeConsumer, Settings
+from kstream_kafka.client.redaction import redact
 from kstream_kafka.errors import KafkaConfigError, KafkaError
 from kstream_kafka.reader.decoding import key_values
 from kstream_kafka.source.subscription import Topics
@@ -22,7 +22,7 @@ from kstream_kafka.zookeeper.zookeeper_layout import Offsets
 logger = logging.getLogger("kstream.kafka")
 
 WAIT_S = 0.1
-"""How long a read waits to be full: what comes slowly is in a block that much later."""
+"""How long a read waits for more records. Records that come slowly are in a block that much later."""
 
 Record: TypeAlias = "tuple[bytes | None, bytes | None]"
 """(key, value) as they are in Kafka."""
@@ -42,7 +42,7 @@ class Chunk:
 
 
 def open_reader(settings: ReceiverSettings) -> GroupReader:
-    """With clients of its own; asks nobody yet."""
+    """Create a reader with its own clients. Sends no request."""
     from kstream_kafka.client.driver_client import KafkaDriverClient
     from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
 
@@ -50,17 +50,18 @@ def open_reader(settings: ReceiverSettings) -> GroupReader:
 
 
 class GroupReader:
-    """See `Reader`. Clients are made when they are needed first."""
+    """Reads the partitions that a group member claims. One thread. Clients are created at their first use."""
 
     def __init__(
         self, settings: ReceiverSettings, consumer: Callable[[Settings], RangeConsumer], client: Callable[[], DriverClient]
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._settings = settings
         self._make_consumer = consumer
         self._make_client = client
         self._made_consumer: RangeConsumer | None = None
         self._made_client: DriverClient | None = None
         self.positions: dict[Partition, int] = {}
+        """The next offset of each partition that is read."""
 
     @property
     def _consumer(self) -> RangeConsumer:
@@ -77,25 +78,27 @@ class GroupReader:
         return self._made_client
 
     def partitions(self) -> set[Partition]:
+        """Return all partitions of the topics. Blocks. Raises UnknownTopicError and BrokerUnreachableError."""
         return self._client.partitions(Topics(tuple(sorted(self._settings.topics))))
 
-    def starts(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+    def initial_offsets(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """Return the offsets of `auto.offset.reset`. Blocks. KafkaConfigError if it is `none`."""
         reset = self._settings.params.reset
         if not partitions:
             return {}
         if reset == "error":
             names = ", ".join(f"{topic}-{number}" for topic, number in sorted(partitions))
-            raise KafkaConfigError(
-                "auto.offset.reset", f"is none, and there is no offset to begin {names} at",
-                f"Write offsets into ZooKeeper for group {self._settings.group!r}, or set smallest or largest.",
-            )  # fmt: skip
+            hint = f"Write offsets into ZooKeeper for group {self._settings.group!r}, or set smallest or largest."
+            raise KafkaConfigError("auto.offset.reset", f"is none, and there is no offset to begin {names} at", hint)
         ends = self._client.earliest(partitions) if reset == "earliest" else self._client.latest(partitions)
         return {partition: end.offset for partition, end in ends.items()}
 
     def log_range(self, partition: Partition) -> tuple[int | None, int | None]:
+        """Return (earliest, latest), None if it is unknown. For messages. Blocks."""
         return self._consumer.log_range(*partition)
 
     def assign(self, positions: Offsets) -> None:
+        """Read only these partitions from now on, from these offsets."""
         self.positions = dict(positions)
         if positions:
             self._consumer.assign([(*partition, at, None) for partition, at in sorted(positions.items())])
@@ -103,12 +106,13 @@ class GroupReader:
             self._made_consumer.unassign()
 
     def read(self, most: int) -> Chunk:
+        """Read up to `most` records. Blocks up to WAIT_S. KafkaError if a retry cannot help."""
         messages = self._consumer.consume(most, WAIT_S)
         chunk = Chunk()
         events = [m for m in messages if m.error() is not None]
         if events:
             for event in events:
-                self._hear(event, chunk)
+                self._on_event(event, chunk)
             messages = [m for m in messages if m.error() is None]
         if messages:
             chunk.offsets = self._ends(messages)
@@ -117,22 +121,24 @@ class GroupReader:
         return chunk
 
     def _ends(self, messages: list[Any]) -> dict[Partition, int]:
-        """Behind the last record of each partition. One topic is the rule, and spares a quarter of what a record costs here."""
+        """Return the next offset of each partition. The case of one topic is common, and a quarter cheaper a record."""
         if len(self._settings.topics) == 1:
             (topic,) = self._settings.topics
             return {(topic, number): at + 1 for number, at in {m.partition(): m.offset() for m in messages}.items()}
         return {where: at + 1 for where, at in {(m.topic(), m.partition()): m.offset() for m in messages}.items()}
 
-    def _hear(self, event: Any, chunk: Chunk) -> None:
-        trouble = self._consumer.trouble(event.error())
+    def _on_event(self, event: Any, chunk: Chunk) -> None:
+        kind = self._consumer.classify_error(event.error())
         where = (str(event.topic()), int(event.partition()))
-        if trouble is Trouble.OUT_OF_RANGE and where in self.positions:
+        if kind is FetchErrorKind.OUT_OF_RANGE and where in self.positions:
             chunk.out_of_range.append(where)
-        elif trouble is Trouble.FATAL:
-            said = hidden(str(event.error()))
-            raise KafkaError(f"{where[0]}-{where[1]} cannot be read any more: {said}", topic=where[0], partition=where[1], reason=said)
+        elif kind is FetchErrorKind.FATAL:
+            topic, number = where
+            reason = redact(str(event.error()))
+            raise KafkaError(f"{topic}-{number} cannot be read any more: {reason}", topic=topic, partition=number, reason=reason)
 
     def close(self) -> None:
+        """Close the clients."""
         if self._made_consumer is not None:
             self._made_consumer.close()
         if self._made_client is not None:

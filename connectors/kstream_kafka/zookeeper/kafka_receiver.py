@@ -1,19 +1,14 @@
-"""KafkaReceiver: the plain Kafka receiver of Spark 1.x and 2.x.
-
-ReliableKafkaReceiver: the Kafka receiver that acknowledges what has been stored.
-
-What `KafkaUtils.createStream` makes: a receiver, its stream, and the decoding of what it received.
-"""
+"""KafkaReceiver and ReliableKafkaReceiver, and the stream of `KafkaUtils.createStream`: a receiver and the decoding of its records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kstream.clock import Clock, SystemClock
 from kstream.receiver import Receiver
-from kstream_kafka.zookeeper.group_member import GroupMember, Parts
+from kstream_kafka.zookeeper.group_member import GroupMember, ReceiverParts
 from kstream_kafka.zookeeper.group_reader import open_reader
 from kstream_kafka.zookeeper.receiver_settings import ReceiverSettings
 from kstream_kafka.zookeeper.stored_offsets import Acknowledgement, AfterStoring, OnTimer
@@ -23,36 +18,43 @@ if TYPE_CHECKING:
     from kstream.context import StreamingContext
     from kstream.dstream.dstream import DStream
 
+Decoder: TypeAlias = "Callable[[Any], Any] | None"
+SECRETS = "Kafka parameters that may hold a secret are never stored, and a receiver stream has them"
+
 
 def system_clock() -> Clock:
+    """Return the machine's clock."""
     return SystemClock()
 
 
-PARTS = Parts(join, open_reader, system_clock)
+PARTS = ReceiverParts(join, open_reader, system_clock)
 """ZooKeeper, Kafka and the machine's clock."""
 
 
 class KafkaReceiver(Receiver):
-    """Reads a share of the topics' partitions, as one consumer of a group that is in ZooKeeper. Records are (key, value) in bytes.
+    """The plain receiver: one consumer of a group in ZooKeeper, with a share of the topics' partitions. Records are (key, value) in bytes.
 
-    Offsets are written every `auto.commit.interval.ms`, of what has been read by then, be it stored or not: records that are in no
-    block yet are lost with the process. `ReliableKafkaReceiver` loses none. Made by `KafkaUtils.createStream`.
+    It writes the offsets of all records that it has read, stored or not, every `auto.commit.interval.ms`. Records in no stored block are
+    lost with the process. `ReliableKafkaReceiver` loses none. `KafkaUtils.createStream` creates it.
     """
 
-    def __init__(self, settings: ReceiverSettings, storageLevel: Any = None, parts: Parts = PARTS) -> None:
+    def __init__(self, settings: ReceiverSettings, storageLevel: Any = None, parts: ReceiverParts = PARTS) -> None:
+        """Create the receiver. Sends no request. Only tests give other `parts`."""
         super().__init__(storageLevel)
         self.settings = settings
         self._parts = parts
         self._member: GroupMember | None = None
 
     def onStart(self) -> None:
-        """Returns at once; ZooKeeper and Kafka are asked by a thread. What they refuse comes as a restart, with the error."""
+        """Start the member's thread and return at once. Errors of ZooKeeper and Kafka come as a restart with the error."""
         self._member = GroupMember(self.settings, self._parts, self, self._acknowledgement)
         self._member.start()
 
     def onStop(self) -> None:
-        """Blocks until what was read is stored, the offsets are written and the claims given back. ZooKeeper that is away is waited for
-        no more than a moment: what is not acknowledged then comes again."""
+        """Block until all records are stored, the offsets are written and the claims released.
+
+        If ZooKeeper does not answer, the wait is short, and records without acknowledgement come again.
+        """
         if self._member is not None:
             self._member.stop()
             self._member = None
@@ -65,28 +67,25 @@ class KafkaReceiver(Receiver):
 
 
 class ReliableKafkaReceiver(KafkaReceiver):
-    """As `KafkaReceiver`, but the offsets of a block are written to ZooKeeper only after the block has been stored.
+    """As `KafkaReceiver`, but the offsets of a block are written to ZooKeeper only after the block was stored.
 
-    At least once: what was read and not stored when a receiver dies, restarts or loses its session is read again, by itself or by another
-    consumer of the group; what was stored and not yet acknowledged comes twice. A block that cannot be stored is tried three times; then
-    the receiver restarts at the offsets in ZooKeeper, and nothing behind that block has been acknowledged.
+    At least once: when a receiver dies, restarts or loses its session, records that were read and not stored are read again, by it or by
+    another consumer of the group. Records that were stored and not acknowledged come twice. A block is stored in three tries; after the
+    third failure the receiver restarts at the offsets in ZooKeeper, and no offset behind that block was acknowledged.
 
-    "Stored" is what the stream makes of it: without a write-ahead log, stored blocks die with the driver although their offsets are
-    written.
+    Without a write-ahead log, stored blocks die with the driver although their offsets are written.
     """
 
     def _acknowledgement(self, now_ms: int) -> Acknowledgement:
         return AfterStoring()
 
 
-Decoder = Callable[[Any], Any] | None
-SECRETS = "Kafka parameters that may hold a secret are never stored, and a receiver stream has them"
-
-
 @dataclass(frozen=True)
 class Decoders:
-    """Decodes a partition of what was received, in a batch's task as in Spark 2.4: a record that cannot be decoded fails its batch, with
-    the decoder's own error, and not the receiver."""
+    """Decodes a partition of received records in a batch's task, as in Spark 2.4.
+
+    A record that cannot be decoded fails its batch with the decoder's error, and not the receiver.
+    """
 
     key: Decoder
     value: Decoder
@@ -99,7 +98,16 @@ class Decoders:
 def receiver_stream(
     ssc: StreamingContext, given: tuple[Any, Any, Any, Any], storageLevel: Any, key: Decoder, value: Decoder, *, reliable: bool
 ) -> DStream:
-    """`given` is what ReceiverSettings.parse takes. Errors as `createStream`."""
+    """Create the stream of `KafkaUtils.createStream`. Errors as there.
+
+    Args:
+        ssc: the StreamingContext.
+        given: the arguments of `ReceiverSettings.parse`.
+        storageLevel: the storage level of received blocks.
+        key: bytes → key; None leaves bytes.
+        value: bytes → value; None leaves bytes.
+        reliable: whether offsets are written after storing.
+    """
     settings = ReceiverSettings.parse(*given)
     check_installed()
     kind = ReliableKafkaReceiver if reliable else KafkaReceiver

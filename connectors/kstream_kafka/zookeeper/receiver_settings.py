@@ -1,4 +1,4 @@
-"""ReceiverSettings: what `createStream` is given, checked on the driver; the parameters of Kafka's old consumer among it."""
+"""ReceiverSettings: the arguments of `createStream`, checked on the driver, with the parameters of Kafka's old consumer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NUMBERS = {
     "rebalance.max.retries": 4,
     "rebalance.backoff.ms": 2_000,
 }
-"""The old consumer's parameters that are read here, with its defaults."""
+"""The parameters of the old consumer that count here, with its defaults."""
 
 _WITHOUT_MEANING = frozenset({"zookeeper.sync.time.ms", "consumer.id"})
 _SWITCH = ("auto.commit.enable", "enable.auto.commit")
@@ -24,25 +24,40 @@ _SWITCH = ("auto.commit.enable", "enable.auto.commit")
 
 @dataclass(frozen=True)
 class ReceiverSettings:
-    """Everything a Kafka receiver is told. Pickled with it; `params` shows no secret in its text."""
+    """The settings of a Kafka receiver. Pickled with it; `repr` shows no secret.
+
+    Attributes:
+        quorum: ZooKeeper's servers, `host:port,host:port/chroot`.
+        group: the consumer group.
+        topics: topic → number of consumer threads: this receiver's share of the partitions among all consumers of the group.
+        params: the Kafka parameters.
+        session_timeout_ms: `zookeeper.session.timeout.ms`.
+        connection_timeout_ms: `zookeeper.connection.timeout.ms`.
+        commit_interval_ms: `auto.commit.interval.ms`.
+        commits_on_timer: `auto.commit.enable`: without it the plain receiver writes no offsets.
+        rebalance_retries: `rebalance.max.retries`.
+        rebalance_backoff_ms: `rebalance.backoff.ms`.
+    """
 
     quorum: str
-    """ZooKeeper's servers, `host:port,host:port/chroot`."""
     group: str
     topics: Mapping[str, int]
-    """Topic → number of consumer threads: this receiver's share of the partitions, among all consumers of the group."""
     params: KafkaParams
     session_timeout_ms: int
     connection_timeout_ms: int
     commit_interval_ms: int
     commits_on_timer: bool
-    """`auto.commit.enable`: without it the plain receiver writes no offsets."""
     rebalance_retries: int
     rebalance_backoff_ms: int
 
     @staticmethod
     def parse(quorum: str, group: str, topics: Mapping[str, int], given: Mapping[str, Any] | None) -> ReceiverSettings:
-        """KafkaConfigError for what cannot work, TypeError for wrong types. Asks nobody."""
+        """Check the arguments of `createStream`. Sends no request.
+
+        Raises:
+            KafkaConfigError: an argument or parameter cannot work.
+            TypeError: an argument is of the wrong type.
+        """
         if not isinstance(topics, dict):
             raise TypeError("topics should be dict")
         if given is not None and not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -70,7 +85,7 @@ class ReceiverSettings:
         )
 
     def as_text(self) -> str:
-        """For log lines."""
+        """Return a text for log lines."""
         return f"group {self.group!r} at ZooKeeper {self.quorum}"
 
 
@@ -84,19 +99,17 @@ def _check_names(quorum: str, group: str) -> None:
 
 def _check_brokers(params: Mapping[str, Any]) -> None:
     if not any(params.get(key) for key in ("bootstrap.servers", "metadata.broker.list")):
-        raise KafkaConfigError(
-            "bootstrap.servers", "is missing",
+        hint = (
             "createStream finds partitions' owners and offsets in ZooKeeper, but no brokers: Kafka 4 registers none there. Add "
-            "'bootstrap.servers': 'host:9092' (or 'metadata.broker.list') to kafkaParams.",
-        )  # fmt: skip
+            "'bootstrap.servers': 'host:9092' (or 'metadata.broker.list') to kafkaParams."
+        )
+        raise KafkaConfigError("bootstrap.servers", "is missing", hint)
 
 
 def _check_storage(params: Mapping[str, Any]) -> None:
     if str(params.get("offsets.storage", "zookeeper")).lower() != "zookeeper":
-        raise KafkaConfigError(
-            "offsets.storage", f"is {params['offsets.storage']!r}",
-            "A receiver's offsets are in ZooKeeper. To go on from a group's commits in Kafka use createDirectStream: docs/migration.md.",
-        )  # fmt: skip
+        hint = "A receiver's offsets are in ZooKeeper. To continue a group's commits in Kafka use createDirectStream: docs/migration.md."
+        raise KafkaConfigError("offsets.storage", f"is {params['offsets.storage']!r}", hint)
 
 
 def _checked(topics: Mapping[str, int]) -> dict[str, int]:

@@ -1,7 +1,7 @@
-"""What is in which block, and when its offsets may be written: the two ways of the two receivers.
+"""BlockOffsets and Acknowledgement: the offsets in each block, and the time to write them: one way for each of the two receivers.
 
-`OffsetsOfBlocks` is the listener of a receiver's block generator. It stores blocks and keeps count of what is under way, so that a member
-of the group can wait until nothing is. When offsets are written is said by `Acknowledgement`: `AfterStoring` or `OnTimer`.
+`BlockOffsets` is the listener of a receiver's block generator. It stores blocks and counts the records that are not yet stored, so that a
+group member can wait for them. An `Acknowledgement` decides when offsets are written: `AfterStoring` or `OnTimer`.
 """
 
 from __future__ import annotations
@@ -20,134 +20,144 @@ from kstream_kafka.zookeeper.zookeeper_offsets import ZooKeeperMembership
 logger = logging.getLogger("kstream.kafka")
 
 TRIES = 3
-"""As in Spark: how often a block is tried to be stored."""
+"""How often storing a block is tried, as in Spark."""
 
 
 @dataclass(slots=True)
-class Read:
-    """Where records have been read to, and by which membership. Goes with each chunk to the block generator, as its metadata."""
+class ReadProgress:
+    """The next offset of each partition, and the membership that read so far. The metadata of each chunk for the block generator."""
 
     membership: ZooKeeperMembership
     offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
 
 
 class Acknowledgement(Protocol):
-    """When offsets get into ZooKeeper. `commit` of the membership may raise OwnershipLostError out of each of these."""
+    """Decides when offsets are written to ZooKeeper. Each method may raise OwnershipLostError from the membership's `commit`."""
 
-    drops_what_is_not_owned: bool
-    """Whether blocks of a membership that is over are thrown away: nothing of them was acknowledged, they are read again."""
+    drops_unowned_blocks: bool
+    """Whether blocks of a membership that is over are dropped. Nothing of them was acknowledged, so they are read again."""
 
-    def handed_over(self, read: Read) -> None:
-        """These records have been given to the block generator. The member's thread."""
+    def on_handed_over(self, progress: ReadProgress) -> None:
+        """Note that the block generator got these records. The member's thread."""
         ...
 
-    def stored(self, read: Read) -> None:
-        """A block with these records is stored. The generator's thread."""
+    def on_stored(self, progress: ReadProgress) -> None:
+        """Note that a block with these records is stored. The generator's thread."""
         ...
 
     def tick(self, now_ms: int) -> None:
-        """Called between reads by the member's thread."""
+        """Write offsets if it is time. The member's thread calls it between reads."""
         ...
 
-    def settle(self) -> None:
-        """Nothing is under way; claims may be given up next. The member's thread."""
+    def flush(self) -> None:
+        """Write all offsets that are ready. All records are stored, and claims may be released next. The member's thread."""
         ...
 
-    def begun_at(self, membership: ZooKeeperMembership, offsets: Offsets) -> None:
-        """These partitions begin here, by `auto.offset.reset`; nothing of them is under way. The member's thread."""
+    def on_initial_offsets(self, membership: ZooKeeperMembership, offsets: Offsets) -> None:
+        """Note that partitions begin here, by `auto.offset.reset`. None of their records is waiting. The member's thread."""
         ...
 
 
 class AfterStoring:
-    """The reliable receiver's: the offsets of a block, once it is stored."""
+    """The reliable receiver's way: write the offsets of a block once it is stored."""
 
-    drops_what_is_not_owned = True
+    drops_unowned_blocks = True
 
-    def handed_over(self, read: Read) -> None: ...
+    def on_handed_over(self, progress: ReadProgress) -> None: ...
 
-    def stored(self, read: Read) -> None:
-        read.membership.commit(read.offsets)
+    def on_stored(self, progress: ReadProgress) -> None:
+        progress.membership.commit(progress.offsets)
 
     def tick(self, now_ms: int) -> None: ...
-    def settle(self) -> None: ...
+    def flush(self) -> None: ...
 
-    def begun_at(self, membership: ZooKeeperMembership, offsets: Offsets) -> None:
-        """Written at once: a receiver that died before its first block would else begin at a later end of the log, and skip records."""
+    def on_initial_offsets(self, membership: ZooKeeperMembership, offsets: Offsets) -> None:
+        """Write them at once. Otherwise a receiver that dies before its first block would begin at a later log end, and skip records."""
         membership.commit(offsets)
 
 
 class OnTimer:
-    """The plain receiver's: what has been handed over, every so often. `interval_ms` None: never (`auto.commit.enable=false`)."""
+    """The plain receiver's way: write the offsets of handed-over records at an interval."""
 
-    drops_what_is_not_owned = False
+    drops_unowned_blocks = False
 
     def __init__(self, interval_ms: int | None, now_ms: int) -> None:
+        """Write every `interval_ms`, the first time that long after `now_ms`; never if it is None (`auto.commit.enable=false`)."""
         self._interval = interval_ms
         self._next = now_ms + (interval_ms or 0)
-        self._waiting: Read | None = None
+        self._waiting: ReadProgress | None = None
 
-    def handed_over(self, read: Read) -> None:
-        if self._waiting is None or self._waiting.membership is not read.membership:
-            self._waiting = Read(read.membership)
-        self._waiting.offsets.update(read.offsets)
+    def on_handed_over(self, progress: ReadProgress) -> None:
+        if self._waiting is None or self._waiting.membership is not progress.membership:
+            self._waiting = ReadProgress(progress.membership)
+        self._waiting.offsets.update(progress.offsets)
 
-    def stored(self, read: Read) -> None: ...
+    def on_stored(self, progress: ReadProgress) -> None: ...
 
     def tick(self, now_ms: int) -> None:
         if self._interval is not None and now_ms >= self._next:
             self._next = now_ms + self._interval
-            self.settle()
+            self.flush()
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         waiting, self._waiting = self._waiting, None
         if waiting is not None and self._interval is not None and not waiting.membership.lost:
             waiting.membership.commit(waiting.offsets)
 
-    def begun_at(self, membership: ZooKeeperMembership, offsets: Offsets) -> None:
+    def on_initial_offsets(self, membership: ZooKeeperMembership, offsets: Offsets) -> None:
         if self._interval is not None:
             membership.commit(offsets)
 
 
-class OffsetsOfBlocks:
-    """A BlockGeneratorListener. `store(records, metadata)` is the receiver's `storeAll`; `failed(message, error)` hears, once, of a block
-    that could not be stored by TRIES tries; from then on nothing is stored and nothing acknowledged, where that would skip the block.
+class BlockOffsets:
+    """A BlockGeneratorListener that stores blocks and acknowledges their offsets.
+
+    After a block that could not be stored in TRIES tries nothing is stored and nothing acknowledged, if that would skip the block.
     """
 
     def __init__(
         self,
         store: Callable[[list[Any], Any], None],
         acknowledgement: Acknowledgement,
-        failed: Callable[[str, BaseException], None],
+        on_failed: Callable[[str, BaseException], None],
         report: Callable[[str, BaseException], None],
     ) -> None:
+        """Create the listener.
+
+        Args:
+            store: the receiver's `storeAll(records, metadata)`.
+            acknowledgement: decides when offsets are written.
+            on_failed: called with (message, error) for a block that could not be stored.
+            report: called with (message, error) for an error of the block generator.
+        """
         self._store = store
         self._acknowledgement = acknowledgement
-        self._tell_failed = failed
+        self._on_failed = on_failed
         self._report = report
         self._changed = threading.Condition()
-        self._open: Read | None = None
-        self._closed: dict[str, Read] = {}
+        self._open: ReadProgress | None = None
+        self._closed: dict[str, ReadProgress] = {}
         self._under_way = 0
         self.failed = False
 
     @property
     def under_way(self) -> int:
-        """How many records have been added and not yet been stored, or given up."""
+        """How many records were added and are neither stored nor dropped. Any thread."""
         return self._under_way
 
     def wait_until_stored(self, timeout_s: float) -> bool:
-        """Blocks until nothing is under way, or so long; whether nothing is."""
+        """Block until no record is under way, up to `timeout_s`. Returns whether none is. Any thread."""
         with self._changed:
             return self._changed.wait_for(lambda: self._under_way == 0, timeout_s)
 
     # -- for the generator
 
     def onAddData(self, data: Any, metadata: Any) -> None:
-        """`metadata` is a Read. Records of two memberships are never in one block: between the two all is waited for."""
-        read: Read = metadata
+        """Note added records. `metadata` is their ReadProgress. A block never has records of two memberships: the member waits between."""
+        progress: ReadProgress = metadata
         if self._open is None:
-            self._open = Read(read.membership)
-        self._open.offsets.update(read.offsets)
+            self._open = ReadProgress(progress.membership)
+        self._open.offsets.update(progress.offsets)
         with self._changed:
             self._under_way += len(data)
 
@@ -168,27 +178,28 @@ class OffsetsOfBlocks:
 
     # -- storing
 
-    def _push(self, block: str, records: list[Any], read: Read) -> None:
-        strict = self._acknowledgement.drops_what_is_not_owned
-        if strict and (self.failed or read.membership.lost):
-            return  # unacknowledged, it is read again, by whoever has the partitions then
-        error = self._tried(records, read)
+    def _push(self, block: str, records: list[Any], progress: ReadProgress) -> None:
+        strict = self._acknowledgement.drops_unowned_blocks
+        if strict and (self.failed or progress.membership.lost):
+            return  # without acknowledgement the next owner of the partitions reads the records again
+        error = self._store_with_retries(records, progress)
         if error is not None:
             self.failed = self.failed or strict
-            self._tell_failed(f"block {block} of {len(records)} records could not be stored after {TRIES} tries", error)
+            self._on_failed(f"block {block} of {len(records)} records could not be stored after {TRIES} tries", error)
             return
         try:
-            self._acknowledgement.stored(read)
+            self._acknowledgement.on_stored(progress)
         except OwnershipLostError as e:
             logger.warning("block %s of %d records is stored and not acknowledged, it will come again: %s", block, len(records), e)
 
-    def _tried(self, records: list[Any], read: Read) -> BaseException | None:
-        metadata = {"next": [[*partition, at] for partition, at in sorted(read.offsets.items())]}
+    def _store_with_retries(self, records: list[Any], progress: ReadProgress) -> BaseException | None:
+        """Store a block. Returns the last error if all tries failed."""
+        metadata = {"next": [[*partition, at] for partition, at in sorted(progress.offsets.items())]}
         error: BaseException | None = None
         for _ in range(TRIES):
             try:
                 self._store(records, metadata)
-            except Exception as e:  # BlockNotStoredError, RpcError …: none of them says that another try is of no use
+            except Exception as e:  # BlockNotStoredError, RpcError …: none of them rules out that another try succeeds
                 error = e
             else:
                 return None

@@ -1,10 +1,10 @@
-"""The nodes of a consumer group in ZooKeeper, exactly as Kafka's high-level consumer of 0.8 had them.
+"""The nodes of a consumer group in ZooKeeper, exactly as Kafka's 0.8 high-level consumer had them, and the owner of each partition.
 
-/consumers/<group>/ids/<consumer>               ephemeral: who is there, and with how many threads for each topic (JSON)
-/consumers/<group>/owners/<topic>/<partition>   ephemeral: the thread that reads it
+/consumers/<group>/ids/<consumer>               ephemeral: a consumer, and its threads for each topic (JSON)
+/consumers/<group>/owners/<topic>/<partition>   ephemeral: the thread that reads the partition
 /consumers/<group>/offsets/<topic>/<partition>  lasting: the next offset to read, as text
 
-Whose partitions are whose: the RangeAssignor of Kafka's high-level consumer. Pure, so that all members of a group decide alike.
+The owners follow the RangeAssignor of that consumer. Everything is pure, so that all members of a group decide alike.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Offsets: TypeAlias = Mapping[Partition, int]
 
 @dataclass(frozen=True, slots=True)
 class GroupNodes:
-    """Paths of one group, below `root` if there is a chroot."""
+    """The paths of one group, below `root` if there is a chroot."""
 
     group: str
     root: str = ""
@@ -50,25 +50,25 @@ class GroupNodes:
 
 
 def servers_and_root(quorum: str) -> tuple[str, str]:
-    """`h1:2181,h2:2181/chroot` → the servers, and `/chroot` (empty without one)."""
+    """Split `h1:2181,h2:2181/chroot` into the servers and `/chroot` (empty without one)."""
     servers, _, chroot = quorum.partition("/")
     root = "/".join(part for part in chroot.split("/") if part)
     return servers.strip(), f"/{root}" if root else ""
 
 
 def consumer_id(group: str, host: str, time_ms: int, random_hex: str) -> str:
-    """As Kafka made it; 8 hexadecimal digits of `random_hex` count. Never the same twice, so a claim tells whose it is."""
+    """Return a unique consumer id in Kafka's form, with 8 hexadecimal digits of `random_hex`. A claim shows its owner by it."""
     return f"{group}_{host}-{time_ms}-{random_hex[:8]}"
 
 
 def registration(topics: Subscription, time_ms: int) -> bytes:
-    """The content of a consumer's node."""
+    """Return the content of a consumer's node."""
     content = {"version": 1, "subscription": dict(topics), "pattern": "static", "timestamp": str(time_ms)}
     return json.dumps(content, separators=(",", ":")).encode()
 
 
 def subscription(content: bytes) -> dict[str, int]:
-    """What a consumer's node says it reads; nothing if it cannot be understood, or names topics by a pattern."""
+    """Return the topics and threads in a consumer's node; none if it is malformed, or names topics by a pattern."""
     try:
         said: Any = json.loads(content)
         if said.get("pattern", "static") != "static":
@@ -79,18 +79,24 @@ def subscription(content: bytes) -> dict[str, int]:
 
 
 def offset_text(offset: int) -> bytes:
+    """Return the content of an offset's node."""
     return str(offset).encode()
 
 
 def thread_ids(consumer: str, threads: int) -> list[str]:
+    """Return the ids of a consumer's threads."""
     return [f"{consumer}-{number}" for number in range(threads)]
 
 
 def owners(members: Mapping[str, Subscription], partitions: Collection[Partition]) -> dict[Partition, str]:
-    """Each partition's thread, by consumer ids and what they subscribe to. Partitions of topics that nobody reads are left out.
+    """Return the owner thread of each partition. Partitions of topics without a reader are left out.
 
-    Topic by topic: partitions in their order, threads in the order of their ids *as texts* (`…-10` before `…-2`), each thread a run of
-    partitions, the first ones one more where they do not divide evenly.
+    Topic by topic: partitions in their order, threads in the order of their ids *as texts* (`…-10` before `…-2`). Each thread gets a run of
+    partitions; the first threads get one more if they do not divide evenly.
+
+    Args:
+        members: consumer id → its topics and threads.
+        partitions: all partitions of the topics.
     """
     found: dict[Partition, str] = {}
     for topic in {topic for topic, _ in partitions}:
@@ -102,7 +108,7 @@ def owners(members: Mapping[str, Subscription], partitions: Collection[Partition
 
 
 def owned_by(consumer: str, topics: Subscription, owner_of: Mapping[Partition, str]) -> dict[Partition, str]:
-    """The partitions of one consumer's threads."""
+    """Return the partitions of one consumer's threads, with the thread."""
     own = {thread for threads in topics.values() for thread in thread_ids(consumer, threads)}
     return {partition: thread for partition, thread in owner_of.items() if thread in own}
 

@@ -1,8 +1,8 @@
-"""A consumer's membership in ZooKeeper: who is in the group, whose a partition is, and how far it was read. The one import of kazoo.
+"""ZooKeeperMembership: a consumer's membership in a group: members, partition owners and offsets. The only import of kazoo.
 
-A membership is one session of one client, with an id of its own. All that it changes is changed in a transaction that first checks its
-registration, which is ephemeral: where the session is over the check fails, and nothing is written. So neither a request that comes late
-nor one on the session that kazoo makes by itself after an expiry can move an offset that is another's by now.
+A membership is one session of one client, with its own id. Every change is a transaction that first checks the ephemeral registration.
+After the end of the session the check fails, and nothing is written. So neither a late request, nor one on the session that kazoo opens by
+itself after an expiry, can move an offset that belongs to another consumer by then.
 """
 
 from __future__ import annotations
@@ -34,30 +34,35 @@ logger = logging.getLogger("kstream.kafka")
 
 INSTALL = "pip install 'kstream-spark[zookeeper]'"
 ANSWER_S = 5.0
-"""How long one answer is waited for before the request is sent again."""
+"""How long to wait for a response before the request is sent again."""
 STOP_PATIENCE_S = 2.0
-"""How long a receiver that stops waits for a ZooKeeper that is away."""
+"""How long a stopping receiver waits for a ZooKeeper that does not answer."""
 
 client_log = logging.getLogger("kstream.kafka.zookeeper")
-"""kazoo's own lines: one for each try to reach a server that is down. Silent unless the application gives it a handler, as librdkafka's."""
+"""kazoo's log: a line for each try to reach a server that is down. Silent unless the application adds a handler, as librdkafka's."""
 client_log.addHandler(logging.NullHandler())
 client_log.propagate = False
 
 
 def check_installed() -> None:
-    """MissingDependencyError without kazoo."""
+    """Raise MissingDependencyError if kazoo is missing."""
     try:
         import kazoo.client  # noqa: F401  # pyright: ignore[reportUnusedImport]
     except ImportError as e:
         raise MissingDependencyError(
             f"createStream keeps its offsets in ZooKeeper and needs kazoo, which is not installed: {INSTALL}. A direct stream needs none.",
-            package="kazoo", install=INSTALL,
-        ) from e  # fmt: skip
+            package="kazoo",
+            install=INSTALL,
+        ) from e
 
 
 def join(settings: ReceiverSettings, stop: StopFlag) -> ZooKeeperMembership:
-    """Connects and registers a new consumer. Blocks up to `zookeeper.connection.timeout.ms`; ZooKeeperUnreachableError after that, and as
-    soon as `stop` is set."""
+    """Connect and register a new consumer. Blocks up to `zookeeper.connection.timeout.ms`.
+
+    Raises:
+        ZooKeeperUnreachableError: no server answered in that time, or `stop` was set.
+        MissingDependencyError: kazoo is missing.
+    """
     check_installed()
     membership = ZooKeeperMembership(settings)
     try:
@@ -69,15 +74,22 @@ def join(settings: ReceiverSettings, stop: StopFlag) -> ZooKeeperMembership:
 
 
 def _thrice_if_alone(servers: str) -> str:
-    """A single server is named three times: kazoo waits for one as long as a session lasts, divided by their number. A server that is only
-    just starting takes a connection and never answers, and the session would be over before it is asked again."""
+    """Name a single server three times. kazoo waits for a server as long as a session lasts, divided by the number of servers.
+
+    A server that is starting accepts a connection and never answers, and the session would end before the next try.
+    """
     return servers if "," in servers else ",".join([servers] * 3)
 
 
 class ZooKeeperMembership:
-    """See `Membership`."""
+    """One consumer of the group, from its registration to the end of its session. A membership is never revived.
+
+    Any thread. Calls wait while ZooKeeper does not answer. All methods but `members` and `leave` raise OwnershipLostError when the
+    membership is over, and change nothing then.
+    """
 
     def __init__(self, settings: ReceiverSettings) -> None:
+        """Create the client. Use `join`."""
         from kazoo.client import KazooClient
 
         self._settings = settings
@@ -88,56 +100,63 @@ class ZooKeeperMembership:
         self._changed = threading.Condition()
         self._connected = False
         self._lost = ""
-        self._hurry_until: float | None = None
-        self._news = True
+        self._wait_until_s: float | None = None
+        self._changed_members = True
         self._has_offset: set[Partition] = set()
         retry = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
         self._client = KazooClient(_thrice_if_alone(servers), settings.session_timeout_ms / 1000, connection_retry=retry, logger=client_log)
         self._client.add_listener(self._on_state)
 
-    # -- its session
+    # -- session
 
     @property
     def lost(self) -> bool:
+        """Whether the membership is over. Another consumer may read its partitions, and nothing of it can be acknowledged."""
         return bool(self._lost)
 
     @property
     def reason(self) -> str:
+        """Why the membership is over."""
         return self._lost
 
     @property
     def connected(self) -> bool:
+        """Whether ZooKeeper answers now."""
         return self._connected and not self._lost
 
     def take_change(self) -> bool:
+        """Return whether members or claims may have changed since the last call."""
         with self._changed:
-            news, self._news = self._news, False
-        return news
+            changed, self._changed_members = self._changed_members, False
+        return changed
 
-    def hurry(self) -> None:
+    def limit_waits(self) -> None:
+        """Wait for ZooKeeper only STOP_PATIENCE_S from now on, because the receiver stops. Returns at once."""
         with self._changed:
-            self._hurry_until = time.monotonic() + STOP_PATIENCE_S
+            self._wait_until_s = time.monotonic() + STOP_PATIENCE_S
             self._changed.notify_all()
 
     def _on_state(self, state: str) -> None:
-        """kazoo's thread. A session that is over is over for good, although kazoo makes another one by itself."""
+        """Note a change of the session. kazoo's thread. The end of a session is final, although kazoo opens another one by itself."""
         from kazoo.client import KazooState
 
         with self._changed:
             self._connected = state == KazooState.CONNECTED
             if state == KazooState.LOST:
                 self._lost = self._lost or "its ZooKeeper session has ended"
-            self._news = True  # watches are gone with the connection
+            self._changed_members = True  # watches end with the connection
             self._changed.notify_all()
         if state == KazooState.SUSPENDED:
-            logger.warning("%s: ZooKeeper %s does not answer; nothing is read or acknowledged until it does", self.consumer, self._servers)
+            logger.warning(
+                "%s: ZooKeeper %s does not answer; no record is read or acknowledged until it does", self.consumer, self._servers
+            )
 
     @property
     def _servers(self) -> str:
         return self._settings.quorum
 
     def register(self, stop: StopFlag) -> None:
-        """Once, by `join`."""
+        """Connect and register. `join` calls it once."""
         wait_ms = self._settings.connection_timeout_ms
         connected, end = self._client.start_async(), time.monotonic() + wait_ms / 1000
         while not connected.wait(0.1):
@@ -145,7 +164,7 @@ class ZooKeeperMembership:
                 raise ZooKeeperUnreachableError(self._servers, wait_ms)
         self._make_parents()
         self._create_own(registration(self._settings.topics, self._now))
-        logger.info("consumer %s has joined %s", self.consumer, self._settings.as_text())
+        logger.info("consumer %s joined %s", self.consumer, self._settings.as_text())
 
     def _make_parents(self) -> None:
         paths = [self._nodes.ids]
@@ -158,7 +177,7 @@ class ZooKeeperMembership:
 
         try:
             self._ask(lambda: self._client.create_async(self._own, content, ephemeral=True))
-        except NodeExistsError:  # made by a request whose answer was lost: nobody else has this name
+        except NodeExistsError:  # created by a request whose response was lost: the name is unique
             return
 
     @property
@@ -166,13 +185,13 @@ class ZooKeeperMembership:
         return self._nodes.consumer(self.consumer)
 
     def leave(self) -> None:
-        """The end of a session removes what was ephemeral in it."""
+        """End the session, which removes its claims and its registration if ZooKeeper answers. May be called twice."""
         self._lose("it has left")
         try:
             self._client.stop()
             self._client.close()
-        except Exception as e:  # it does not let go of its socket: the session ends by its time-out
-            logger.warning("%s could not take leave of ZooKeeper: %s", self.consumer, e)
+        except Exception as e:
+            logger.warning("%s: the ZooKeeper session could not be closed, it ends by its timeout: %s", self.consumer, e)
 
     def _lose(self, reason: str) -> OwnershipLostError:
         with self._changed:
@@ -180,14 +199,16 @@ class ZooKeeperMembership:
             self._changed.notify_all()
             return OwnershipLostError(self.consumer, self._lost)
 
-    # -- what it knows
+    # -- reading
 
     def members(self) -> dict[str, dict[str, int]]:
+        """Return the consumers with their topics and threads, and watch for changes."""
         names = self._ask(lambda: self._client.get_children_async(self._nodes.ids, watch=self._on_watch))
         found = {name: self._content(self._nodes.consumer(name)) for name in names}
         return {name: subscription(content) for name, content in found.items() if content is not None}
 
     def offsets(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """Return the group's next offsets. Partitions without an offset are left out."""
         found = {p: self._content(self._nodes.offset(p)) for p in partitions}
         said = {p: content for p, content in found.items() if content is not None}
         self._has_offset = (self._has_offset - set(partitions)) | set(said)
@@ -214,12 +235,13 @@ class ZooKeeperMembership:
 
     def _on_watch(self, _event: Any) -> None:
         with self._changed:
-            self._news = True
+            self._changed_members = True
             self._changed.notify_all()
 
-    # -- what it changes
+    # -- writing
 
     def claim(self, wanted: Mapping[Partition, str]) -> dict[Partition, str]:
+        """Claim each partition for a thread. Returns the partitions that others hold, with the holder, and watches for their release."""
         held: dict[Partition, str] = {}
         for partition, thread in sorted(wanted.items()):
             path = self._nodes.owner(partition)
@@ -227,7 +249,7 @@ class ZooKeeperMembership:
             if failed is None:
                 continue
             holder = self._content(path)
-            if holder == thread.encode():  # by a request whose answer was lost
+            if holder == thread.encode():  # by a request whose response was lost
                 continue
             held[partition] = "" if holder is None else holder.decode(errors="replace")
             if self._ask(lambda path=path: self._client.exists_async(path, watch=self._on_watch)) is None:
@@ -236,32 +258,34 @@ class ZooKeeperMembership:
         return held
 
     def release(self, partitions: Collection[Partition]) -> None:
+        """Release claims."""
         for partition in sorted(partitions):
             self._transact([("delete", self._nodes.owner(partition), b"")])
 
     def commit(self, offsets: Offsets) -> None:
-        """A failed check of a claim ends the membership: somebody has removed it, and another may have it by now."""
+        """Write offsets, all or none, and only while this consumer is registered and holds the claims.
+
+        A missing claim ends the membership: somebody removed it, and another consumer may hold it by now.
+        """
         if not offsets:
             return
         for _ in range(2):
             claims = [("check", self._nodes.owner(p), b"") for p in offsets]
-            writes = [
-                ("set" if p in self._has_offset else "create", self._nodes.offset(p), offset_text(at)) for p, at in offsets.items()
-            ]  # fmt: skip
+            writes = [("set" if p in self._has_offset else "create", self._nodes.offset(p), offset_text(at)) for p, at in offsets.items()]
             failed = self._transact([*claims, *writes])
             if failed is None:
                 self._has_offset.update(offsets)
                 return
             if failed < len(claims):
                 raise self._lose(f"its claim of {claims[failed][1]} is gone")
-            self._make_parents()  # an operator has made or removed nodes of offsets: learn which are there
+            self._make_parents()  # an operator created or removed offset nodes: learn which exist
             self.offsets(list(offsets))
         raise KafkaError(f"offsets of {self.consumer} could not be written: {self._nodes.offset(next(iter(offsets)))} comes and goes")
 
     def _transact(self, operations: Sequence[tuple[str, str, bytes]]) -> int | None:
-        """All of these or none, if this consumer is registered still; the index of the one that failed, None if none has.
+        """Do all operations or none, if this consumer is still registered. Returns the index of the failed one, or None.
 
-        A claim is checked by its version: it is never written after it was made.
+        A claim is checked by its version, because nobody writes it after its creation.
         """
         from kazoo.exceptions import RolledBackError, RuntimeInconsistency
 
@@ -288,13 +312,14 @@ class ZooKeeperMembership:
             raise self._lose("its registration is gone")
         return cause - 1
 
-    # -- asking
+    # -- requests
 
     def _ask(self, call: Callable[[], Any]) -> Any:
-        """The answer, for as long as it takes ZooKeeper to be back: a request whose answer was lost is sent again.
+        """Return the response. Waits until ZooKeeper answers, and sends a request again if its response was lost.
 
-        OwnershipLostError when the session is over, or the receiver is about to stop and ZooKeeper stays away. Errors about the node
-        are kazoo's.
+        Raises:
+            OwnershipLostError: the session is over, or the receiver stops and ZooKeeper does not answer.
+            kazoo's errors: about the node.
         """
         from kazoo.exceptions import ConnectionLoss, OperationTimeoutError, SessionExpiredError, SessionMovedError
 
@@ -304,7 +329,7 @@ class ZooKeeperMembership:
             try:
                 return call().get(timeout=ANSWER_S)
             except again as e:
-                client_log.info("asked again: %s", type(e).__name__)
+                client_log.info("request repeated: %s", type(e).__name__)
                 with self._changed:
                     self._changed.wait(0.05)
             except SessionExpiredError as e:
@@ -313,7 +338,7 @@ class ZooKeeperMembership:
     def _await_connection(self) -> None:
         with self._changed:
             while not self._connected and not self._lost:
-                left = None if self._hurry_until is None else self._hurry_until - time.monotonic()
+                left = None if self._wait_until_s is None else self._wait_until_s - time.monotonic()
                 if left is not None and left <= 0:
                     self._lost = "ZooKeeper was away when the receiver stopped"
                     break

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kstream_kafka.client.connection_watch import ConnectionWatch
-from kstream_kafka.client.driver_client import Questions
+from kstream_kafka.client.driver_client import AdminRequests
 from kstream_kafka.errors import BrokerUnreachableError
 
 
@@ -18,13 +18,13 @@ class Watch(ConnectionWatch):
     def __init__(self, error: Exception | None = None, after: int = 0) -> None:
         self.asked_for, self.answers, self._error, self._after = 0, 0, error, after
 
-    def asked(self) -> None:
+    def on_request(self) -> None:
         pass
 
-    def answered(self) -> None:
+    def on_response(self) -> None:
         self.answers += 1
 
-    def verdict(self) -> Any:
+    def fatal_error(self) -> Any:
         self.asked_for += 1
         assert self.asked_for < 100, "it waits for ever"
         return self._error if self.asked_for >= self._after else None
@@ -39,13 +39,13 @@ def test_a_question_that_raises_a_timeout_of_its_own_has_been_answered(kind: typ
 
     watch = Watch()
     with pytest.raises(kind, match="no metadata in 5 s"):
-        Questions(watch, lambda: None).blocking(ask)
+        AdminRequests(watch, lambda: None).run_blocking(ask)
     assert watch.answers == 0
 
 
 def test_the_answer_is_returned_and_the_watch_hears_of_it() -> None:
     watch = Watch()
-    assert Questions(watch, lambda: None).blocking(lambda: 7) == 7
+    assert AdminRequests(watch, lambda: None).run_blocking(lambda: 7) == 7
     assert watch.answers == 1
 
 
@@ -53,5 +53,5 @@ def test_while_it_waits_the_client_is_polled_and_a_verdict_ends_the_wait() -> No
     polls: list[int] = []
     watch = Watch(BrokerUnreachableError("h:1", 5), after=3)
     with pytest.raises(BrokerUnreachableError):
-        Questions(watch, lambda: polls.append(1)).awaited(Future())
+        AdminRequests(watch, lambda: polls.append(1)).await_result(Future())
     assert len(polls) == 3

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from kstream_kafka.client.connection_watch import look, split
+from kstream_kafka.client.connection_watch import diagnose, host_and_port
 
 
 @contextmanager
@@ -60,34 +60,34 @@ def hang_up(connection: socket.socket) -> None:
 
 def test_a_plain_client_at_a_listener_with_sasl():
     with listener(kafka("PLAIN", "SCRAM-SHA-512")) as address:
-        finding = look(address, {})
-    assert finding is not None and finding.kind == "authentication"
-    assert "asks for SASL (PLAIN, SCRAM-SHA-512)" in finding.reason and "security.protocol=SASL_PLAINTEXT" in finding.hint
+        diagnosis = diagnose(address, {})
+    assert diagnosis is not None and diagnosis.kind == "authentication"
+    assert "asks for SASL (PLAIN, SCRAM-SHA-512)" in diagnosis.reason and "security.protocol=SASL_PLAINTEXT" in diagnosis.hint
 
 
 @pytest.mark.parametrize(("protocol", "fitting"), [("SSL", "=PLAINTEXT"), ("sasl_ssl", "=SASL_PLAINTEXT")])
 def test_a_tls_client_at_a_plain_listener(protocol: str, fitting: str):
     with listener(kafka()) as address:
-        finding = look(address, {"security.protocol": protocol})
-    assert finding is not None and finding.kind == "tls" and "plain text" in finding.reason and fitting in finding.hint
+        diagnosis = diagnose(address, {"security.protocol": protocol})
+    assert diagnosis is not None and diagnosis.kind == "tls" and "plain text" in diagnosis.reason and fitting in diagnosis.hint
 
 
 def test_a_listener_as_the_client_expects_it_is_no_finding():
     with listener(kafka()) as address:
-        assert look(address, {"security.protocol": "PLAINTEXT"}) is None
+        assert diagnose(address, {"security.protocol": "PLAINTEXT"}) is None
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL"])
 def test_what_hangs_up_on_everybody_is_no_finding(protocol: str):
     with listener(hang_up) as address:
-        assert look(address, {"security.protocol": protocol}) is None
+        assert diagnose(address, {"security.protocol": protocol}) is None
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
 def test_nobody_there_is_no_finding(protocol: str):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    assert look(f"127.0.0.1:{port}", {"security.protocol": protocol}) is None
+    assert diagnose(f"127.0.0.1:{port}", {"security.protocol": protocol}) is None
 
 
 @pytest.mark.parametrize(
@@ -102,4 +102,4 @@ def test_nobody_there_is_no_finding(protocol: str):
     ],
 )  # fmt: skip
 def test_addresses_as_bootstrap_servers_has_them(address: str, parts: tuple[str, int]):
-    assert split(address) == parts
+    assert host_and_port(address) == parts

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kstream_kafka.client.oauth import TokenCallback
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.client.redaction import hidden
+from kstream_kafka.client.redaction import redact
 from kstream_kafka.errors import AuthenticationFailedError, KafkaConfigError
 from kstream_kafka.reader.consumer_cache import _key  # pyright: ignore[reportPrivateUsage]
 
@@ -79,4 +79,4 @@ def test_a_callback_without_a_token_is_an_error_at_once(callback: Any, said: str
 
 def test_tokens_are_hidden_in_whatever_is_said_later():
     TokenCallback(lambda c: ("eyJ-a-token", time.time() + 60)).fetch_first("", "h:1")
-    assert hidden("the broker refused eyJ-a-token.") == "the broker refused [hidden]."
+    assert redact("the broker refused eyJ-a-token.") == "the broker refused [hidden]."

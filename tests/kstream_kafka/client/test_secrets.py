@@ -15,9 +15,9 @@ from kstream_kafka import KafkaUtils, OffsetRange
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.librdkafka import client_log
 from kstream_kafka.client.params import COMMON, CONSUMER, PRODUCER, KafkaParams, bulk, small
-from kstream_kafka.client.redaction import NOT_SECRET, hidden, is_open, remember
+from kstream_kafka.client.redaction import NOT_SECRET, add_secrets, is_public, redact
 from kstream_kafka.errors import KafkaConfigError
-from kstream_kafka.planning.packing import Piece
+from kstream_kafka.planning.packing import RangeSplit
 from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
 from kstream_kafka.reader.range_task import RangeReads
 from kstream_kafka.source.stream_spec import StreamSpec
@@ -60,14 +60,14 @@ def shapes() -> Any:
 
 def test_every_name_of_librdkafka_that_looks_like_a_credential_is_off_the_list_of_what_may_be_shown():
     assert len(SECRET_NAMES) > 30
-    assert not {name for name in SECRET_NAMES if is_open(name, "x")}
+    assert not {name for name in SECRET_NAMES if is_public(name, "x")}
     assert not CALLBACKS & NOT_SECRET
 
 
 @shapes()
 def test_parameters_show_and_store_no_secret_wherever_they_travel(given: dict[str, Any]):
     params = KafkaParams.parse({**BROKERS, **given})
-    reads = RangeReads.of([Piece(OffsetRange("t", 0, 0, 1))], params.executor(), 1000)
+    reads = RangeReads.of([RangeSplit(OffsetRange("t", 0, 0, 1))], params.executor(), 1000)
     strategy = ConsumerStrategies.Subscribe(["t"], {**BROKERS, **given})
     spec = StreamSpec(subscription(["t"]), params)
     things = [params, params.driver(), params.executor(), small(params.executor()), bulk(params.executor()), reads, strategy, spec]
@@ -171,26 +171,28 @@ def test_librdkafka_at_its_most_talkative_shows_no_secret_in_logs_and_errors(giv
 
 
 def test_a_secret_is_hidden_whole_by_line_and_as_part():
-    remember({"ssl.key.pem": "-----BEGIN X-----\nbase64line1\nbase64line2\n", "sasl.oauthbearer.config": "principal=him lifeSeconds=3600"})
-    assert hidden("got base64line2 and 3600 and -----BEGIN X-----") == "got [hidden] and [hidden] and -----BEGIN X-----"
-    assert hidden("http://me:word@host/x?y") == "http://[hidden]@host/x?y"
+    add_secrets(
+        {"ssl.key.pem": "-----BEGIN X-----\nbase64line1\nbase64line2\n", "sasl.oauthbearer.config": "principal=him lifeSeconds=3600"}
+    )
+    assert redact("got base64line2 and 3600 and -----BEGIN X-----") == "got [hidden] and [hidden] and -----BEGIN X-----"
+    assert redact("http://me:word@host/x?y") == "http://[hidden]@host/x?y"
 
 
 def test_a_secret_that_begins_with_another_one_is_hidden_to_its_end():
-    """A password made of the user's name: were the shorter one hidden first, the rest of the password would stay."""
-    remember({"sasl.username": "kafkauser", "sasl.password": "kafkauser-9f3a1c77"})
-    assert hidden("<kafkauser> <kafkauser-9f3a1c77>") == "<[hidden]> <[hidden]>"
+    """A password made of the user's name: were the shorter one redacted first, the rest of the password would stay."""
+    add_secrets({"sasl.username": "kafkauser", "sasl.password": "kafkauser-9f3a1c77"})
+    assert redact("<kafkauser> <kafkauser-9f3a1c77>") == "<[hidden]> <[hidden]>"
 
 
 def test_the_password_of_a_url_is_hidden_as_it_is_written_there_and_as_it_is_read():
-    remember({"sasl.oauthbearer.token.endpoint.url": "https://me:p%40ss%2Fw0rd9@idp/token"})
-    assert hidden("p%40ss%2Fw0rd9 is sent as p@ss/w0rd9") == "[hidden] is sent as [hidden]"
+    add_secrets({"sasl.oauthbearer.token.endpoint.url": "https://me:p%40ss%2Fw0rd9@idp/token"})
+    assert redact("p%40ss%2Fw0rd9 is sent as p@ss/w0rd9") == "[hidden] is sent as [hidden]"
 
 
 def test_words_that_say_nothing_of_a_person_stay_readable():
-    remember({"security.protocol": "SASL_SSL", "ssl.ca.location": "/etc/ca.pem", "enable.partition.eof": "true", "sasl.password": "abc"})
-    remember({"sasl.username": "kafka"})
-    assert hidden("SASL_SSL /etc/ca.pem true abc kafka-1.example.org") == "SASL_SSL /etc/ca.pem true abc kafka-1.example.org"
-    remember({"sasl.password": "hidden"})
-    assert hidden(hidden("http://me:word@host")) == "http://[hidden]@host"
-    assert hidden('got "kafka", kafka.') == 'got "[hidden]", [hidden].'
+    add_secrets({"security.protocol": "SASL_SSL", "ssl.ca.location": "/etc/ca.pem", "enable.partition.eof": "true", "sasl.password": "abc"})
+    add_secrets({"sasl.username": "kafka"})
+    assert redact("SASL_SSL /etc/ca.pem true abc kafka-1.example.org") == "SASL_SSL /etc/ca.pem true abc kafka-1.example.org"
+    add_secrets({"sasl.password": "hidden"})
+    assert redact(redact("http://me:word@host")) == "http://[hidden]@host"
+    assert redact('got "kafka", kafka.') == 'got "[hidden]", [hidden].'

@@ -314,7 +314,7 @@ def test_a_topic_made_anew_while_it_was_away_is_read_from_its_beginning(records:
     read_before = len([r for records in kafka.world.records_by_time().values() for r in records if r[0] == "b"])
     with caplog.at_level(logging.WARNING, "kstream"):
         kafka.run(["a", "b"])
-    assert "topic 'b' was deleted and made anew while the stream did not read it" in caplog.text
+    assert "topic 'b' was deleted and created again while the stream did not read it" in caplog.text
     handed = [r for records in kafka.world.records_by_time().values() for r in records if r[0] == "b"]
     assert handed[read_before:] == [("b", 0, at) for at in range(records + 6)]
     kafka.run(["a", "b"])

@@ -14,12 +14,12 @@ from kstream_kafka.planning.packing import (
     RANGE_COST,
     SMALL_RANGE,
     Packing,
-    Piece,
-    TaskPieces,
+    RangeSplit,
+    TaskSplits,
     groups,
     pack,
 )
-from kstream_kafka.reader.range_task import RangeReads, Watch
+from kstream_kafka.reader.range_task import BatchReadContext, RangeReads
 
 SEEDS = range(25)
 
@@ -35,21 +35,21 @@ def any_ranges(dice: random.Random) -> list[OffsetRange]:
     return ranges
 
 
-def packed(ranges: list[OffsetRange], max_tasks: int = 0, max_records_per_task: int = 0) -> tuple[TaskPieces, ...]:
-    return pack([Piece(r) for r in ranges], Packing(max_tasks, max_records_per_task))
+def packed(ranges: list[OffsetRange], max_tasks: int = 0, max_records_per_task: int = 0) -> tuple[TaskSplits, ...]:
+    return pack([RangeSplit(r) for r in ranges], Packing(max_tasks, max_records_per_task))
 
 
 def offsets(*ranges: OffsetRange) -> list[tuple[str, int, int]]:
     return [(r.topic, r.partition, at) for r in ranges for at in range(r.fromOffset, r.untilOffset)]
 
 
-def read_by(tasks: tuple[TaskPieces, ...]) -> list[tuple[str, int, int]]:
+def read_by(tasks: tuple[TaskSplits, ...]) -> list[tuple[str, int, int]]:
     """Everything that is read, in the order of the RDD."""
-    return offsets(*(piece.range for task in tasks for piece in task))
+    return offsets(*(split.range for task in tasks for split in task))
 
 
-def cost(pieces: TaskPieces) -> int:
-    return sum(RANGE_COST + piece.range.count() for piece in pieces)
+def cost(splits: TaskSplits) -> int:
+    return sum(RANGE_COST + split.range.count() for split in splits)
 
 
 # -- nothing asked for, and splitting
@@ -57,8 +57,8 @@ def cost(pieces: TaskPieces) -> int:
 
 def test_unless_asked_otherwise_task_i_reads_range_i_and_an_empty_range_has_its_task():
     ranges = [OffsetRange("t", 2, 5, 9), OffsetRange("t", 0, 7, 7), OffsetRange("s", 1, 0, 10**9)]
-    pieces = [Piece(r, epoch) for r, epoch in zip(ranges, [3, None, 4], strict=True)]
-    assert pack(pieces, Packing()) == tuple((piece,) for piece in pieces)
+    splits = [RangeSplit(r, epoch) for r, epoch in zip(ranges, [3, None, 4], strict=True)]
+    assert pack(splits, Packing()) == tuple((split,) for split in splits)
     assert packed([]) == ()
 
 
@@ -102,15 +102,15 @@ def test_there_are_never_more_tasks_than_asked_for_and_none_without_records(seed
     most = dice.randint(1, 30)
     tasks = packed(any_ranges(dice), most, dice.choice([0, dice.randint(1, 500)]))
     assert len(tasks) <= most
-    assert all(piece.range.count() > 0 for task in tasks for piece in task) and all(tasks)
+    assert all(split.range.count() > 0 for task in tasks for split in task) and all(tasks)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_task_weighs_more_than_an_equal_share_and_one_piece(seed: int):
     dice = random.Random(seed)
     ranges, most, split = any_ranges(dice), dice.randint(1, 30), dice.choice([0, dice.randint(1, 500)])
-    pieces = [task for task in packed(ranges, max_records_per_task=split) if task[0].range.count()]
-    share, dearest = sum(map(cost, pieces)) / most, max(map(cost, pieces), default=0)
+    splits = [task for task in packed(ranges, max_records_per_task=split) if task[0].range.count()]
+    share, dearest = sum(map(cost, splits)) / most, max(map(cost, splits), default=0)
     assert all(cost(task) <= share + dearest for task in packed(ranges, most, split))
 
 
@@ -135,8 +135,8 @@ def test_parts_that_come_together_again_are_one_piece():
 
 def test_a_piece_keeps_the_leader_epoch_of_its_range_and_ranges_of_two_epochs_stay_two_pieces():
     one, other = OffsetRange("t", 0, 0, 5), OffsetRange("t", 0, 5, 9)
-    assert pack([Piece(other, 4), Piece(one, 3)], Packing(max_tasks=1)) == ((Piece(one, 3), Piece(other, 4)),)
-    parts = [p for (p,) in pack([Piece(one, 3, 1)], Packing(0, 2))]
+    assert pack([RangeSplit(other, 4), RangeSplit(one, 3)], Packing(max_tasks=1)) == ((RangeSplit(one, 3), RangeSplit(other, 4)),)
+    parts = [p for (p,) in pack([RangeSplit(one, 3, 1)], Packing(0, 2))]
     assert [p.leader_epoch for p in parts] == [3] * len(parts)
     assert [p.from_epoch for p in parts] == [1] + [3] * (len(parts) - 1)
 
@@ -145,7 +145,7 @@ def test_a_piece_keeps_the_leader_epoch_of_its_range_and_ranges_of_two_epochs_st
 
 
 def grouped(*ranges: OffsetRange) -> list[list[OffsetRange]]:
-    return [[piece.range for piece in group] for group in groups(map(Piece, ranges))]
+    return [[split.range for split in group] for group in groups(map(RangeSplit, ranges))]
 
 
 def test_small_neighbours_are_read_together_a_large_range_alone_and_an_empty_one_not_at_all():
@@ -174,7 +174,7 @@ def test_what_is_read_at_once_is_bounded_in_partitions_and_in_records():
 
 def test_reads_are_pickled_whole():
     reads = RangeReads.of(
-        [Piece(OffsetRange("t", 0, 3, 9), 4, 2), Piece(OffsetRange("s", 1, 0, 2))], {"group.id": "g"}, 500, Packing(1),
-        Watch(7, {"t": "id"}, True),
+        [RangeSplit(OffsetRange("t", 0, 3, 9), 4, 2), RangeSplit(OffsetRange("s", 1, 0, 2))], {"group.id": "g"}, 500, Packing(1),
+        BatchReadContext(7, {"t": "id"}, True),
     )  # fmt: skip
     assert pickle.loads(pickle.dumps(reads)) == reads and len(reads) == 1

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from kstream_kafka.client.ports import Trouble
+from kstream_kafka.client.ports import FetchErrorKind
 from kstream_kafka.errors import KafkaError, LogTruncatedError, PollTimeoutError, RecordsRemovedError
 from kstream_kafka.planning.offset_range import OffsetRange
-from kstream_kafka.planning.packing import Piece
-from kstream_kafka.reader.range_reader import CHUNK, read_pieces, read_range
+from kstream_kafka.planning.packing import RangeSplit
+from kstream_kafka.reader.range_reader import CHUNK, read_range, read_splits
 
 from tests.kstream_kafka.fakes import FakeConsumer, Message, records
 
-EOF = Trouble.END_OF_PARTITION
+EOF = FetchErrorKind.END_OF_PARTITION
 
 
 A, B, C = ("t", 0), ("t", 1), ("s", 0)
 """Partitions."""
 
 
-def event(at: int, trouble: Trouble, where: tuple[str, int] = A) -> Message:
+def event(at: int, trouble: FetchErrorKind, where: tuple[str, int] = A) -> Message:
     return Message(at, b"an error's text, not a value", problem=trouble, where=where)
 
 
@@ -97,7 +97,7 @@ def test_a_gap_alone_is_no_error():
 
 
 def test_retention_faster_than_the_stream_names_the_lost_records():
-    consumer = FakeConsumer([[event(5, Trouble.OUT_OF_RANGE)]], log_range=(8, 20))
+    consumer = FakeConsumer([[event(5, FetchErrorKind.OUT_OF_RANGE)]], log_range=(8, 20))
     with pytest.raises(RecordsRemovedError, match=r"records \[5, 7\) were removed") as caught:
         read(consumer, 5, 7)
     facts = caught.value.facts
@@ -105,13 +105,13 @@ def test_retention_faster_than_the_stream_names_the_lost_records():
 
 
 def test_an_offset_behind_the_end_speaks_of_a_log_that_was_cut_not_of_retention():
-    consumer = FakeConsumer([[event(50, Trouble.OUT_OF_RANGE)]], log_range=(0, 3))
+    consumer = FakeConsumer([[event(50, FetchErrorKind.OUT_OF_RANGE)]], log_range=(0, 3))
     with pytest.raises(LogTruncatedError, match=r"offset 50 lies behind the log's end 3\. An unclean leader election"):
         read(consumer, 50, 60)
 
 
 def test_an_offset_refused_inside_the_log_speaks_of_a_log_cut_and_written_anew():
-    consumer = FakeConsumer([[event(5, Trouble.OUT_OF_RANGE)]], log_range=(0, 30))
+    consumer = FakeConsumer([[event(5, FetchErrorKind.OUT_OF_RANGE)]], log_range=(0, 30))
     with pytest.raises(LogTruncatedError, match="cut below offset 5 and written anew"):
         read(consumer, 5, 9, epoch=3)
 
@@ -152,27 +152,27 @@ def test_each_record_starts_the_poll_timeout_anew():
     assert [m.offset() for chunk in chunks for m in chunk] == [0, 1]
 
 
-def test_passing_trouble_is_waited_out_and_told_when_it_does_not_pass():
-    passing = [event(0, Trouble.PASSING)]
+def test_a_retriable_error_is_waited_out_and_named_when_it_does_not_pass():
+    passing = [event(0, FetchErrorKind.RETRIABLE)]
     assert read(FakeConsumer([passing, records([0, 1])]), 0, 2) == [0, 1]
-    with pytest.raises(PollTimeoutError, match="PASSING"):
+    with pytest.raises(PollTimeoutError, match="RETRIABLE"):
         read(FakeConsumer([passing]), 0, 2)
 
 
-def test_fatal_trouble_ends_the_read_at_once():
+def test_a_fatal_error_ends_the_read_at_once():
     with pytest.raises(KafkaError, match="gave up at offset 1"):
-        read(FakeConsumer([[*records([0]), event(1, Trouble.FATAL)]]), 0, 2)
+        read(FakeConsumer([[*records([0]), event(1, FetchErrorKind.FATAL)]]), 0, 2)
 
 
 # -- several at once
 
 
 def read_all(
-    consumer: FakeConsumer, *pieces: tuple[tuple[str, int], int, int], epoch: int | None = None
+    consumer: FakeConsumer, *splits: tuple[tuple[str, int], int, int], epoch: int | None = None
 ) -> list[tuple[str, int, list[int]]]:
     """(topic, partition, offsets) of each chunk, in the order they are given out."""
-    wanted = [Piece(OffsetRange(*where, start, until), epoch) for where, start, until in pieces]
-    chunks = read_pieces(consumer, wanted, 1000, consumer.monotonic)
+    wanted = [RangeSplit(OffsetRange(*where, start, until), epoch) for where, start, until in splits]
+    chunks = read_splits(consumer, wanted, 1000, consumer.monotonic)
     return [(r.topic, r.partition, [m.offset() for m in messages]) for r, messages in chunks]
 
 
@@ -192,7 +192,7 @@ def test_records_come_in_the_order_of_the_ranges_whichever_partition_answers_fir
 def test_what_is_next_in_turn_is_given_out_before_the_rest_is_there():
     consumer = FakeConsumer([[*records([0], where=A), *records([0], where=B)], []])
     consumer.script.append(records([1], where=A))
-    chunks = read_pieces(consumer, [Piece(OffsetRange(*A, 0, 2)), Piece(OffsetRange(*B, 0, 1))], 1000, consumer.monotonic)
+    chunks = read_splits(consumer, [RangeSplit(OffsetRange(*A, 0, 2)), RangeSplit(OffsetRange(*B, 0, 1))], 1000, consumer.monotonic)
     first, messages = next(chunks)
     assert (first.partition, [m.offset() for m in messages]) == (0, [0]) and consumer.script
     assert [r.partition for r, _ in chunks] == [0, 1]
@@ -202,7 +202,12 @@ def test_each_range_has_its_own_end_and_what_comes_after_it_is_nobodys():
     """A's end is a record past it, B's a gap at the end of its partition, C's its last offset; then A's log goes on, and is cut."""
     script = [
         [*records([0, 9], where=A), event(5, EOF, B), *records([1], where=C)],
-        [*records([10, 11], where=A), event(12, Trouble.OUT_OF_RANGE, A), event(12, Trouble.FATAL, A), *records([2], where=C)],
+        [
+            *records([10, 11], where=A),
+            event(12, FetchErrorKind.OUT_OF_RANGE, A),
+            event(12, FetchErrorKind.FATAL, A),
+            *records([2], where=C),
+        ],
     ]
     assert read_all(FakeConsumer(script), (A, 0, 4), (B, 3, 5), (C, 1, 3)) == [("t", 0, [0]), ("s", 0, [1, 2])]
 
@@ -214,7 +219,7 @@ def test_empty_ranges_among_others_ask_nothing():
 
 
 def test_two_pieces_of_one_partition_are_refused_rather_than_read_half():
-    with pytest.raises(ValueError, match="two pieces of one partition"):
+    with pytest.raises(ValueError, match="two splits of one partition"):
         read_all(FakeConsumer(), (A, 0, 2), (A, 5, 6))
 
 
@@ -225,9 +230,9 @@ def test_no_more_is_waited_for_than_is_left_of_all_ranges():
 
 
 @pytest.mark.parametrize(
-    "trouble, error", [(EOF, LogTruncatedError), (Trouble.OUT_OF_RANGE, LogTruncatedError), (Trouble.FATAL, KafkaError)]
+    "trouble, error", [(EOF, LogTruncatedError), (FetchErrorKind.OUT_OF_RANGE, LogTruncatedError), (FetchErrorKind.FATAL, KafkaError)]
 )
-def test_an_error_names_the_partition_it_is_of(trouble: Trouble, error: type[KafkaError]):
+def test_an_error_names_the_partition_it_is_of(trouble: FetchErrorKind, error: type[KafkaError]):
     consumer = FakeConsumer([[*records([0], where=A), event(1, trouble, B)]], log_range=(0, 1))
     with pytest.raises(error) as caught:
         read_all(consumer, (A, 0, 2), (B, 1, 3), (C, 0, 1))
@@ -249,15 +254,17 @@ def test_the_poll_timeout_is_silence_of_all_ranges_and_names_the_first_that_is_m
     assert read_all(consumer, (A, 0, 4), (B, 9, 9)) == [("t", 0, [at]) for at in range(4)]
 
 
-def test_trouble_of_a_broker_is_of_no_partition_and_is_told_when_it_does_not_pass():
+def test_an_error_of_a_broker_is_of_no_partition_and_is_named_when_it_does_not_pass():
     nowhere: tuple[str, int] = (None, -1)  # type: ignore[assignment]
     assert read_all(
-        FakeConsumer([[event(0, Trouble.PASSING, nowhere)], [*records([0], where=A), *records([0], where=B)]]), (A, 0, 1), (B, 0, 1)
+        FakeConsumer([[event(0, FetchErrorKind.RETRIABLE, nowhere)], [*records([0], where=A), *records([0], where=B)]]),
+        (A, 0, 1),
+        (B, 0, 1),
     )
-    with pytest.raises(PollTimeoutError, match="PASSING"):
-        read_all(FakeConsumer([[event(0, Trouble.PASSING, nowhere)]]), (A, 0, 1), (B, 0, 1))
+    with pytest.raises(PollTimeoutError, match="RETRIABLE"):
+        read_all(FakeConsumer([[event(0, FetchErrorKind.RETRIABLE, nowhere)]]), (A, 0, 1), (B, 0, 1))
     with pytest.raises(KafkaError, match="gave up"):
-        read_all(FakeConsumer([[event(0, Trouble.FATAL, nowhere)]]), (A, 0, 1), (B, 0, 1))
+        read_all(FakeConsumer([[event(0, FetchErrorKind.FATAL, nowhere)]]), (A, 0, 1), (B, 0, 1))
 
 
 def test_an_early_end_that_the_broker_takes_back_holds_for_one_of_many_too():

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kstream_kafka.reader.read_report import BatchFindings, Merging
+from kstream_kafka.reader.read_report import ReadReportAccumulator, ReadReportParam
 
 PATIENCE = 20.0
 
@@ -48,10 +48,10 @@ class Meeting:
 
     def __init__(self) -> None:
         context: Any = FakeContext()
-        self.findings = BatchFindings(context)
+        self.report = ReadReportAccumulator(context)
         self._stopped = threading.Event()
         lock: Any = WatchedLock(self._stopped)
-        self.findings.merging.lock = lock
+        self.report.param.lock = lock
         self.other: Callable[[], Any] = lambda: None
         self.result: Any = None
         self._thread: threading.Thread | None = None
@@ -113,36 +113,36 @@ def meeting() -> Meeting:
 
 def test_a_loss_of_an_older_batch_that_comes_while_its_losses_are_taken_is_taken_by_this_batch_or_the_next(meeting: Meeting) -> None:
     """It was merged into the dict that `take` had just copied and was about to replace."""
-    findings = meeting.findings
-    findings.receiver.add({1: lost(5)})
-    findings.receiver.value[1] = Doors(findings.receiver.value[1], meeting, "setitem", "lost")
-    meeting.other = lambda: findings.receiver.add({1: lost(7)})
-    taken = findings.take(2)
+    report = meeting.report
+    report.accumulator.add({1: lost(5)})
+    report.accumulator.value[1] = Doors(report.accumulator.value[1], meeting, "setitem", "lost")
+    meeting.other = lambda: report.accumulator.add({1: lost(7)})
+    taken = report.take(2)
     meeting.end()
-    assert offsets(taken, findings.take(3)) == [5, 7]
+    assert offsets(taken, report.take(3)) == [5, 7]
 
 
 def test_a_batch_that_is_forgotten_while_another_one_takes_its_findings_is_no_error(meeting: Meeting) -> None:
     """`forget` removed the older batch after `take` had listed it: a KeyError, and a good batch stayed pending."""
-    findings = meeting.findings
-    findings.receiver.add({1: lost(5), 2: lost(9)})
-    findings.receiver.value = Doors(findings.receiver.value, meeting, "getitem", 1)
-    meeting.other = lambda: findings.forget(1)
-    assert offsets(findings.take(2)) == [5, 9]
+    report = meeting.report
+    report.accumulator.add({1: lost(5), 2: lost(9)})
+    report.accumulator.value = Doors(report.accumulator.value, meeting, "getitem", 1)
+    meeting.other = lambda: report.forget(1)
+    assert offsets(report.take(2)) == [5, 9]
     meeting.end()
-    assert offsets(findings.take(3)) == []
+    assert offsets(report.take(3)) == []
 
 
 def test_a_loss_that_comes_while_its_batch_is_taken_is_taken_with_it_or_with_a_later_one(meeting: Meeting) -> None:
     """It was merged into an entry that `take` had removed meanwhile."""
-    findings = meeting.findings
-    findings.receiver.add({1: lost(5)})
-    meeting.other = lambda: findings.take(1)
-    findings.receiver.add({1: Doors(lost(7), meeting, "get", "counts")})
+    report = meeting.report
+    report.accumulator.add({1: lost(5)})
+    meeting.other = lambda: report.take(1)
+    report.accumulator.add({1: Doors(lost(7), meeting, "get", "counts")})
     meeting.end()
-    assert offsets(meeting.result, findings.take(2)) == [5, 7]
+    assert offsets(meeting.result, report.take(2)) == [5, 7]
 
 
 def test_tasks_get_a_copy_that_can_be_pickled() -> None:
-    merging = pickle.loads(pickle.dumps(Merging()))
+    merging = pickle.loads(pickle.dumps(ReadReportParam()))
     assert merging.addInPlace(merging.zero({}), {1: lost(5)})[1]["lost"] == lost(5)["lost"]

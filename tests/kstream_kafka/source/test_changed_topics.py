@@ -1,4 +1,4 @@
-"""Topics that are deleted, made anew or cut while a stream reads them: what the planner finds, and where it goes on."""
+"""Topics that are deleted, created again or cut while a stream reads them: what the planner finds, and where it continues."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def test_tolerated_the_log_line_says_how_the_stream_goes_on_and_advises_nothing(
     s.client.logs = {("t", 0): (0, 5), ("t", 1): (0, 5)}
     with caplog.at_level(logging.WARNING, "kstream"):
         plan_and_store(s)
-    line = next(record.getMessage() for record in caplog.records if "made anew" in record.getMessage())
-    assert "its id was t-1 and is t-2 now. The stream goes on with the new topic" in line and "onDataLoss" not in line
+    line = next(record.getMessage() for record in caplog.records if "created again" in record.getMessage())
+    assert "its id was t-1 and is t-2 now. The stream continues with the new topic" in line and "onDataLoss" not in line
 
 
 def test_tolerated_a_topic_made_anew_is_read_from_its_beginning_and_the_plan_says_what_was_lost():

@@ -26,7 +26,7 @@ from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError, RangesNotAvailableError
 from kstream_kafka.planning.offset_range import utf8_decoder
 from kstream_kafka.planning.positions import Position
-from kstream_kafka.reader.decoding import decoder
+from kstream_kafka.reader.decoding import decoder_of
 from kstream_kafka.reader.kafka_rdd import check_available
 from kstream_kafka.reader.location_strategy import LocationStrategy, java_hash, preferred, sorted_executors
 
@@ -201,7 +201,7 @@ KAFKA = "org.apache.kafka.common.serialization."
     ],
 )
 def test_kafkas_own_deserialisers_are_known_by_their_names(name: str, raw: bytes | None, expected: Any) -> None:
-    f = decoder({"value.deserializer": KAFKA + name}, "value.deserializer", utf8_decoder)
+    f = decoder_of({"value.deserializer": KAFKA + name}, "value.deserializer", utf8_decoder)
     assert f is not None and f(raw) == expected and f(None) is None
 
 
@@ -212,9 +212,9 @@ def test_the_byte_deserialisers_leave_bytes() -> None:
 
 
 def test_a_decoder_of_the_users_own_wins_over_a_class_name() -> None:
-    assert decoder({"key.deserializer": "com.example.Avro"}, "key.deserializer", None) is None
+    assert decoder_of({"key.deserializer": "com.example.Avro"}, "key.deserializer", None) is None
     with pytest.raises(KafkaConfigError, match=r"com\.example\.Avro.*keyDecoder"):
-        decoder({"key.deserializer": "com.example.Avro"}, "key.deserializer", utf8_decoder)
+        decoder_of({"key.deserializer": "com.example.Avro"}, "key.deserializer", utf8_decoder)
 
 
 # -- createRDD

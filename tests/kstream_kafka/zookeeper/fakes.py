@@ -8,7 +8,7 @@ from typing import Any
 
 from kstream_kafka.client.ports import Partition
 from kstream_kafka.errors import OwnershipLostError
-from kstream_kafka.zookeeper.group_member import GroupMember, Parts
+from kstream_kafka.zookeeper.group_member import GroupMember, ReceiverParts
 from kstream_kafka.zookeeper.group_reader import Chunk
 from kstream_kafka.zookeeper.receiver_settings import ReceiverSettings
 from kstream_kafka.zookeeper.stored_offsets import Acknowledgement, AfterStoring
@@ -96,7 +96,7 @@ class FakeMembership:
         self.group.owners = {p: o for p, o in self.group.owners.items() if not o.startswith(f"{self.consumer}-")}
         self.group.told()
 
-    def hurry(self) -> None:
+    def limit_waits(self) -> None:
         self.hurried = True
 
     def leave(self) -> None:
@@ -119,7 +119,7 @@ class FakeReader:
     def partitions(self) -> set[Partition]:
         return set(self.logs)
 
-    def starts(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+    def initial_offsets(self, partitions: Collection[Partition]) -> dict[Partition, int]:
         return {p: self.logs[p][0] for p in partitions}
 
     def log_range(self, partition: Partition) -> tuple[int | None, int | None]:
@@ -227,7 +227,7 @@ class Member:
     ) -> None:
         self.group, self.reader, self.host = group, FakeReader(logs), FakeHost(group)
         self.clock = ManualClock(1000) if clock is None else clock
-        parts = Parts(group.join, lambda _settings: self.reader, lambda: self.clock)
+        parts = ReceiverParts(group.join, lambda _settings: self.reader, lambda: self.clock)
         self.member = GroupMember(settings(**more), parts, self.host, acknowledgement)
         self.generator: FakeGenerator = self.host.generator
 

@@ -184,7 +184,7 @@ def test_offsets_the_log_does_not_have_are_replaced_with_a_warning(caplog: pytes
     one = Member(group, {("t", 0): (5, 10), ("t", 1): (0, 10)})
     with caplog.at_level(logging.WARNING, "kstream.kafka"):
         one.step(3)
-    assert "t-0: offset 70 of group g is out of range, the log has [5, 10): reading goes on at 5" in caplog.text
+    assert "t-0: offset 70 of group g is out of range, the log has [5, 10): reading continues at 5" in caplog.text
     assert one.host.stored == values(1, 4, 10) + values(0, 5, 10) and group.offsets == {("t", 0): 10, ("t", 1): 10}
 
 

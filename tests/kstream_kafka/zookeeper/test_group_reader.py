@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kstream_kafka.client.ports import Trouble
+from kstream_kafka.client.ports import FetchErrorKind
 from kstream_kafka.errors import KafkaConfigError, KafkaError
 from kstream_kafka.zookeeper.group_reader import GroupReader
 
@@ -50,14 +50,16 @@ def test_the_consumer_knows_no_group_and_commits_nothing() -> None:
 
 
 def test_a_position_the_log_does_not_have_is_told_and_the_records_beside_it_are_kept() -> None:
-    made = Made([[Message(3, problem=Trouble.OUT_OF_RANGE), Message(0, problem=Trouble.PASSING), *records([1], where=("t", 1))]])
+    made = Made(
+        [[Message(3, problem=FetchErrorKind.OUT_OF_RANGE), Message(0, problem=FetchErrorKind.RETRIABLE), *records([1], where=("t", 1))]]
+    )
     made.reader.assign({("t", 0): 3, ("t", 1): 1})
     chunk = made.reader.read(10)
     assert chunk.out_of_range == [("t", 0)] and chunk.offsets == {("t", 1): 2} and len(chunk.records) == 1
 
 
 def test_what_does_not_pass_is_an_error() -> None:
-    made = Made([[Message(3, problem=Trouble.FATAL)]])
+    made = Made([[Message(3, problem=FetchErrorKind.FATAL)]])
     made.reader.assign({("t", 0): 3})
     with pytest.raises(KafkaError, match="t-0 cannot be read any more"):
         made.reader.read(10)
@@ -66,14 +68,14 @@ def test_what_does_not_pass_is_an_error() -> None:
 @pytest.mark.parametrize(("reset", "expected"), [("smallest", 3), ("largest", 9), ("earliest", 3), ("latest", 9)])
 def test_without_an_offset_auto_offset_reset_says_where_to_begin(reset: str, expected: int) -> None:
     made = Made(auto_offset_reset=reset)
-    assert made.reader.starts({("t", 0)}) == {("t", 0): expected}
+    assert made.reader.initial_offsets({("t", 0)}) == {("t", 0): expected}
 
 
 def test_without_an_offset_and_with_a_reset_of_none_it_is_an_error() -> None:
     made = Made(auto_offset_reset="none")
-    assert made.reader.starts(set()) == {}
+    assert made.reader.initial_offsets(set()) == {}
     with pytest.raises(KafkaConfigError, match="no offset to begin t-0 at"):
-        made.reader.starts({("t", 0)})
+        made.reader.initial_offsets({("t", 0)})
 
 
 def test_all_partitions_of_the_topics_are_known_and_none_of_others() -> None:

@@ -14,7 +14,7 @@ import pytest
 from kstream_kafka import KafkaUtils, utf8_decoder
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.zookeeper import KafkaReceiver, ReliableKafkaReceiver
-from kstream_kafka.zookeeper.group_member import Parts
+from kstream_kafka.zookeeper.group_member import ReceiverParts
 from kstream_kafka.zookeeper.kafka_receiver import SECRETS, Decoders
 from kstream_kafka.zookeeper.stored_offsets import AfterStoring, OnTimer
 from pyspark import StorageLevel
@@ -72,7 +72,7 @@ class ReadOnce(FakeReader):
 
 def run(kind: type[KafkaReceiver], group: FakeGroup, reader: ReadOnce) -> tuple[KafkaReceiver, Supervisor]:
     supervisor: Any = Supervisor(group)
-    receiver = kind(settings(), StorageLevel.MEMORY_ONLY, Parts(group.join, lambda _: reader, lambda: supervisor.clock))
+    receiver = kind(settings(), StorageLevel.MEMORY_ONLY, ReceiverParts(group.join, lambda _: reader, lambda: supervisor.clock))
     receiver.attach(supervisor)
     receiver.onStart()
     assert reader.at_end.wait(PATIENCE)
@@ -117,7 +117,7 @@ def test_what_a_thread_cannot_get_over_is_a_restart() -> None:
         raise OSError("no ZooKeeper")
 
     supervisor: Any = Supervisor(FakeGroup())
-    receiver = ReliableKafkaReceiver(settings(), None, Parts(away, lambda _: FakeReader({}), lambda: supervisor.clock))
+    receiver = ReliableKafkaReceiver(settings(), None, ReceiverParts(away, lambda _: FakeReader({}), lambda: supervisor.clock))
     receiver.attach(supervisor)
     receiver.onStart()
     assert supervisor.stored.acquire(timeout=PATIENCE)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kstream_kafka.client.ports import LogEnd, Partition, Subscription, Trouble
+from kstream_kafka.client.ports import FetchErrorKind, LogEnd, Partition, Subscription
 from kstream_kafka.errors import BrokerUnreachableError, LeaderNotAvailableError, UnknownTopicError
 
 from tests.simulator.kafka.cluster import TOPIC, Log, Record, SimulatedCluster
@@ -93,9 +93,9 @@ class SimulatedMessage:
     where: Partition
     at: int
     record: Record | None = None
-    trouble: Trouble | None = None
+    trouble: FetchErrorKind | None = None
 
-    def error(self) -> Trouble | None:
+    def error(self) -> FetchErrorKind | None:
         return self.trouble
 
     def topic(self) -> str:
@@ -165,13 +165,13 @@ class SimulatedConsumer:
         if log is None or log.leaderless > 0:
             if log is not None:
                 log.leaderless -= 1
-            return [SimulatedMessage(fetch.where, fetch.position, trouble=Trouble.PASSING)]
+            return [SimulatedMessage(fetch.where, fetch.position, trouble=FetchErrorKind.RETRIABLE)]
         refused = fetch.epoch is not None and fetch.position > log.end_of_epoch(fetch.epoch)
         if refused or not log.begin <= fetch.position <= log.end:
-            return [SimulatedMessage(fetch.where, fetch.position, trouble=Trouble.OUT_OF_RANGE)]
+            return [SimulatedMessage(fetch.where, fetch.position, trouble=FetchErrorKind.OUT_OF_RANGE)]
         records = [r for r in log.records if r.offset >= fetch.position][: self._most]
         if not records and not fetch.told_end:
-            return [SimulatedMessage(fetch.where, log.end, trouble=Trouble.END_OF_PARTITION)]
+            return [SimulatedMessage(fetch.where, log.end, trouble=FetchErrorKind.END_OF_PARTITION)]
         return [SimulatedMessage(fetch.where, r.offset, r) for r in records]
 
     def _advance(self, message: SimulatedMessage) -> None:
@@ -180,10 +180,10 @@ class SimulatedConsumer:
             fetch.position, fetch.epoch = message.at + 1, message.record.epoch
             log = self._cluster.logs[message.where]
             log.read_to = max(log.read_to, message.at + 1)
-        elif message.trouble is Trouble.END_OF_PARTITION:
+        elif message.trouble is FetchErrorKind.END_OF_PARTITION:
             fetch.told_end = True
 
-    def trouble(self, error: Any) -> Trouble:
+    def classify_error(self, error: Any) -> FetchErrorKind:
         return error
 
     def log_range(self, topic: str, partition: int) -> tuple[int | None, int | None]:

@@ -12,7 +12,7 @@ from kstream_kafka.client.ports import Partition
 from kstream_kafka.errors import LogShrankError, TopicRecreatedError
 from kstream_kafka.planning.packing import Packing, groups, pack
 from kstream_kafka.planning.plan import KafkaPlan
-from kstream_kafka.reader.range_reader import read_pieces
+from kstream_kafka.reader.range_reader import read_splits
 from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 from kstream_kafka.source.stream_spec import BY_TIMESTAMP, CATCH_UP, StreamSpec
 from kstream_kafka.source.subscription import Topics
@@ -60,10 +60,10 @@ class KafkaSource:
         def monotonic() -> float:
             return surroundings.clock.monotonic_ms() / 1000
 
-        for task in pack(rdd.pieces, self._packing):
+        for task in pack(rdd.splits, self._packing):
             consumer = SimulatedConsumer(self.cluster, surroundings, self._fetch)
             for group in groups(task):
-                for _, messages in read_pieces(consumer, group, POLL_MS, monotonic, topic_ids=rdd.topic_ids):
+                for _, messages in read_splits(consumer, group, POLL_MS, monotonic, topic_ids=rdd.topic_ids):
                     found += [message.value().decode() for message in messages]
         return found
 

@@ -10,7 +10,7 @@ import pytest
 from kstream_kafka.errors import BrokerUnreachableError, LeaderNotAvailableError, LogTruncatedError, RecordsRemovedError, UnknownTopicError
 from kstream_kafka.planning.offset_range import OffsetRange
 from kstream_kafka.reader.range_reader import read_range
-from kstream_kafka.source.partition_offsets import Cursors
+from kstream_kafka.source.partition_offsets import PartitionOffsets
 from kstream_kafka.source.subscription import Topics
 
 from kstream.testing import ManualClock
@@ -205,8 +205,8 @@ def test_a_log_that_was_rewritten_before_anybody_looked_is_never_read_in_silence
 def test_without_what_a_plan_says_of_epochs_and_ids_it_would_be(hazard: Hazard, check: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The simulator sees it: so the promise above is one that can fail."""
     if check == "epochs":
-        monkeypatch.setattr(Cursors, "epoch_of", lambda self, partition: None)
+        monkeypatch.setattr(PartitionOffsets, "epoch_of", lambda self, partition: None)
     else:
-        monkeypatch.setattr(Cursors, "topic_ids", property(lambda self: {}))
+        monkeypatch.setattr(PartitionOffsets, "topic_ids", property(lambda self: {}))
     scenario = Scenario(functools.partial(KafkaSource, hazards=frozenset({hazard})))
     assert any(run_schedule(seed, scenario).broken for seed in range(1000))
