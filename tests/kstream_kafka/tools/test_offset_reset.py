@@ -87,6 +87,19 @@ def test_what_cannot_be_is_refused_and_says_why(to: Any, topics: Any, words: str
         reset(to, topics)
 
 
+def test_a_position_that_nobody_understands_is_refused_before_a_broker_is_asked():
+    def no_client(_params: Any) -> Any:
+        raise AssertionError("a client was made")
+
+    with pytest.raises(KafkaConfigError, match="Give 'earliest'"):
+        reset_offsets({"bootstrap.servers": "h:1"}, DATA, "soon", (), no_client)
+
+
+def test_partitions_of_a_recreated_topic_must_all_be_given():
+    with pytest.raises(KafkaConfigError, match=r"leaves out \[\('a', 3\)\] of a topic that was made anew"):
+        reset({"a": {"0": 2}}, (), {("a", 0): (2, 5), ("a", 3): (0, 1), ("b", 0): (0, 3)}, {"a": "a-2", "b": "b-1"})
+
+
 def test_a_partition_that_is_not_there_is_refused():
     with pytest.raises(PartitionRevokedError, match=r"^Partitions a-1 are"):
         reset("earliest", ["a"], {("a", 0): (0, 5), ("b", 0): (0, 3)})
