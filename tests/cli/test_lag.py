@@ -17,8 +17,7 @@ from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.demo.embedded_broker import MockCluster
 from kstream_kafka.source.stream_spec import StreamSpec
 from kstream_kafka.source.subscription import subscription
-from kstream_kafka.tools.connector_tools import KafkaTools
-from kstream_kafka.tools.parameters import merged, parse_properties
+from kstream_kafka.tools.connector_tools import KafkaTools, merged, parse_properties
 
 from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time

@@ -75,6 +75,7 @@ class Stage:
     def __init__(self, script: Script, board: Board, view: View) -> None:
         self._script, self.board, self._view = script, board, view
         self._stack = ExitStack()
+        self._feed: Child | None = None
         self.pending: dict[int, list[PlannedRange]] = {}
         self.written: set[int] = set()
         """Batches whose orders were in the sink when the driver died."""
@@ -103,7 +104,7 @@ class Stage:
             DemoError: a part fails, or a step takes more than three minutes.
         """
         bootstrap = self._start_broker()
-        self._feed = self._start_feed(bootstrap)
+        self._start_feed(bootstrap)
         self._first_life(bootstrap)
         driver = self._second_life(bootstrap)
         self._end_feed()
@@ -123,14 +124,12 @@ class Stage:
         self._until(has_address, "the embedded broker to start")
         return address[0]
 
-    def _start_feed(self, bootstrap: str) -> Child:
+    def _start_feed(self, bootstrap: str) -> None:
         script = self._script
         args = ["--bootstrap", bootstrap, "--topic", TOPIC, "--rate", str(script.rate), "--seed", str(script.seed)]
-        feed = self._child("kstream_kafka.demo.order_feed", [*args, "--truth", str(self.folder / "truth.json")], "feed.log")
-        self._feed = feed
+        self._feed = self._child("kstream_kafka.demo.order_feed", [*args, "--truth", str(self.folder / "truth.json")], "feed.log")
         self._until(lambda: self.board.acknowledged > 0, "the first orders")
         self._view.show_sentence(f"a Kafka broker at {bootstrap}, and {script.rate} orders a second into 4 partitions of {TOPIC!r}")
-        return feed
 
     def _first_life(self, bootstrap: str) -> None:
         """Run the driver until it is killed, in the window job of a batch. The orders of this batch are in the sink by then."""
@@ -172,13 +171,15 @@ class Stage:
         return driver
 
     def _end_feed(self) -> None:
+        feed = self._feed
+        assert feed is not None
         self._view.show_sentence("the feed stops")
         self.board.note = "the feed has stopped"
-        self._feed.close_stdin()
-        self._until(lambda: self._feed.exit_code is not None, "the feed to end")
+        feed.close_stdin()
+        self._until(lambda: feed.exit_code is not None, "the feed to end")
         self._take_in()
-        if self._feed.exit_code != 0 or not (self.folder / "truth.json").exists():
-            raise self._failed(self._feed, "the feed failed")
+        if feed.exit_code != 0 or not (self.folder / "truth.json").exists():
+            raise self._failed(feed, "the feed failed")
 
     def _drain(self, driver: Child) -> None:
         """Wait until all acknowledged orders are counted, then stop the driver gracefully."""
@@ -227,11 +228,10 @@ class Stage:
 
     def _take_in(self) -> None:
         """Read the new lines of the feed and of the journal."""
-        feed: Child | None = getattr(self, "_feed", None)
-        for line in feed.new_lines() if feed else ():
+        for line in self._feed.new_lines() if self._feed is not None else ():
             self.board.acknowledged = line["acknowledged"]
             if line.get("lost"):
-                raise self._failed(feed, f"Kafka did not acknowledge {line['lost']} orders, so there is nothing to compare with")
+                raise self._failed(self._feed, f"Kafka did not acknowledge {line['lost']} orders, so there is nothing to compare with")
         for line in next(self._journal):
             row = self.board.add(line)
             if row is not None:

@@ -1,12 +1,24 @@
-"""KafkaTools: what the commands of `kstream` ask of this connector. Loads librdkafka only to ask the brokers."""
+"""KafkaTools: what the commands of `kstream` ask of this connector, and the Kafka parameters of a command line.
+
+Loads librdkafka only to ask the brokers. Names of parameters may be of either dialect, Java's or librdkafka's. Values may be secret: no
+message here shows one.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from kstream.connectors import ConnectorTools, Partition, PlannedRange, ResetResult
-from kstream_kafka.tools.parameters import merged, names_brokers, read_parameters
+from kstream.errors import ConfigurationError
+from kstream_kafka.client.params import RENAMED
+
+BOOTSTRAP = "bootstrap.servers"
+_BOOTSTRAP_NAMES = (BOOTSTRAP, "metadata.broker.list")
+_NAME = re.compile(r"[a-z]+(\.[a-z0-9]+)+")
 
 
 class KafkaTools(ConnectorTools):
@@ -29,7 +41,6 @@ class KafkaTools(ConnectorTools):
         return read_parameters(bootstrap, params, file)
 
     def connection(self, stored: Mapping[str, Any] | None, given: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Merge stored and given parameters, whose names may be of either dialect. A stream with a secret stores none."""
         return None if stored is None and not names_brokers(given) else merged(stored or {}, given)
 
     def log_ends(self, connection: Mapping[str, Any], partitions: Collection[Partition]) -> dict[Partition, int]:
@@ -60,3 +71,85 @@ class KafkaTools(ConnectorTools):
         from kstream_kafka.tools.offset_reset import empty_plan_at
 
         return empty_plan_at(data)
+
+
+# -- parameters
+
+
+def read_parameters(bootstrap: str | None, params: Sequence[str], file: str | None) -> dict[str, Any]:
+    """Read `--bootstrap`, `--param` and `--params-file`; the earlier wins.
+
+    Raises:
+        ConfigurationError: an option has no value, or the file cannot be read.
+    """
+    given = read_file(Path(file)) if file is not None else {}
+    for text in params:
+        key, equals, value = text.partition("=")
+        if not key.strip() or not equals:
+            name = key if equals or _NAME.fullmatch(key) else "(not shown: it may hold a secret)"
+            raise ConfigurationError(f"--param {name!r} has no value: give KEY=VALUE", key="param", value=name)
+        given[key.strip()] = value
+    if bootstrap is not None:
+        for name in _BOOTSTRAP_NAMES:
+            given.pop(name, None)
+        given[BOOTSTRAP] = bootstrap
+    return given
+
+
+def names_brokers(params: Mapping[str, Any]) -> bool:
+    """Return whether the parameters hold the address of a broker."""
+    return any(params.get(name) for name in _BOOTSTRAP_NAMES)
+
+
+def merged(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both. The given value wins, also if the two have different names for one parameter."""
+    taken = {RENAMED.get(name, name) for name in given}
+    return {**{name: value for name, value in stored.items() if RENAMED.get(name, name) not in taken}, **given}
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Read a JSON object of parameters, or a Java properties file.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or holds something else.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"{path} cannot be read: {reason}", key="params-file", value=str(path)) from e
+    if path.suffix != ".json":
+        return dict(parse_properties(text))
+    try:
+        found = json.loads(text)
+    except ValueError as e:
+        raise ConfigurationError(f"{path} is not JSON: {e}", key="params-file", value=str(path)) from e
+    if not isinstance(found, dict):
+        raise ConfigurationError(f"{path} holds no JSON object of Kafka parameters", key="params-file", value=str(path))
+    return found
+
+
+_CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\\n[ \t\f]*")
+_ENTRY = re.compile(r"((?:\\.|[^\\\s=:])*)[ \t\f]*[=:]?[ \t\f]*(.*)")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    r"""Parse Java properties: `key=value`, `key: value` or `key value`, `#` and `!` comments, escapes, `\` before a line break."""
+    found: dict[str, str] = {}
+    for line in _CONTINUED.sub(r"\1", text.replace("\r\n", "\n")).split("\n"):
+        line = line.lstrip()
+        if not line or line[0] in "#!":
+            continue
+        match = _ENTRY.match(line)
+        assert match is not None  # both parts may be empty
+        key, value = (_ESCAPE.sub(_unescaped, part) for part in match.groups())
+        found[key] = value
+    return found
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    escape = match.group(1)
+    if len(escape) == 5:
+        return chr(int(escape[1:], 16))
+    return {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}.get(escape, escape)
