@@ -1,7 +1,7 @@
-"""The plan log: what each batch reads, durable before it runs, as plain data.
+"""The plan log: the input data of each batch, durable before the batch runs.
 
-One idea: a batch is a plan; the plan is a small JSON record created before the first job may start and never changed. So a restart
-re-runs a pending batch with the very same ranges. Under a checkpoint's path:
+One idea: a batch has a plan, a small JSON record that is created before the first job may start and never changed. So a restart
+runs a pending batch again with the very same ranges. Under a checkpoint's path:
 
     meta                              format, zero time, batch interval
     epoch-N                           one a driver's start; the highest is the writer, older ones are fenced
@@ -16,13 +16,12 @@ re-runs a pending batch with the very same ranges. Under a checkpoint's path:
     state/<time>-<epoch>-<stream>-<partition>-<nonce>
                                       a partition of a stream's state (see state_format.py); it counts only if a completion names it
     gone-states/<epoch>               states whose streams that driver's program did not have
-    kept-offsets/<epoch>              where streams stood in partitions that the job no longer reads (see kept_offsets.py)
-    connections                       parameters of the inputs that are no secrets, for commands (see connections.py)
-    graph                             only under recovery=graph: the operators and the user's functions (see sidecar.py)
+    kept-offsets/<epoch>              where streams stood in partitions that the job no longer reads (see input_records.py)
+    connections                       parameters of the inputs that are no secrets, for commands (see input_records.py)
+    graph                             only under recovery=graph: the operators and the user's functions (see stored_graph.py)
 """
 
-from kstream.checkpoint.epoch import take_epoch
-from kstream.checkpoint.plan_log import PlanLog
+from kstream.checkpoint.plan_log import PlanLog, take_epoch
 from kstream.checkpoint.reader import LogContents, Meta, read_log
 
 __all__ = ["LogContents", "Meta", "PlanLog", "read_log", "take_epoch"]

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from kstream.batch import BatchPlan
-from kstream.checkpoint.kept_offsets import KeptOffsets
+from kstream.checkpoint.input_records import KeptOffsets
 from kstream.checkpoint.reader import LogContents
 
 Names = Mapping[int, str | None]
@@ -23,30 +23,30 @@ TOPICS = "topics:"
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What became of each stored stream (`kept`: stored number → number now), and which streams have no data stored (`new`)."""
+    """What became of each stored stream (`matched`: stored number → number now), and which streams have no data stored (`new`)."""
 
     stored: Names
     now: Names
-    kept: Mapping[int, int]
+    matched: Mapping[int, int]
 
     @property
     def vanished(self) -> list[int]:
         """Stored numbers that no stream of the graph goes on with."""
-        return [number for number in sorted(self.stored) if number not in self.kept]
+        return [number for number in sorted(self.stored) if number not in self.matched]
 
     @property
     def new(self) -> list[int]:
-        return sorted(set(self.now) - set(self.kept.values()))
+        return sorted(set(self.now) - set(self.matched.values()))
 
     @property
     def unchanged(self) -> bool:
         """Whether every stream is where it was."""
-        return not self.vanished and not self.new and all(old == new for old, new in self.kept.items())
+        return not self.vanished and not self.new and all(old == new for old, new in self.matched.items())
 
     def report(self) -> str:
         """What was kept and what was not, one line a stream."""
-        kept = sorted(self.kept.items(), key=lambda pair: pair[1])
-        lines = [f"  {_call(self.now[new], new)}: goes on, {self._from(old, new)}" for old, new in kept]
+        matched = sorted(self.matched.items(), key=lambda pair: pair[1])
+        lines = [f"  {_call(self.now[new], new)}: goes on, {self._from(old, new)}" for old, new in matched]
         lines += [f"  {_call(self.now[number], number)}: is new, and begins as at a first start" for number in self.new]
         lines += [f"  {_call(self.stored[number], number)}: is not in the job; its offsets are dropped" for number in self.vanished]
         return "\n".join(lines)
@@ -62,11 +62,11 @@ def bind(stored: Names, now: Names) -> Binding:
     So a stream may be given a name later, and lose it never without a word: what was stored under a name goes to that name only.
     """
     by_name = {name: number for number, name in now.items() if name is not None}
-    kept = {old: by_name[name] for old, name in stored.items() if name is not None and name in by_name}
+    matched = {old: by_name[name] for old, name in stored.items() if name is not None and name in by_name}
     for old, name in stored.items():
-        if name is None and old in now and old not in kept.values():
-            kept[old] = old
-    return Binding(dict(stored), dict(now), kept)
+        if name is None and old in now and old not in matched.values():
+            matched[old] = old
+    return Binding(dict(stored), dict(now), matched)
 
 
 def names_of(plan: BatchPlan) -> Names:
@@ -87,7 +87,7 @@ def mappings(plans: Iterable[BatchPlan], now: Names) -> dict[int, Mapping[int, i
     for at, epoch in enumerate(epochs):
         mapping = {number: number for number in graphs[epoch]}
         for before, after in zip(steps[at:], steps[at + 1 :], strict=False):
-            step = bind(before, after).kept
+            step = bind(before, after).matched
             mapping = {old: step[number] for old, number in mapping.items() if number in step}
         found[epoch] = mapping
     return found
@@ -105,7 +105,7 @@ def rebound(contents: LogContents, now: Names) -> LogContents:
     """The log as if the graph of now had planned all of it."""
     followed = mappings(contents.plans.values(), now)
     plans = {time: renumbered(plan, followed.get(plan.epoch, {}), now) for time, plan in contents.plans.items()}
-    return replace(contents, plans=plans, kept=_rebound_kept(contents.kept, _newest(contents), now))
+    return replace(contents, plans=plans, kept_offsets=_rebound_kept(contents.kept_offsets, _newest(contents), now))
 
 
 def _rebound_kept(kept: KeptOffsets | None, newest: BatchPlan | None, now: Names) -> KeptOffsets | None:
@@ -123,13 +123,13 @@ def _kept_mapping(kept: KeptOffsets, newest: BatchPlan | None, now: Names) -> Ma
     record has binds nothing: the next graph may have another name, or none.
     """
     if newest is None:
-        return bind(kept.streams, now).kept
+        return bind(kept.streams, now).matched
     planned = names_of(newest)
     if newest.epoch < kept.epoch:  # the driver of the record has bound the streams of this plan to its own
-        in_plan = {number: stored for stored, number in bind(planned, kept.streams).kept.items()}
+        in_plan = {number: stored for stored, number in bind(planned, kept.streams).matched.items()}
     else:
-        in_plan = bind(kept.streams, planned).kept
-    goes_on = bind(planned, now).kept
+        in_plan = bind(kept.streams, planned).matched
+    goes_on = bind(planned, now).matched
     return {number: goes_on[stored] for number, stored in in_plan.items() if stored in goes_on}
 
 

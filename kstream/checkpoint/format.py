@@ -1,6 +1,6 @@
-"""The stored form of every record: one canonical JSON object with its kind, version and checksum.
+"""The stored form of every record: one canonical JSON object with its kind, version and checksum; and the fields of a plan.
 
-Canonical: sorted keys, no white space, ASCII. A record is valid only if encoding what was parsed gives the very same bytes, so any
+Canonical: sorted keys, no white space, ASCII. A record is valid only if encoding its parsed fields gives the very same bytes. So any
 flipped byte is found, in the checksum as well as outside it.
 """
 
@@ -9,13 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
+from kstream.batch import BatchPlan
+from kstream.batch_time import Time
+from kstream.checkpoint import format, names
 from kstream.errors import CorruptRecordError, FormatVersionError
+from kstream.storage import FileStore
 
 VERSION = 1
 VERSIONS = {"graph": 2}
-"""The versions of the kinds whose form has changed; VERSION is that of all others."""
+"""Versions of the kinds whose form has changed. All others have VERSION."""
 
 
 def _canonical(record: dict[str, Any]) -> bytes:
@@ -23,26 +27,42 @@ def _canonical(record: dict[str, Any]) -> bytes:
 
 
 def encode(kind: str, fields: dict[str, Any]) -> bytes:
-    """Bytes of a record of `kind`. `fields` must be JSON values; TypeError or ValueError otherwise."""
+    """Encode a record of `kind`. TypeError or ValueError if `fields` are not JSON values."""
     record = {**fields, "kind": kind, "version": VERSIONS.get(kind, VERSION)}
     digest = hashlib.sha256(_canonical(record)).hexdigest()
     return _canonical({**record, "checksum": digest})
 
 
 def decode(kind: str, data: bytes, path: str) -> dict[str, Any]:
-    """The fields of a record of `kind`; CorruptRecordError or FormatVersionError naming `path` otherwise."""
+    """Decode a record of `kind`.
+
+    Args:
+        kind: the kind that the record must have.
+        data: its bytes.
+        path: of the record, for messages.
+
+    Returns:
+        The fields, without kind, version and checksum.
+
+    Raises:
+        CorruptRecordError: the bytes are not what was written.
+        FormatVersionError: a newer kstream has written the record.
+    """
     try:
-        record = json.loads(data)
+        found: object = json.loads(data)
     except ValueError as e:
         raise _corrupt(path, f"not JSON: {e}") from e
-    if not isinstance(record, dict) or record.get("kind") != kind:
+    record = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    if record.get("kind") != kind:
         raise _corrupt(path, f"not a record of kind {kind!r}")
     version, supported = record.get("version"), VERSIONS.get(kind, VERSION)
     if isinstance(version, int) and version > supported:
         raise FormatVersionError(
             f"{path} has format version {version}, this kstream reads up to {supported}: upgrade kstream to read it",
-            path=path, version=version, supported=supported,
-        )  # fmt: skip
+            path=path,
+            version=version,
+            supported=supported,
+        )
     fields = {k: v for k, v in record.items() if k not in ("kind", "version", "checksum")}
     try:
         whole = encode(kind, fields) == data
@@ -83,3 +103,56 @@ def _corrupt(path: str, reason: str) -> CorruptRecordError:
         path=path,
         reason=reason,
     )
+
+
+def plan_fields(plan: BatchPlan) -> dict[str, Any]:
+    """The plan as JSON values. `names` is only there if a stream has a name."""
+    stream_names = {"names": {str(k): v for k, v in plan.names.items()}} if plan.names else {}
+    return {
+        **stream_names,
+        "time": plan.time.milliseconds,
+        "epoch": plan.epoch,
+        "nonce": plan.nonce,
+        "void": plan.void,
+        "floor": plan.floor.milliseconds,
+        "after": plan.after.milliseconds,
+        "inputs": {str(k): dict(v) for k, v in plan.inputs.items()},
+        "records": {str(k): v for k, v in plan.num_records.items()},
+    }
+
+
+def plan_of(fields: Mapping[str, Any]) -> BatchPlan:
+    """The inverse of `plan_fields`."""
+    return BatchPlan(
+        time=Time(fields["time"]),
+        epoch=fields["epoch"],
+        nonce=fields["nonce"],
+        inputs={int(k): v for k, v in fields["inputs"].items()},
+        num_records={int(k): v for k, v in fields["records"].items()},
+        floor=Time(fields["floor"]),
+        after=Time(fields["after"]),
+        void=fields["void"],
+        names={int(k): v for k, v in fields.get("names", {}).items()},
+    )
+
+
+def encode_plan(plan: BatchPlan) -> bytes:
+    return format.encode("plan", plan_fields(plan))
+
+
+def read_plan(store: FileStore, time: Time, epoch: int) -> BatchPlan:
+    """The plan under the name of this batch time and epoch. One read.
+
+    Raises:
+        MissingFileError: there is none.
+        CorruptRecordError: the record is damaged, or it is the plan of another batch or epoch.
+    """
+    name = names.plan(time, epoch)
+    plan = decode_plan(store.read(name), store.path(name))
+    found = {"time": plan.time.milliseconds, "epoch": plan.epoch}
+    format.check_name(store.path(name), found, {"time": time.milliseconds, "epoch": epoch})
+    return plan
+
+
+def decode_plan(data: bytes, path: str) -> BatchPlan:
+    return plan_of(format.decode("plan", data, path))

@@ -1,13 +1,15 @@
-"""The history: plans that no restart needs any more, kept for people and for replays, many to a file.
+"""History and ledger: records for people and for replays. No recovery reads them.
 
     history/<first time>-<last time>-<epoch>      SEGMENT plans with their counts, oldest first
+    lost/…, given-up/…                            the ledger: data that a stream continued without; never run, never deleted
 
-Nothing that recovers a stream reads them. A segment is created before its plans are deleted one by one, so that a plan may for a moment,
-or after a crash, be in both; plans are told apart by time and epoch.
+A segment of the history is created before its plans are deleted one by one. So a plan may for a moment, or after a crash, be in both;
+time and epoch identify it.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,24 +17,25 @@ from typing import Any
 from kstream.batch import BatchPlan
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
-from kstream.checkpoint.plan_record import plan_fields, plan_of
+from kstream.checkpoint.format import plan_fields, plan_of
 from kstream.errors import MissingFileError
 from kstream.storage import FileStore
 
 SEGMENT = 50
-"""Plans a segment: one create, and one listing of the segments, for so many batches."""
+"""Plans per segment: one create, and one listing of the segments, for that many batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastBatch:
-    """A batch and what became of it. `counts`: per stream the records in each part of its plan; None: the batch has not succeeded."""
+    """A batch of the past, and its result."""
 
     plan: BatchPlan
     counts: Mapping[int, Sequence[int | None]] | None
+    """Per stream the records of each part of its plan; None if the batch has not succeeded."""
 
 
 def read_past(store: FileStore, plan: BatchPlan) -> PastBatch:
-    """A plan of the log with the counts of its completion. One read."""
+    """Return a plan of the log with the counts of its completion. One read."""
     name = names.done(plan.time, plan.epoch)
     try:
         fields = format.decode("done", store.read(name), store.path(name))
@@ -43,14 +46,14 @@ def read_past(store: FileStore, plan: BatchPlan) -> PastBatch:
 
 
 def write_segment(store: FileStore, epoch: int, batches: Sequence[PastBatch]) -> None:
-    """One create. AlreadyExistsError if this driver has written it before."""
+    """Create a segment. AlreadyExistsError if this driver has written it before."""
     rows = [{"plan": plan_fields(b.plan), "counts": None if b.counts is None else _stored(b.counts)} for b in batches]
     name = names.history(batches[0].plan.time, batches[-1].plan.time, epoch)
     store.create(name, format.encode("history", {"batches": rows}))
 
 
 def drop_before(store: FileStore, oldest: Time) -> None:
-    """Deletes the segments that hold nothing as new as `oldest`. One listing."""
+    """Delete the segments whose plans are all older than `oldest`. One listing."""
     for name in store.list(names.HISTORY):
         key = names.parse_key(name)
         if key is not None and len(key[1]) == 2 and key[1][0] < oldest.milliseconds:
@@ -58,7 +61,7 @@ def drop_before(store: FileStore, oldest: Time) -> None:
 
 
 def read_history(store: FileStore, begin: Time | None = None, end: Time | None = None) -> list[PastBatch]:
-    """The batches of [begin, end] that are in the history, oldest first. One listing, and a read a segment that overlaps."""
+    """Read the batches of [begin, end] in the history, oldest first. One listing, and one read per segment that overlaps."""
     found: dict[tuple[Time, int], PastBatch] = {}
     for name in store.list(names.HISTORY):
         key = names.parse_key(name)
@@ -83,3 +86,41 @@ def _stored(counts: Mapping[int, Sequence[int | None]]) -> dict[str, list[int | 
 
 def _counts(stored: Mapping[str, Sequence[int | None]]) -> dict[int, Sequence[int | None]]:
     return {int(stream): counts for stream, counts in stored.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """A record of the ledger."""
+
+    kind: str
+    """"lost" or "given-up"."""
+    time: Time
+    at_ms: int
+    """When the driver of `epoch` wrote the record."""
+    epoch: int
+    streams: Mapping[int, Any]
+    """By stream number: of "lost" a list of the stream's losses; of "given-up" the plan data that the batch should have read."""
+    failures: int = 0
+
+
+def replay_command(store: FileStore, time: Time) -> str:
+    """Return the command that runs a batch again with its ranges. The user replaces MODULE:SETUP by the job."""
+    at, path = time.milliseconds, shlex.quote(store.url)
+    return f"kstream replay MODULE:SETUP --checkpoint {path} --from {at} --to {at} --sink same"
+
+
+def read_ledger(store: FileStore) -> list[LedgerEntry]:
+    """Read every entry, by batch time. Blocks: two listings and one read per entry. CorruptRecordError names a damaged entry."""
+    entries: list[LedgerEntry] = []
+    for folder, kind, part in ((names.LOST, "lost", "lost"), (names.GIVEN_UP, "given-up", "inputs")):
+        for name in store.list(folder):
+            key = names.parse_key(name)
+            if key is None:
+                continue
+            place = f"{folder}/{name}"
+            fields = format.decode(kind, store.read(place), store.path(place))
+            format.check_name(store.path(place), fields, {"time": key[0].milliseconds})
+            streams = {int(stream): found for stream, found in fields.get(part, {}).items()}
+            entry = LedgerEntry(kind, Time(fields["time"]), fields["at"], fields["epoch"], streams, fields.get("failures", 0))
+            entries.append(entry)
+    return sorted(entries, key=lambda e: (e.time, e.epoch, e.kind))

@@ -6,14 +6,14 @@ nothing. What the plans of a stream hold can tell: see `InputDStream.skipped_bet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time
-from kstream.checkpoint import format, names
+from kstream.checkpoint import names
 from kstream.checkpoint.reader import LogContents
 from kstream.errors import MissingPlanError
 from kstream.storage import FileStore
@@ -25,7 +25,7 @@ _MOST = 5
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Two plans that stand, between which something is skipped. `times`: the batch times at which a plan may be missing."""
+    """Two neighbouring plans that skip data between them. `times`: the batch times at which a plan may be missing."""
 
     before: Time
     after: Time
@@ -36,20 +36,20 @@ class Hole:
 def holes(contents: LogContents, interval: Duration, streams: Mapping[int, Skipped]) -> Iterator[Hole]:
     """The holes of a log, oldest first. Pure.
 
-    Batches older than the floor of the newest plan have succeeded, or are in the ledger: a hole among them loses nothing. Where no batch
-    time lies between two plans no plan is missing: offsets were moved by `kstream offsets`.
+    Batches below the low watermark of the newest plan have succeeded, or are in the ledger: a hole among them loses nothing. If no batch
+    time lies between two plans, no plan is missing: `kstream offsets` has set the offsets.
 
     Args:
         contents: the log, as if the graph of now had planned all of it (`rebound`).
         streams: per stream of the graph, its `skipped_between`.
     """
     plans = sorted((plan for plan in contents.plans.values() if not plan.void), key=lambda plan: plan.time)
-    floor = contents.plans[max(contents.plans)].floor if contents.plans else Time(0)
+    low_watermark = contents.plans[max(contents.plans)].floor if contents.plans else Time(0)
     for before, after in pairwise(plans):
-        if after.time > floor and before.time + interval < after.time:
+        if after.time > low_watermark and before.time + interval < after.time:
             skipped = _skipped(before, after, streams)
             between = (before.time + interval).until(after.time, interval) if skipped else []
-            times = [time for time in between if time >= floor and time not in contents.plans]
+            times = [time for time in between if time >= low_watermark and time not in contents.plans]
             if times:
                 yield Hole(before.time, after.time, times, skipped)
 
@@ -98,12 +98,3 @@ def _error(store: FileStore, hole: Hole) -> MissingPlanError:
 
 def _listed(words: Sequence[str]) -> str:
     return ", ".join(words[:_MOST]) + (f" … ({len(words)} in all)" if len(words) > _MOST else "")
-
-
-def forget_missing(store: FileStore, time: Time) -> bool:
-    """Record that the stream goes on without the plan of a batch. Returns False if the batch does not lie between two plans."""
-    planned: Collection[Time] = {key[0] for key in map(names.parse_key, store.list(names.PLANS)) if key is not None}
-    if not planned or not min(planned) < time < max(planned):
-        return False
-    store.replace(f"{names.FORGOTTEN}/{names.key(time, 0)}", format.encode("forgotten", {"time": time.milliseconds}))
-    return True

@@ -1,14 +1,17 @@
-"""PlanLog: the writing side of the log, for the driver of one epoch.
+"""PlanLog: the writing side of the log, for the driver of one epoch; how a driver takes its epoch; and which plans may be deleted.
 
-The generator's thread writes plans, the scheduler's threads write completions; each record is created once, under a name nobody
-else uses, so the calls need no lock but the one around an unsettled plan.
+There is one writer. A driver that starts takes the next epoch by create-if-absent, and an older driver finds out before it submits.
+
+The generator's thread writes plans, the scheduler's threads write completions. Each record is created once, under a name that no other
+driver uses. So the calls need no lock, except the one around an in-doubt plan: one whose write failed and may still have happened.
 """
 
 from __future__ import annotations
 
 import threading
+import uuid
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import takewhile
@@ -17,54 +20,112 @@ from typing import Any
 from kstream import crash_point
 from kstream.batch import BatchPlan, InputOutcome
 from kstream.batch_time import Duration, Time
-from kstream.checkpoint import epoch as epochs
 from kstream.checkpoint import format, history, names
-from kstream.checkpoint.ledger import replay_command
-from kstream.checkpoint.plan_record import encode_plan, read_plan
+from kstream.checkpoint.format import encode_plan, read_plan
+from kstream.checkpoint.history import replay_command
 from kstream.checkpoint.reader import LogContents
 from kstream.checkpoint.state_log import States, states_fields, stored_states
-from kstream.errors import AlreadyExistsError, MissingFileError, PlanFailedError, StorageError
+from kstream.errors import AlreadyExistsError, FencedError, MissingFileError, PlanFailedError, StorageError
 from kstream.storage import FileStore
 
 _NEWEST_KEPT = 2
 _NOTHING = Duration(0)
+_MOMENT = Duration(1)
+
+
+# -- epochs
+
+
+def newest_epoch(store: FileStore) -> int:
+    """The highest epoch taken so far; 0 before the first."""
+    numbers = (names.parse_epoch(name) for name in store.list())
+    return max((number for number in numbers if number is not None), default=0)
+
+
+def take_epoch(store: FileStore, at_ms: int) -> int:
+    """Take and return the next epoch. Called once at each start; from then on every driver of a lower epoch is fenced.
+
+    The records are never deleted (there is one per start): without epoch N + 1, a driver of epoch N would not notice its successor.
+    """
+    number = newest_epoch(store) + 1
+    while True:
+        try:
+            store.create(names.epoch(number), format.encode("epoch", {"epoch": number, "at": at_ms, "nonce": uuid.uuid4().hex}))
+            return number
+        except AlreadyExistsError:
+            number += 1
+
+
+def _newest_or(store: FileStore, known: int) -> int:
+    """The newest epoch for a message; the known one if the store fails now."""
+    try:
+        return newest_epoch(store)
+    except StorageError:
+        return known
+
+
+def probe(store: FileStore, epoch: int) -> None:
+    """Raise FencedError if another driver has taken over from the one of `epoch`. One small request."""
+    if store.exists(names.epoch(epoch + 1)):
+        newer = _newest_or(store, epoch + 1)
+        raise FencedError(
+            f"another driver has taken {store.url} (epoch {newer}, this one has {epoch}): this driver submits nothing more. "
+            "Stop one of the two.",
+            path=store.url,
+            epoch=epoch,
+            newer_epoch=newer,
+        )
+
+
+# -- plans and completions
 
 
 class PlanLog:
-    """Writes what this driver plans and finishes. All calls block on the store (0.4 ms on a local disk)."""
+    """Writes the plans and completions of this driver. All calls block on the store (0.4 ms on a local disk).
+
+    Args:
+        store: the checkpoint.
+        epoch: this driver's.
+        contents: of the log at the start; None for an empty log.
+        lock: held while the store is asked about an in-doubt plan.
+        keep_history: how long plans that no batch needs are kept in the history; 0 is not at all.
+    """
 
     def __init__(
-        self, store: FileStore, epoch: int, contents: LogContents | None = None, lock: AbstractContextManager[Any] | None = None,
-        keep: Duration = _NOTHING,
-    ) -> None:  # fmt: skip
-        """`contents`: what lies in the store already. `lock` is held while the store is asked about an unsettled plan. `keep`: how long
-        plans are kept that no batch needs."""
+        self,
+        store: FileStore,
+        epoch: int,
+        contents: LogContents | None = None,
+        lock: AbstractContextManager[Any] | None = None,
+        keep_history: Duration = _NOTHING,
+    ) -> None:
         plans = [] if contents is None else [contents.plans[time] for time in sorted(contents.plans)]
         self._store = store
-        self._keep = keep
+        self._keep_history = keep_history
         self.epoch = epoch
-        self._kept = deque((plan.time, plan.epoch) for plan in plans)
-        self._floor = plans[-1].floor if plans else Time(0)
+        self._written = deque((plan.time, plan.epoch) for plan in plans)
+        self._low_watermark = plans[-1].floor if plans else Time(0)
         self._newest = deque((plan.time for plan in plans if not plan.void), maxlen=_NEWEST_KEPT)
-        self._unsettled: BatchPlan | None = None
+        self._in_doubt: BatchPlan | None = None
         self._lock = threading.Lock() if lock is None else lock
 
     def write_plan(self, plan: BatchPlan) -> None:
-        """Makes the plan durable. PlanFailedError: it is certain that it is not stored, or `settle` must say.
+        """Make the plan durable. Call `resolve_in_doubt_plan` before the next plan.
 
-        Call `settle` before the next plan.
+        Raises:
+            PlanFailedError: the plan is not stored, or in doubt.
         """
         with self._lock:
-            self._kept.append((plan.time, self.epoch))
+            self._written.append((plan.time, self.epoch))
         try:
             self._store.create(names.plan(plan.time, self.epoch), encode_plan(plan))
         except StorageError as e:
             with self._lock:
-                self._unsettled = plan
+                self._in_doubt = plan
             try:
-                stored = self.settle()
+                stored = self.resolve_in_doubt_plan()
             except StorageError:
-                stored = None  # still unknown: the next settle says
+                stored = None  # still in doubt
             if stored is None:
                 raise PlanFailedError(
                     f"the plan of batch {plan.time} could not be stored: {e}. Its records go to the next batch.",
@@ -72,69 +133,87 @@ class PlanLog:
                 ) from e
         else:
             with self._lock:
-                self._stands(plan)
+                self._mark_durable(plan)
 
-    def settle(self) -> BatchPlan | None:
-        """Finds out what became of a plan whose write failed; returns it if it was stored after all.
+    def resolve_in_doubt_plan(self) -> BatchPlan | None:
+        """Find out whether the plan of a failed write was stored after all.
 
-        Where it was not, its name is taken by a void record, so that a late write cannot bring it back. StorageError: still
-        unknown, and nothing else may be planned.
+        If it was not, a tombstone takes its name, so that a late write cannot store it any more.
+
+        Returns:
+            The plan if it was stored; None if not, or if no plan is in doubt.
+
+        Raises:
+            StorageError: the plan is still in doubt, and no other batch may be planned.
         """
         with self._lock:
-            plan = self._unsettled
+            plan = self._in_doubt
             if plan is None:
                 return None
-            stored = self._claim(plan)
-            self._unsettled = None
+            stored = self._stored_or_tombstone(plan)
+            self._in_doubt = None
             if stored:
-                self._stands(plan)
+                self._mark_durable(plan)
             return plan if stored else None
 
-    def _stands(self, plan: BatchPlan) -> None:
-        self._floor = plan.floor
+    def _mark_durable(self, plan: BatchPlan) -> None:
+        self._low_watermark = plan.floor
         self._newest.append(plan.time)
 
-    def _claim(self, plan: BatchPlan) -> bool:
-        """Whether the name of `plan` holds it, after trying to take the name with a void record."""
+    def _stored_or_tombstone(self, plan: BatchPlan) -> bool:
+        """Try to take the plan's name with a tombstone; return whether the name has the plan itself."""
         name = names.plan(plan.time, self.epoch)
-        void = replace(plan, inputs={}, num_records={}, names={}, void=True)
+        tombstone = replace(plan, inputs={}, num_records={}, names={}, void=True)
         try:
-            self._store.create(name, encode_plan(void))
+            self._store.create(name, encode_plan(tombstone))
             return False
         except AlreadyExistsError:
             found = read_plan(self._store, plan.time, self.epoch)
             return found.nonce == plan.nonce and not found.void
 
     def probe(self) -> None:
-        """FencedError if another driver has taken over. Called after the plan is durable and before jobs are submitted."""
-        epochs.probe(self._store, self.epoch)
+        """Raise FencedError if another driver has taken over. Called once a plan is durable, and before its jobs are submitted."""
+        probe(self._store, self.epoch)
 
     def complete(
-        self, time: Time, plan_epoch: int, at_ms: int, outcomes: Mapping[int, InputOutcome] | None = None,
+        self,
+        time: Time,
+        plan_epoch: int,
+        at_ms: int,
+        outcomes: Mapping[int, InputOutcome] | None = None,
         states: States | None = None,
-    ) -> States:  # fmt: skip
-        """Notes that every job of the batch has succeeded, and with it what was found. Twice is fine.
+    ) -> States:
+        """Record that every job of the batch has succeeded. Idempotent.
 
-        What was lost goes to the ledger first: a batch that is noted as done is never looked at again. Returns the states that the
-        record names: not those given, if another driver (fenced, or our successor) has noted the end of the batch before.
+        Losses go to the ledger first, because a batch with a completion is never looked at again.
+
+        Args:
+            time: of the batch.
+            plan_epoch: the epoch of its plan.
+            at_ms: now.
+            outcomes: what each input reports of the batch.
+            states: the checkpoints of state that the batch has written.
+
+        Returns:
+            The states that the completion names. They are not `states` if another driver, fenced or our successor, was first.
         """
         fields: dict[str, object] = {"time": time.milliseconds, "at": at_ms, "epoch": self.epoch}
         found = outcomes or {}
         lost = {str(stream): list(outcome.lost) for stream, outcome in found.items() if outcome.lost}
         if lost:
-            self._note(names.lost(time, plan_epoch, self.epoch), "lost", {**fields, "lost": lost})
+            self._create(names.lost(time, plan_epoch, self.epoch), "lost", {**fields, "lost": lost})
         counts = {str(stream): list(outcome.counts) for stream, outcome in found.items() if outcome.counts}
         if counts:
             fields["counts"] = counts
         if states:
             fields["states"] = states_fields(states)
-        noted = self._note(names.done(time, plan_epoch), "done", fields)
-        return (states or {}) if noted or not states else stored_states(self._store, time, plan_epoch)
+        created = self._create(names.done(time, plan_epoch), "done", fields)
+        return (states or {}) if created or not states else stored_states(self._store, time, plan_epoch)
 
     def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str) -> None:
-        """Notes that the batch failed in this driver's life; it stays pending."""
+        """Record that the batch failed under this driver. It stays pending."""
         fields = {"time": time.milliseconds, "at": at_ms, "epoch": self.epoch, "reason": reason[:2000]}
-        self._note(names.failed(time, plan_epoch, self.epoch), "failed", fields)
+        self._create(names.failed(time, plan_epoch, self.epoch), "failed", fields)
 
     def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> str:
         """Put the batch into the ledger, with the data it should have read. No restart runs it again.
@@ -144,26 +223,26 @@ class PlanLog:
         """
         inputs = {str(stream): dict(data) for stream, data in plan.inputs.items()}
         fields = {"time": plan.time.milliseconds, "at": at_ms, "epoch": self.epoch, "failures": failures, "inputs": inputs}
-        self._note(names.given_up(plan.time, plan.epoch), "given-up", fields)
+        self._create(names.given_up(plan.time, plan.epoch), "given-up", fields)
         return replay_command(self._store, plan.time)
 
     def clean(self, up_to: Time) -> None:
-        """Removes plans at this time and older, which no batch needs any more; see `retention`. Called in the background, at any pace.
+        """Delete the plans at this time and older that no batch needs; see `removable_up_to`. Called in the background.
 
-        The plan goes before its completion: a completion alone means nothing, a plan alone would run again. Only plans older than
-        the floor of the newest durable plan go: a stray plan for the same time is then known by that floor. The newest two always
-        stay: a restart goes on from the newest, or from the other if that is damaged and given up. To be kept, plans are first put into
-        the history, `history.SEGMENT` at a time; fewer wait.
+        A plan is deleted before its completion: a completion alone means nothing, a plan alone would run again. Only plans below the low
+        watermark of the newest durable plan are deleted: a stray plan of the same time is then recognised by that watermark. The newest
+        two plans always stay: a restart continues from the newest, or from the other one if the newest is damaged and given up. With a
+        history, plans are first packed into it, `history.SEGMENT` at a time; fewer wait.
         """
         removable = self._removable(up_to)
-        if self._keep == _NOTHING:
+        if self._keep_history == _NOTHING:
             self._remove(removable)
             return
         while len(removable) >= history.SEGMENT:
             segment, removable = removable[: history.SEGMENT], removable[history.SEGMENT :]
             self._pack(segment)
             self._remove(segment)
-            history.drop_before(self._store, segment[-1][0] - self._keep)
+            history.drop_before(self._store, segment[-1][0] - self._keep_history)
 
     def _remove(self, plans: Collection[tuple[Time, int]]) -> None:
         for time, epoch in plans:
@@ -171,10 +250,10 @@ class PlanLog:
             crash_point.reach(crash_point.CLEANING)
             self._store.delete(names.done(time, epoch))
             with self._lock:
-                self._kept.popleft()
+                self._written.popleft()
 
     def _pack(self, plans: Collection[tuple[Time, int]]) -> None:
-        """Puts plans into the history. One that is gone was removed by a fenced driver that still cleans up."""
+        """Pack plans into the history. A plan that is gone was deleted by a fenced driver that still cleans up."""
         batches: list[history.PastBatch] = []
         for time, epoch in plans:
             try:
@@ -186,21 +265,41 @@ class PlanLog:
         if batches:
             try:
                 history.write_segment(self._store, self.epoch, batches)
-            except AlreadyExistsError:  # written before a removal that failed half-way
+            except AlreadyExistsError:  # written before a clean-up that failed half-way
                 pass
 
     def _removable(self, limit: Time) -> list[tuple[Time, int]]:
-        """The oldest plans that may go, in order."""
+        """The oldest plans that may be deleted, in order."""
         with self._lock:
             if len(self._newest) < _NEWEST_KEPT:
                 return []
-            end = min(self._floor, self._newest[0])
-            return list(takewhile(lambda kept: kept[0] <= limit and kept[0] < end, self._kept))
+            end = min(self._low_watermark, self._newest[0])
+            return list(takewhile(lambda key: key[0] <= limit and key[0] < end, self._written))
 
-    def _note(self, name: str, kind: str, fields: Mapping[str, object]) -> bool:
-        """Whether the name was free."""
+    def _create(self, name: str, kind: str, fields: Mapping[str, object]) -> bool:
+        """Create a record; return False if its name is taken."""
         try:
             self._store.create(name, format.encode(kind, dict(fields)))
         except AlreadyExistsError:
             return False
         return True
+
+
+# -- which plans may be deleted
+
+
+def removable_up_to(unfinished: Iterable[Time], done_up_to: Time, remember: Duration, needed_from: Time | None = None) -> Time:
+    """Return the time up to which plans may be deleted. Pure.
+
+    A batch T that still has to run, now or after a restart, needs the plans of (T − remember, T] for its windows. Plans newer than that of
+    the oldest unfinished batch stay, too: while its plan exists, a stray plan of a fenced driver for the same batch time is recognised as
+    superseded. `PlanLog.clean` keeps the newest plans in any case.
+
+    Args:
+        unfinished: batches that have been planned and have not ended.
+        done_up_to: the newest batch that has ended.
+        remember: how far back the longest window reaches.
+        needed_from: with state, the batch that wrote the checkpoint from which a restart would continue: its completion names the files.
+    """
+    limit = min([*unfinished, done_up_to]) - remember
+    return limit if needed_from is None else min(limit, needed_from - _MOMENT)

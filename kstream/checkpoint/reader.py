@@ -1,23 +1,27 @@
-"""read_log: what a log says, for a driver that starts and for people."""
+"""read_log: the contents of a log, for a driver that starts and for people; and how a driver takes a log over."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from kstream.batch import BatchPlan, Json
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import format, names
-from kstream.checkpoint.kept_offsets import KeptOffsets, read_kept
-from kstream.checkpoint.plan_record import read_plan
+from kstream.checkpoint.format import read_plan
+from kstream.checkpoint.input_records import KeptOffsets, read_kept
 from kstream.errors import AlreadyExistsError, CorruptRecordError, MissingFileError
 from kstream.storage import FileStore
+
+PlanKey: TypeAlias = tuple[Time, int]
+"""Batch time and epoch, as the name of a plan says them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What holds for the whole life of a checkpoint."""
+    """Facts that hold for the whole life of a checkpoint."""
 
     zero_time: Time
     interval: Duration
@@ -25,183 +29,232 @@ class Meta:
 
 @dataclass(frozen=True, slots=True)
 class LogContents:
-    """The plans that stand, oldest first, and which of them need no run. `superseded` were never submitted: delete them.
-
-    `kept`: offsets of partitions that the streams no longer read; see `kept_offsets`.
-    """
+    """The current plans of a log, oldest first, and what became of their batches."""
 
     meta: Meta | None
     plans: dict[Time, BatchPlan]
     done: frozenset[Time]
     given_up: frozenset[Time]
     failures: dict[Time, int]
-    superseded: tuple[tuple[Time, int], ...]
-    kept: KeptOffsets | None = None
+    superseded: tuple[PlanKey, ...]
+    """Plans whose batches were never submitted: delete them."""
+    kept_offsets: KeptOffsets | None = None
+    """Offsets of partitions that the streams no longer read."""
 
     @property
     def has_begun(self) -> bool:
-        """Whether any plan says where the inputs stand. Void ones do not: the drivers that left them never began."""
+        """Whether any plan has positions of the inputs. Tombstones have none: their drivers never began."""
         return any(not plan.void for plan in self.plans.values())
 
     @property
     def last_planned(self) -> Time | None:
+        """The newest batch time; None without a plan."""
         return max(self.plans, default=None)
 
     @property
     def pending(self) -> list[Time]:
-        """Planned batches without completion, oldest first: they run again with their plans."""
+        """Planned batches that have not ended, oldest first: they run again with their plans."""
         finished = self.done | self.given_up
         return [t for t in sorted(self.plans) if t not in finished and not self.plans[t].void]
 
     def newest_data(self, stream_id: int) -> tuple[Time, dict[str, object]] | None:
-        """The newest plan data of a stream."""
+        """The newest plan data of a stream, with its batch time."""
         for time in sorted(self.plans, reverse=True):
             if stream_id in self.plans[time].inputs:
                 return time, dict(self.plans[time].inputs[stream_id])
         return None
 
     def kept_data(self, stream_id: int) -> Mapping[str, Json] | None:
-        """What is kept for a stream besides its plans. The newest plan wins for partitions that both have."""
-        return None if self.kept is None else self.kept.inputs.get(stream_id)
+        """The kept offsets of a stream. The newest plan wins for partitions that both have."""
+        return None if self.kept_offsets is None else self.kept_offsets.inputs.get(stream_id)
 
 
-def write_meta(store: FileStore, meta: Meta) -> None:
-    """Creates the meta record; AlreadyExistsError if there is one."""
-    fields = {"zero_time": meta.zero_time.milliseconds, "interval": meta.interval.milliseconds}
-    store.create(names.META, format.encode("meta", fields))
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """The record `adopted/<epoch>`: the plans that a driver found at its start."""
+
+    epoch: int = 0
+    found: frozenset[PlanKey] = field(default_factory=frozenset[PlanKey])
 
 
-def read_meta(store: FileStore) -> Meta | None:
-    if not store.exists(names.META):
-        return None
-    fields = format.decode("meta", store.read(names.META), store.path(names.META))
-    return Meta(Time(fields["zero_time"]), Duration(fields["interval"]))
-
-
-def standing(keys: Iterable[tuple[Time, int]]) -> tuple[dict[Time, int], list[tuple[Time, int]]]:
-    """Which plan of each batch time stands (its epoch), and the superseded ones. Pure.
-
-    Per time the highest epoch stands. A plan whose epoch is lower than that of an *earlier* batch time was created after its
-    writer had been fenced and was never submitted: later epochs only plan later times.
-    """
-    best: dict[Time, int] = {}
-    superseded: list[tuple[Time, int]] = []
-    highest = 0
-    for time, epoch in sorted(keys, key=lambda k: (k[0], -k[1])):
-        if time in best or epoch < highest:
-            superseded.append((time, epoch))
-            continue
-        best[time] = epoch
-        highest = epoch
-    return best, superseded
+# -- reading a log
 
 
 def read_log(store: FileStore) -> LogContents:
-    """Reads the whole log: one listing a folder, one read a plan that is still kept, and one of the kept offsets. Blocks.
+    """Read the whole log. Blocks: one listing per folder, one read per plan that is kept, one of the kept offsets.
 
-    CorruptRecordError names the first damaged plan that matters. A plan older than the newest one's `floor` that has no
-    completion is a stray of a fenced driver, whose own successor has been removed already: superseded.
+    A plan in the store is current unless one of these rules supersedes it, in this order: `not_taken_over`, `replaced`,
+    `planned_when_fenced`, `unknown_to_a_successor`, `below_low_watermark`.
+
+    Raises:
+        CorruptRecordError: names the first damaged plan that is not superseded.
     """
-    adopter, adopted = _newest_adopted(store)
-    keys = [(t, e[0]) for t, e in _keys(store, names.PLANS)]
-    strays = [key for key in keys if key[1] < adopter and key not in adopted]
-    best, superseded = standing(key for key in keys if key not in strays)
-    superseded += strays
-    done = {(t, e[0]) for t, e in _keys(store, names.DONE)}
-    given_up = {(t, e[0]) for t, e in _keys(store, names.GIVEN_UP)}
-    failures = Counter((t, e[0]) for t, e in _keys(store, names.FAILED))
-    plans = _read_plans(store, best, superseded)
-    floor = plans[max(plans)].floor if plans else Time(0)
-    for time in [t for t in plans if t < floor and (t, best[t]) not in done | given_up and not plans[t].void]:
-        superseded.append((time, best[time]))
-        del plans[time]
+    takeover = _newest_takeover(store)
+    keys = [(time, epochs[0]) for time, epochs in _keys(store, names.PLANS)]
+    ignored = not_taken_over(keys, takeover)
+    current, superseded = select_current_plans(key for key in keys if key not in ignored)
+    done = {(time, epochs[0]) for time, epochs in _keys(store, names.DONE)}
+    given_up = {(time, epochs[0]) for time, epochs in _keys(store, names.GIVEN_UP)}
+    failures = Counter((time, epochs[0]) for time, epochs in _keys(store, names.FAILED))
+    read, unknown = _read_plans(store, current)
+    left = below_low_watermark(read, done | given_up)
+    plans = {time: plan for time, plan in read.items() if (time, plan.epoch) not in left}
     return LogContents(
         meta=read_meta(store),
         plans=plans,
-        done=frozenset(t for t in plans if (t, best[t]) in done),
-        given_up=frozenset(t for t in plans if (t, best[t]) in given_up),
-        failures={t: failures[(t, best[t])] for t in plans if (t, best[t]) in failures},
-        superseded=tuple(superseded),
-        kept=read_kept(store),
+        done=frozenset(time for time, plan in plans.items() if (time, plan.epoch) in done),
+        given_up=frozenset(time for time, plan in plans.items() if (time, plan.epoch) in given_up),
+        failures={time: failures[time, plan.epoch] for time, plan in plans.items() if (time, plan.epoch) in failures},
+        superseded=(*superseded, *ignored, *unknown, *left),
+        kept_offsets=read_kept(store),
     )
 
 
-def _read_plans(
-    store: FileStore, best: dict[Time, int], superseded: list[tuple[Time, int]]
-) -> dict[Time, BatchPlan]:  # fmt: skip
-    """The plans of `best`, oldest first, less those that a later driver did not know (its plans' `after`): they are superseded.
+def select_current_plans(keys: Iterable[PlanKey]) -> tuple[dict[Time, int], list[PlanKey]]:
+    """Select at most one plan per batch time by `replaced` and `planned_when_fenced`. Pure.
 
-    A plan that is gone since the listing was removed by a fenced driver that still cleans up: nobody needs it.
+    Returns:
+        Batch time → epoch of the current plans; and the superseded plans.
     """
-    plans: dict[Time, BatchPlan] = {}
-    after: dict[int, Time] = {}
-    for time in sorted(best, reverse=True):
-        epoch = best[time]
-        if any(epoch < later and time > after[later] for later in after):
-            superseded.append((time, epoch))
-            continue
-        try:
-            plans[time] = read_plan(store, time, epoch)
-        except MissingFileError:
-            continue
-        after[epoch] = plans[time].after
-    return dict(sorted(plans.items()))
+    keys = sorted(keys, key=lambda key: (key[0], -key[1]))
+    older = replaced(keys)
+    newest = [key for key in keys if key not in older]
+    late = planned_when_fenced(newest)
+    current = dict(key for key in newest if key not in late)
+    return current, [key for key in keys if current.get(key[0]) != key[1]]
 
 
 def newest_plan(store: FileStore) -> BatchPlan | None:
-    """The plan of the newest batch time, quickly: one listing and one read. It may be a stray, or void."""
-    best, _ = standing((time, epoch[0]) for time, epoch in _keys(store, names.PLANS))
-    if not best:
+    """Read the plan of the newest batch time, with one listing and one read. It may be a stray, or a tombstone."""
+    current, _ = select_current_plans((time, epochs[0]) for time, epochs in _keys(store, names.PLANS))
+    if not current:
         return None
     try:
-        return read_plan(store, max(best), best[max(best)])
+        return read_plan(store, max(current), current[max(current)])
     except MissingFileError:
         return None
 
 
-def adopt(store: FileStore, contents: LogContents, epoch: int) -> None:
-    """Stores which plans the driver of `epoch` found, where that is not plain from the plans. Before it submits anything.
+def _read_plans(store: FileStore, current: Mapping[Time, int]) -> tuple[dict[Time, BatchPlan], list[PlanKey]]:
+    """Read the plans, oldest first in the result; the second value are those that `unknown_to_a_successor` supersedes.
 
-    A plan that this driver did not find, of an epoch older than its own, is never submitted: its writer is fenced. It may still be
-    written, now or later, and its epoch may be higher than that of a pending plan that is run now. So what was found is said aloud, unless
-    each pending plan is of the epoch just before: then nobody's can be in between.
+    Newer plans are read first, and a superseded plan is never read: damage in it does not matter. A plan that is gone since the listing
+    was deleted by a fenced driver that still cleans up: no driver needs it.
+    """
+    plans: dict[Time, BatchPlan] = {}
+    unknown: list[PlanKey] = []
+    predecessors: dict[int, Time] = {}
+    for time in sorted(current, reverse=True):
+        key = (time, current[time])
+        if unknown_to_a_successor(key, predecessors):
+            unknown.append(key)
+            continue
+        try:
+            plans[time] = read_plan(store, *key)
+        except MissingFileError:
+            continue
+        predecessors[key[1]] = plans[time].after
+    return dict(sorted(plans.items())), unknown
+
+
+# -- the rules by which a plan is superseded (pure)
+
+
+def not_taken_over(keys: Iterable[PlanKey], takeover: Takeover) -> list[PlanKey]:
+    """The plans of epochs before a takeover that its driver did not find.
+
+    Their writers were fenced when they were written, so they were never submitted. The driver that took over has run other plans in
+    their place.
+    """
+    return [key for key in keys if key[1] < takeover.epoch and key not in takeover.found]
+
+
+def replaced(keys: Iterable[PlanKey]) -> set[PlanKey]:
+    """All plans of a batch time but the one of the highest epoch.
+
+    A driver plans a time again only if it has not found the plan of an older epoch; so that plan came too late, and its writer was fenced
+    before it could submit the batch.
+    """
+    keys = set(keys)
+    highest: dict[Time, int] = {}
+    for time, epoch in keys:
+        highest[time] = max(epoch, highest.get(time, epoch))
+    return {(time, epoch) for time, epoch in keys if epoch < highest[time]}
+
+
+def planned_when_fenced(keys: Iterable[PlanKey]) -> set[PlanKey]:
+    """The plans whose epoch is lower than that of an *earlier* batch time.
+
+    A driver only plans times after all that it found. So when such a plan was written, the driver of the higher epoch had already
+    planned; the writer was fenced, and never submitted the batch.
+    """
+    highest = 0
+    found: set[PlanKey] = set()
+    for time, epoch in sorted(keys):
+        if epoch < highest:
+            found.add((time, epoch))
+        highest = max(highest, epoch)
+    return found
+
+
+def unknown_to_a_successor(key: PlanKey, predecessors: Mapping[int, Time]) -> bool:
+    """Whether a later driver planned as if this plan did not exist.
+
+    Each plan says which batch time was the newest before it. A plan of an older epoch and a later time was written after that driver had
+    read the log, by a fenced writer: it was never submitted.
+
+    Args:
+        key: the plan in question.
+        predecessors: epoch → the predecessor time that the oldest plan of that epoch, among the newer plans, names.
+    """
+    time, epoch = key
+    return any(epoch < later and time > predecessor for later, predecessor in predecessors.items())
+
+
+def below_low_watermark(plans: Mapping[Time, BatchPlan], ended: Collection[PlanKey]) -> list[PlanKey]:
+    """The plans that are older than the low watermark of the newest plan, and whose batches have not ended.
+
+    Everything below the low watermark had ended when the newest plan was made. So such a plan is a stray of a fenced driver, and the plan
+    that replaced it is deleted already. Tombstones have no batch and stay.
+    """
+    low_watermark = plans[max(plans)].floor if plans else Time(0)
+    return [
+        (time, plan.epoch) for time, plan in plans.items() if time < low_watermark and (time, plan.epoch) not in ended and not plan.void
+    ]
+
+
+# -- taking a log over
+
+
+def record_takeover(store: FileStore, contents: LogContents, epoch: int) -> None:
+    """Store which plans the driver of `epoch` found, if the plans alone do not tell. Called before it submits anything.
+
+    A plan of an older epoch that this driver did not find is never submitted, because its writer is fenced. But it may still be written,
+    now or later, and its epoch may be higher than that of a pending plan that runs now; so what was found is recorded. If each pending
+    plan is of the epoch just before, no other epoch can be in between, and nothing is recorded.
     """
     if all(contents.plans[time].epoch >= epoch - 1 for time in contents.pending):
         return
     found = [[time.milliseconds, plan.epoch] for time, plan in contents.plans.items()]
     try:
         store.create(names.adopted(epoch), format.encode("adopted", {"epoch": epoch, "plans": found}))
-    except AlreadyExistsError:  # the store's client tried twice: nobody else has this epoch
+    except AlreadyExistsError:  # a retry of the store's client: no other driver has this epoch
         pass
-    for older in _adopters(store):
+    for older in _takeovers(store):
         if older < epoch:
             store.delete(names.adopted(older))
 
 
-def _adopters(store: FileStore) -> list[int]:
-    numbers = (names.parse_adopted(name) for name in store.list(names.ADOPTED))
-    return sorted(number for number in numbers if number is not None)
+def delete_superseded(store: FileStore, contents: LogContents, epoch: int) -> None:
+    """Delete the records that no restart uses: superseded plans, and failures and old completions without a plan. The ledger stays.
 
+    A completion that is newer than the oldest plan stays, also without its plan: it tells that a plan which was deleted by hand lost
+    nothing.
 
-def _newest_adopted(store: FileStore) -> tuple[int, set[tuple[Time, int]]]:
-    """The highest epoch that stored what it found, and that; 0 and nothing if none did."""
-    for number in reversed(_adopters(store)):
-        name = names.adopted(number)
-        try:
-            fields = format.decode("adopted", store.read(name), store.path(name))
-            format.check_name(store.path(name), fields, {"epoch": number})
-        except MissingFileError:  # removed since the listing: a newer one is there
-            return _newest_adopted(store)
-        return number, {(Time(time), epoch) for time, epoch in fields["plans"]}
-    return 0, set()
-
-
-def tidy(store: FileStore, contents: LogContents, epoch: int) -> None:
-    """Removes what a restart has no use for: superseded plans, and failures and old completions without a plan. The ledger stays.
-
-    A completion that is not older than every plan stays: it tells that nothing is lost with a plan that was removed by hand.
-
-    `epoch` is the caller's: what a driver that has taken over since then writes is newer than `contents` and left alone.
+    Args:
+        store: the checkpoint.
+        contents: of the log, as the caller found it.
+        epoch: the caller's. Records of this epoch and of later ones are left alone: they are newer than `contents`.
     """
     for time, plan_epoch in contents.superseded:
         store.delete(names.plan(time, plan_epoch))
@@ -212,6 +265,41 @@ def tidy(store: FileStore, contents: LogContents, epoch: int) -> None:
             explains = folder == names.DONE and oldest is not None and time > oldest
             if epochs[0] < epoch and (time, epochs[0]) not in known and not explains:
                 store.delete(f"{folder}/{names.key(time, *epochs)}")
+
+
+def _takeovers(store: FileStore) -> list[int]:
+    """The epochs of the takeover records, sorted."""
+    numbers = (names.parse_adopted(name) for name in store.list(names.ADOPTED))
+    return sorted(number for number in numbers if number is not None)
+
+
+def _newest_takeover(store: FileStore) -> Takeover:
+    for number in reversed(_takeovers(store)):
+        name = names.adopted(number)
+        try:
+            fields = format.decode("adopted", store.read(name), store.path(name))
+            format.check_name(store.path(name), fields, {"epoch": number})
+        except MissingFileError:  # deleted since the listing: there is a newer one
+            return _newest_takeover(store)
+        return Takeover(number, frozenset((Time(time), epoch) for time, epoch in fields["plans"]))
+    return Takeover()
+
+
+# -- the meta record
+
+
+def write_meta(store: FileStore, meta: Meta) -> None:
+    """Create the meta record; AlreadyExistsError if there is one."""
+    fields = {"zero_time": meta.zero_time.milliseconds, "interval": meta.interval.milliseconds}
+    store.create(names.META, format.encode("meta", fields))
+
+
+def read_meta(store: FileStore) -> Meta | None:
+    """Read the meta record; None if there is none."""
+    if not store.exists(names.META):
+        return None
+    fields = format.decode("meta", store.read(names.META), store.path(names.META))
+    return Meta(Time(fields["zero_time"]), Duration(fields["interval"]))
 
 
 def check_meta(store: FileStore, meta: Meta | None, planned: Time | None) -> None:
@@ -237,20 +325,8 @@ def check_meta(store: FileStore, meta: Meta | None, planned: Time | None) -> Non
 
 
 def has_checkpoint(store: FileStore) -> bool:
-    """Whether a stream has ever started here."""
+    """Whether a stream has ever started with this checkpoint."""
     return store.exists(names.META)
-
-
-def forget_batch(store: FileStore, time: Time) -> list[str]:
-    """Sets every plan of a batch aside (to `forgotten/`), damaged or not; returns their places. The only way past damage."""
-    moved: list[str] = []
-    for plan_time, plan_epochs in _keys(store, names.PLANS):
-        if plan_time == time:
-            name = names.plan(time, plan_epochs[0])
-            store.replace(f"{names.FORGOTTEN}/{names.key(time, plan_epochs[0])}", store.read(name))
-            store.delete(name)
-            moved.append(store.path(name))
-    return moved
 
 
 def _keys(store: FileStore, folder: str) -> list[tuple[Time, tuple[int, ...]]]:

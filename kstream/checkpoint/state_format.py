@@ -1,4 +1,4 @@
-"""The stored form of one partition of a state: framed, each frame with a digest of its own, so that damage is told by name.
+"""The stored form of one partition of a state: frames, each with a digest of its own, so that an error names the damaged file.
 
     KSTATE\\0 version(1)                                    8 bytes
     kind(1) elements(8) length(8) digest(16) payload        a frame; numbers big-endian
@@ -31,7 +31,12 @@ _MOST = 1 << 16
 
 
 def encode_state(elements: Iterable[Any], dumps: Callable[[list[Any]], bytes]) -> bytes:
-    """A whole file of one partition's elements, in their order. `dumps` pickles a list of them."""
+    """Encode the elements of a partition, in their order, as a file.
+
+    Args:
+        elements: the state of one partition.
+        dumps: pickles a list of elements.
+    """
     parts, digest, total = [_START], b"", 0
     for kind, count, payload in _frames(elements, dumps):
         head = _HEAD.pack(kind, count, len(payload))
@@ -43,9 +48,16 @@ def encode_state(elements: Iterable[Any], dumps: Callable[[list[Any]], bytes]) -
 
 
 def decode_state(data: bytes, place: str, loads: Callable[[bytes], list[Any]]) -> Iterator[Any]:
-    """The elements of a file, in their order, unpickled frame by frame as they are asked for.
+    """Decode the elements of a file, in their order; each frame is unpickled when the iteration reaches it.
 
-    The digests of all frames are looked at before the first element is given: CorruptRecordError or FormatVersionError naming `place`.
+    Args:
+        data: the whole file.
+        place: of the file, for messages.
+        loads: unpickles a list of elements.
+
+    Raises:
+        CorruptRecordError: the digest of a frame does not fit. All digests are checked before this function returns.
+        FormatVersionError: a newer kstream has written the file.
     """
     frames = _checked(memoryview(data), place)
     return (element for kind, payload in frames for element in ([bytes(payload)] if kind == _RAW else _load(payload, place, loads)))
@@ -63,8 +75,10 @@ def _checked(data: memoryview, place: str) -> list[tuple[bytes, memoryview]]:
     if version > VERSION:
         raise FormatVersionError(
             f"{place} has format version {version}, this kstream reads up to {VERSION}: upgrade kstream to read it",
-            path=place, version=version, supported=VERSION,
-        )  # fmt: skip
+            path=place,
+            version=version,
+            supported=VERSION,
+        )
     if version != VERSION:
         raise _corrupt(place, "it does not begin as a file of state does")
     frames, digest, total, at = list[tuple[bytes, memoryview]](), b"", 0, len(_START)
@@ -117,5 +131,6 @@ def _corrupt(place: str, reason: str) -> CorruptRecordError:
     return CorruptRecordError(
         f"{place} is damaged ({reason}): the state it holds cannot be restored. Restore the file from a copy, or start with a new "
         "checkpoint directory.",
-        path=place, reason=reason,
-    )  # fmt: skip
+        path=place,
+        reason=reason,
+    )

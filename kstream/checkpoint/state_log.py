@@ -1,4 +1,4 @@
-"""What completion records say of states: which files hold which stream's state as which batch left it."""
+"""The states that completions name: which files hold the state of which stream after which batch."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ def states_fields(states: States) -> dict[str, Any]:
     """As JSON values."""
     return {
         stream: {
-            "time": found.time.milliseconds, "partitions": len(found.files), "files": list(found.files), "hashing": found.hashing,
+            "time": state.time.milliseconds,
+            "partitions": len(state.files),
+            "files": list(state.files),
+            "hashing": state.hashing,
         }
-        for stream, found in states.items()
-    }  # fmt: skip
+        for stream, state in states.items()
+    }
 
 
 def states_of(fields: Mapping[str, Any]) -> dict[str, StateCheckpoint]:
@@ -36,7 +39,7 @@ def states_of(fields: Mapping[str, Any]) -> dict[str, StateCheckpoint]:
 
 
 def stored_states(store: FileStore, time: Time, plan_epoch: int) -> dict[str, StateCheckpoint]:
-    """The states that a batch's completion record names. One read."""
+    """Read the states that a batch's completion names; empty without a completion. One read."""
     name = names.done(time, plan_epoch)
     try:
         fields = format.decode("done", store.read(name), store.path(name))
@@ -48,22 +51,28 @@ def stored_states(store: FileStore, time: Time, plan_epoch: int) -> dict[str, St
 
 @dataclass(frozen=True, slots=True)
 class StoredStates:
-    """What a driver that starts finds. `kept`: per stream its whole checkpoints, oldest first, as completion records name them.
+    """The checkpoints of state that a driver finds at its start."""
 
-    `gone`: what the driver before could not place, and set aside (`gone_by`: the epochs of the records that say so). `unnamed`: files that
-    belong to none of them, with the batch and the epoch of who wrote them.
-    """
-
-    kept: Mapping[str, list[StateCheckpoint]]
+    checkpoints: Mapping[str, list[StateCheckpoint]]
+    """Per stream those that completions name and that are whole, oldest first."""
     gone: States
+    """States whose streams the graph of the driver before did not have."""
     gone_by: tuple[int, ...]
+    """The epochs of the records that name `gone`."""
     unnamed: tuple[tuple[str, Time, int], ...]
+    """Files that belong to none of these, with the batch time and the epoch of their writer."""
 
 
 def read_states(store: FileStore, contents: LogContents, wanted: bool) -> StoredStates:
-    """One listing, and where state is (or `wanted`, by a graph with state streams) another and a read a completion record that is kept.
+    """Find the checkpoints of state. Blocks: one listing; if there is state, another one and one read per completion.
 
-    CorruptRecordError if a stream has checkpoints and none of them is whole.
+    Args:
+        store: the checkpoint.
+        contents: of the log.
+        wanted: the graph has streams with state, so completions are read in any case.
+
+    Raises:
+        CorruptRecordError: a stream has checkpoints, and none of them is whole.
     """
     files = {name: parsed for name, parsed in ((n, names.parse_state(n)) for n in store.list(names.STATE)) if parsed is not None}
     if not files and not wanted:
@@ -73,10 +82,10 @@ def read_states(store: FileStore, contents: LogContents, wanted: bool) -> Stored
         for stream, state in stored_states(store, time, contents.plans[time].epoch).items():
             found.setdefault(stream, []).append(state)
     there = {f"{names.STATE}/{name}": (time, epoch) for name, (time, epoch, _) in files.items()}
-    kept = {stream: _whole(store, stream, states, set(there)) for stream, states in found.items()}
+    checkpoints = {stream: _whole(store, stream, states, set(there)) for stream, states in found.items()}
     gone, gone_by = _read_gone(store)
     named = {file for states in [*found.values(), gone.values()] for state in states for file in state.files}
-    return StoredStates(kept, gone, gone_by, tuple((file, *there[file]) for file in sorted(there.keys() - named)))
+    return StoredStates(checkpoints, gone, gone_by, tuple((file, *there[file]) for file in sorted(there.keys() - named)))
 
 
 def _whole(store: FileStore, stream: str, states: Iterable[StateCheckpoint], there: set[str]) -> list[StateCheckpoint]:
@@ -87,11 +96,15 @@ def _whole(store: FileStore, stream: str, states: Iterable[StateCheckpoint], the
         raise CorruptRecordError(
             f"{store.path(missing)} is missing: it holds a part of the state of stream {stream} at batch {by_time[-1].time}, and no older "
             "checkpoint of that state is left. Restore the file from a copy, or start with a new checkpoint directory.",
-            path=store.path(missing), reason="missing",
-        )  # fmt: skip
+            path=store.path(missing),
+            reason="missing",
+        )
     if by_time and whole[-1] is not by_time[-1]:
         logger.warning(
-            "the state of stream %s at batch %s is not whole, going on from the one at %s", stream, by_time[-1].time, whole[-1].time
+            "stream %s: its state at batch %s is not whole; the stream continues from that at batch %s",
+            stream,
+            by_time[-1].time,
+            whole[-1].time,
         )
     return whole
 
@@ -106,7 +119,7 @@ def _read_gone(store: FileStore) -> tuple[dict[str, StateCheckpoint], tuple[int,
 
 
 def set_aside(store: FileStore, epoch: int, gone: States) -> None:
-    """Notes the states whose streams the driver of `epoch` does not have: the next one may have them again."""
+    """Record the states whose streams the driver of `epoch` does not have: the next driver may have them again."""
     try:
         store.create(names.gone_states(epoch), format.encode("gone-states", {"epoch": epoch, "states": states_fields(gone)}))
     except AlreadyExistsError:  # the store's client tried twice
@@ -114,7 +127,7 @@ def set_aside(store: FileStore, epoch: int, gone: States) -> None:
 
 
 def forget_gone(store: FileStore, epochs: Iterable[int], states: Iterable[StateCheckpoint]) -> None:
-    """Ends the generation for which states without a stream are kept: first the files, then what names them."""
+    """Delete states that have had no stream for one driver's life: first the files, then the records that name them."""
     for state in states:
         for file in state.files:
             store.delete(file)

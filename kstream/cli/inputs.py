@@ -15,7 +15,7 @@ import click
 
 from kstream.checkpoint import LogContents
 from kstream.checkpoint.binding import names_of, rebound
-from kstream.checkpoint.connections import read_connections
+from kstream.checkpoint.input_records import read_connections
 from kstream.checkpoint.reader import has_checkpoint
 from kstream.cli.terminal import compact, fail
 from kstream.connectors import ConnectorTools, Partition, PlannedRange, installed_tools
@@ -119,12 +119,12 @@ def _oldest_unfinished(contents: LogContents, stream: int) -> dict[Partition, in
 def kept_offsets(contents: LogContents) -> list[tuple[int, str, int, int]]:
     """Return (stream, topic, partition, next offset) of the offsets that are kept besides the newest plans, in order. Pure."""
     begun = [plan for plan in contents.plans.values() if not plan.void]
-    if contents.kept is None or not begun:
+    if contents.kept_offsets is None or not begun:
         return []
     now = rebound(contents, names_of(max(begun, key=lambda plan: plan.time)))
     newest = newest_plans(now)
     found: list[tuple[int, str, int, int]] = []
-    for number, kept in sorted(now.kept.inputs.items() if now.kept is not None else ()):
+    for number, kept in sorted(now.kept_offsets.inputs.items() if now.kept_offsets is not None else ()):
         planned = {(topic, partition) for topic, partition, _, _ in ranges_of(newest.get(number, {})) or ()}
         rows = sorted(ranges_of(kept) or ())
         found += [(number, topic, partition, at) for topic, partition, _, at in rows if (topic, partition) not in planned]

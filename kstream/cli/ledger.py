@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from kstream.checkpoint.ledger import LedgerEntry, read_ledger, replay_command
+from kstream.checkpoint.history import LedgerEntry, read_ledger, replay_command
 from kstream.cli.inputs import open_existing, ranges_of
 from kstream.cli.terminal import clear_errors, count, fail
 

@@ -22,7 +22,7 @@ from kstream.batch import InputOutcome
 from kstream.batch_time import Time
 from kstream.checkpoint import LogContents, read_log
 from kstream.checkpoint.history import read_history
-from kstream.checkpoint.takeover import Places, move_streams
+from kstream.checkpoint.offline import Places, move_streams
 from kstream.cli.inputs import (
     Connections,
     PlanData,

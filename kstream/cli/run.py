@@ -16,8 +16,7 @@ import click
 
 from kstream.batch_time import Time
 from kstream.checkpoint.binding import DROPPED, TOPICS
-from kstream.checkpoint.missing_plans import forget_missing
-from kstream.checkpoint.reader import forget_batch
+from kstream.checkpoint.offline import forget_batch, forget_missing
 from kstream.cli.inputs import tools
 from kstream.cli.terminal import clear_errors, one_line, require_pyspark
 from kstream.errors import ConfigurationError

@@ -26,9 +26,9 @@ from kstream.checkpoint.binding import (
     rebound,
     renumbered,
 )
-from kstream.checkpoint.kept_offsets import KeptOffsets, write_kept
+from kstream.checkpoint.input_records import KeptOffsets, write_kept
 from kstream.checkpoint.missing_plans import check_no_plan_is_missing, has_gap
-from kstream.checkpoint.reader import adopt, check_meta, newest_plan, read_meta, tidy, write_meta
+from kstream.checkpoint.reader import check_meta, delete_superseded, newest_plan, read_meta, record_takeover, write_meta
 from kstream.clock import Clock, SettableClock
 from kstream.conf import Settings
 from kstream.dstream import DStreamGraph, ReceiverInputDStream
@@ -323,9 +323,9 @@ class Engine:
         binding = self._check_streams(contents)
         stored = rebound(contents, binding.now)
         self._check_holes(stored)
-        adopt(self._store, contents, epoch)
+        record_takeover(self._store, contents, epoch)
         found = self._keep_left_behind(epoch, stored)
-        tidy(self._store, contents, epoch)
+        delete_superseded(self._store, contents, epoch)
         log = PlanLog(self._store, epoch, contents, self._runtime.lock(), self._history())
         if contents.has_begun:
             level = logging.INFO if binding.unchanged else logging.WARNING
@@ -349,7 +349,7 @@ class Engine:
         """Whether the newest plan alone shows that this job may go on from the checkpoint."""
         now = self._streams()
         binding = bind(names_of(newest), now)
-        inputs = renumbered(newest, binding.kept, now).inputs
+        inputs = renumbered(newest, binding.matched, now).inputs
         streams = [stream for stream in self._graph.active_inputs() if stream.id in inputs]
         try:
             return not not_allowed(binding, self._allowed()) and not any(s.reads_nothing_of(inputs[s.id], None) for s in streams)
@@ -425,9 +425,9 @@ class Engine:
             if left is not None:
                 inputs[stream.id] = left
         kept = KeptOffsets(epoch, self._streams(), inputs)
-        if inputs or contents.kept is not None:
+        if inputs or contents.kept_offsets is not None:
             write_kept(self._store, kept)
-        return replace(contents, kept=kept)
+        return replace(contents, kept_offsets=kept)
 
     def _history(self) -> Duration:
         return Duration(self._settings.get("spark.streaming.kstream.history"))

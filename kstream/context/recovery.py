@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from pyspark import SparkContext
 
 from kstream.batch_time import Duration
-from kstream.checkpoint import sidecar
-from kstream.checkpoint.connections import write_connections
+from kstream.checkpoint import stored_graph
+from kstream.checkpoint.input_records import write_connections
 from kstream.conf import Settings
 from kstream.dstream import DStream, DStreamGraph
 from kstream.dstream.recipe import Recipe, Recorder, Replay, UserFunction
@@ -31,7 +31,7 @@ from kstream.storage import FileStore
 logger = logging.getLogger(__name__)
 
 RECOVERY = "spark.streaming.kstream.recovery"
-SETUP, GRAPH = "setup", sidecar.GRAPH_MODE
+SETUP, GRAPH = "setup", stored_graph.GRAPH_MODE
 _OF_ONE_PROCESS = re.compile(
     r"spark\.(app\.(id|startTime|submitTime|attempt\.id|initial\..*)|executor\.id|driver\.(host|bindAddress|port|appUIAddress)"
     r"|(driver\.)?blockManager\.port|ui\.(port|filters|proxyBase)|submit\.deployMode|repl\..*|yarn\.(app|credentials)\..*"
@@ -87,15 +87,15 @@ def setup_is_demanded() -> bool:
 
 def load_graph(store: FileStore) -> StoredGraph | None:
     """Read the graph that a driver with recovery=graph has stored; None if there is none. GraphNotRestoredError, StorageError."""
-    record = sidecar.read_graph(store)
+    record = stored_graph.read_graph(store)
     if record is None:
         return None
-    path = store.path(sidecar.names.GRAPH)
+    path = store.path(stored_graph.names.GRAPH)
     try:
         with loading() as references:
             on_workers, on_driver = load_functions(record.worker_functions), load_functions(record.driver_functions)
     except Exception as e:
-        raise sidecar.not_restored(path, f"its functions cannot be loaded ({type(e).__name__}: {e})") from e
+        raise stored_graph.not_restored(path, f"its functions cannot be loaded ({type(e).__name__}: {e})") from e
     functions = on_driver
     for index, function in zip(record.on_workers, on_workers, strict=True):
         functions.insert(index, function)
@@ -132,7 +132,7 @@ def make_again(stored: StoredGraph, make: Callable[[Any, Duration], C], make_inp
             context.sparkContext.stop()
         if isinstance(e, (NotRecoverableError, GraphNotRestoredError)):
             raise
-        raise sidecar.not_restored(stored.path, f"its operators cannot be called again ({type(e).__name__}: {e})") from e
+        raise stored_graph.not_restored(stored.path, f"its operators cannot be called again ({type(e).__name__}: {e})") from e
     return context
 
 
@@ -145,7 +145,7 @@ def check_functions(recorder: Recorder) -> None:
     _pickled(functions, lambda: try_to_pickle([function.value for function in functions]), _for_workers)
 
 
-def dump_graph(recorder: Recorder) -> sidecar.GraphRecord:
+def dump_graph(recorder: Recorder) -> stored_graph.GraphRecord:
     """Return the calls and functions of a graph, each function pickled once. NotSerializableError if the graph cannot be stored.
 
     The functions of the workers are pickled as tasks pickle them. Only functions of the driver may contain streams.
@@ -165,7 +165,7 @@ def dump_graph(recorder: Recorder) -> sidecar.GraphRecord:
     workers = _pickled(recorder.worker_functions, lambda: dump_functions(on_workers), _for_workers)
     with dumping(recorder):
         driver = _pickled(on_driver, lambda: dump_functions([function.value for function in on_driver]), _for_the_graph)
-    return sidecar.GraphRecord({"calls": recorder.calls}, indexes, workers, driver)
+    return stored_graph.GraphRecord({"calls": recorder.calls}, indexes, workers, driver)
 
 
 def _secret_argument(recorder: Recorder) -> str | None:
@@ -232,22 +232,22 @@ def _redacted(pattern: str) -> re.Pattern[str]:
         ) from e
 
 
-def store_graph(store: FileStore, record: sidecar.GraphRecord, graph: DStreamGraph, sc: SparkContext) -> None:
+def store_graph(store: FileStore, record: stored_graph.GraphRecord, graph: DStreamGraph, sc: SparkContext) -> None:
     """Write the graph with its interval and its settings. Called once the driver is the checkpoint's writer. StorageError."""
     remember = graph.remember_duration
     conf, secret = storable_conf(settings_of(sc))
     if secret:
         logger.warning("settings that may hold a secret are not stored, a restart must be given them again: %s", ", ".join(secret))
     record.graph.update(interval=graph.batch_duration.milliseconds, remember=None if remember is None else remember.milliseconds, conf=conf)
-    sidecar.write_graph(store, record)
+    stored_graph.write_graph(store, record)
 
 
 def drop_graph(store: FileStore) -> None:
     """Remove the stored graph after a start that called `setup`, so that no later start restores old code. StorageError."""
-    version = sidecar.remove_graph(store)
+    version = stored_graph.remove_graph(store)
     if version is not None:
         why = "an earlier version of kstream stored it, and it is not used any more" if version == 1 else f"{RECOVERY} is setup"
-        logger.info("removed %s: %s", store.path(sidecar.names.GRAPH), why)
+        logger.info("removed %s: %s", store.path(stored_graph.names.GRAPH), why)
 
 
 def store_connections(store: FileStore, graph: DStreamGraph) -> None:

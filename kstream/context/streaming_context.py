@@ -40,7 +40,7 @@ from kstream.spark.state_rdds import SparkStateRDDs
 if TYPE_CHECKING:
     from pyspark import RDD
 
-    from kstream.checkpoint.sidecar import GraphRecord
+    from kstream.checkpoint.stored_graph import GraphRecord
     from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)

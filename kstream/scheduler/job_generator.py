@@ -13,7 +13,7 @@ from kstream import crash_point
 from kstream.batch import BatchPlan, InputPlan, JobSet, StreamInputInfo
 from kstream.batch_time import Time
 from kstream.checkpoint import LogContents
-from kstream.checkpoint.retention import removable_up_to
+from kstream.checkpoint.plan_log import removable_up_to
 from kstream.clock import Clock, RisingClock, SettableClock
 from kstream.dstream import DStreamGraph, InputDStream
 from kstream.errors import FencedError, StorageError
@@ -274,7 +274,7 @@ class JobGenerator:
         if self._fenced or self._all_exhausted():
             return
         try:
-            settled = self._log.settle()
+            settled = self._log.resolve_in_doubt_plan()
             if settled is not None:  # its write was reported as failed and had happened: it stands, and comes first
                 self._go_on(settled)
             self._retry_completions()

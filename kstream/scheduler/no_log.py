@@ -17,7 +17,7 @@ class NoLog:
     def write_plan(self, plan: BatchPlan) -> None:
         pass
 
-    def settle(self) -> BatchPlan | None:
+    def resolve_in_doubt_plan(self) -> BatchPlan | None:
         return None
 
     def probe(self) -> None:

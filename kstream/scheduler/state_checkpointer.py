@@ -73,7 +73,7 @@ class StateCheckpointer:
         for stream, state in self._chosen(stored, first).items():
             if state.files and stream.key_hash is KeyHash.PYSPARK and hashing is None:
                 hashing = self._port().hashing()
-            self._kept[stream.state_id] = list(stored.kept.get(stream.state_id, []))
+            self._kept[stream.state_id] = list(stored.checkpoints.get(stream.state_id, []))
             self._begin(stream, state, hashing)
         self._keep_or_forget(stored, {stream.state_id for stream in streams})
         self._remove_unnamed(stored, contents)
@@ -90,7 +90,7 @@ class StateCheckpointer:
         return chosen
 
     def _choice(self, stream: StatefulDStream, stored: StoredStates, time: Time, first: Time) -> StateCheckpoint:
-        found = stored.kept.get(stream.state_id, [])
+        found = stored.checkpoints.get(stream.state_id, [])
         usable = _newest(found, time)
         if usable is not None:
             return usable
@@ -123,10 +123,10 @@ class StateCheckpointer:
 
     def _keep_or_forget(self, stored: StoredStates, ids: Collection[str]) -> None:
         assert self._store is not None
-        newest = {stream: states[-1] for stream, states in stored.kept.items() if states and stream not in ids}
+        newest = {stream: states[-1] for stream, states in stored.checkpoints.items() if states and stream not in ids}
         over = {stream: state for stream, state in stored.gone.items() if stream not in ids}
         gone = {stream: state for stream, state in newest.items() if stream not in over}
-        back = [stream for stream in stored.gone if stream in ids and stream not in stored.kept]
+        back = [stream for stream in stored.gone if stream in ids and stream not in stored.checkpoints]
         if gone:
             logger.warning(
                 "state is stored of streams that the program no longer has (%s); it is kept until the next start without them",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from kstream.errors import ConfigurationError, CorruptRecordError, NotRecoverableError
 from kstream.storage import AppendingStore, FileStore
@@ -82,7 +82,7 @@ def handle_of_json(stored: Any) -> WriteAheadLogRecordHandle | None:
     if stored is None:
         return None
     if isinstance(stored, list):
-        return FileBasedWriteAheadLogSegment(*stored)
+        return FileBasedWriteAheadLogSegment(*cast("list[Any]", stored))
     module, _, name = stored["class"].rpartition(".")
     try:
         cls: Any = getattr(importlib.import_module(module), name)

@@ -9,7 +9,7 @@ import pytest
 from kstream.batch import BatchPlan
 from kstream.batch_time import Time
 from kstream.checkpoint import PlanLog, read_log
-from kstream.checkpoint.reader import adopt, tidy
+from kstream.checkpoint.reader import delete_superseded, record_takeover
 from kstream.storage import MemoryFileStore
 from tests.stores import FaultyStore
 
@@ -39,7 +39,7 @@ def test_a_pending_plan_that_was_adopted_stands_against_a_late_one_of_an_epoch_i
     """Epoch 4's plan is found and run by epoch 6; epoch 5, fenced by it, then writes one of its own for the same time."""
     write(store, 1000, 4, done=True)
     write(store, 2000, 4)
-    adopt(store, read_log(store), 6)
+    record_takeover(store, read_log(store), 6)
     PlanLog(store, 6).complete(Time(2000), 4, 0)
     write(store, 2000, 5)
     contents = read_log(store)
@@ -49,7 +49,7 @@ def test_a_pending_plan_that_was_adopted_stands_against_a_late_one_of_an_epoch_i
 
 def test_a_late_plan_for_a_later_time_is_a_stray_too(store: MemoryFileStore) -> None:
     write(store, 2000, 4)
-    adopt(store, read_log(store), 6)
+    record_takeover(store, read_log(store), 6)
     write(store, 3000, 5)
     assert standing(store) == {2000: 4}
     write(store, 3000, 6, after=2000)
@@ -59,42 +59,42 @@ def test_a_late_plan_for_a_later_time_is_a_stray_too(store: MemoryFileStore) -> 
 def test_nothing_is_stored_where_no_epoch_lies_in_between(store: MemoryFileStore) -> None:
     write(store, 1000, 1, done=True)
     write(store, 2000, 5)
-    adopt(store, read_log(store), 6)
+    record_takeover(store, read_log(store), 6)
     assert store.list("adopted") == []
 
 
 def test_nothing_is_stored_where_nothing_is_pending(store: MemoryFileStore) -> None:
     write(store, 1000, 1, done=True)
-    adopt(store, read_log(store), 6)
+    record_takeover(store, read_log(store), 6)
     assert store.list("adopted") == []
 
 
 def test_the_bytes_and_the_name_of_what_was_adopted(store: MemoryFileStore) -> None:
     write(store, 1000, 4, done=True)
     write(store, 2000, 4)
-    adopt(store, read_log(store), 6)
+    record_takeover(store, read_log(store), 6)
     assert store.list("adopted") == ["000006"]
     assert store.read("adopted/000006") == ADOPTED_BYTES
 
 
 def test_the_newest_adoption_counts_and_older_ones_go(store: MemoryFileStore) -> None:
     write(store, 2000, 4)
-    adopt(store, read_log(store), 6)
+    record_takeover(store, read_log(store), 6)
     write(store, 2000, 5)
-    adopt(store, read_log(store), 8)
+    record_takeover(store, read_log(store), 8)
     write(store, 2000, 7)
     assert store.list("adopted") == ["000008"]
     assert standing(store) == {2000: 4}
     contents = read_log(store)
-    tidy(store, contents, 9)
+    delete_superseded(store, contents, 9)
     assert store.list("plans") == ["000000000002000-000004"]
 
 
 def test_an_adoption_whose_client_tried_twice_is_one(store: MemoryFileStore) -> None:
     write(store, 2000, 4)
     contents = read_log(store)
-    adopt(store, contents, 6)
-    adopt(store, contents, 6)
+    record_takeover(store, contents, 6)
+    record_takeover(store, contents, 6)
     assert store.list("adopted") == ["000006"]
 
 
@@ -103,7 +103,7 @@ def test_an_adoption_that_is_not_stored_fails_the_start(store: MemoryFileStore) 
     faulty = FaultyStore(store)
     faulty.fault = lambda verb, name: "before" if verb == "create" else None
     with pytest.raises(Exception, match="adopted/000006"):
-        adopt(faulty, read_log(store), 6)
+        record_takeover(faulty, read_log(store), 6)
 
 
 def test_a_log_of_void_plans_has_not_begun(store: MemoryFileStore) -> None:

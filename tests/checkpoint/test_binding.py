@@ -10,10 +10,10 @@ from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, read_log, take_epoch
 from kstream.checkpoint.binding import bind, binding_of, mappings, not_allowed, rebound
-from kstream.checkpoint.kept_offsets import KeptOffsets
-from kstream.checkpoint.plan_record import decode_plan, encode_plan
+from kstream.checkpoint.format import decode_plan, encode_plan
+from kstream.checkpoint.input_records import KeptOffsets
+from kstream.checkpoint.offline import move_streams
 from kstream.checkpoint.reader import LogContents, newest_plan, write_meta
-from kstream.checkpoint.takeover import move_streams
 from kstream.storage import MemoryFileStore
 
 NAMED = BatchPlan(Time(2000), 3, "n", {0: {"from": 1}, 1: {}}, {0: 5, 1: 0}, Time(2000), names={0: "orders"})
@@ -47,7 +47,7 @@ def plan(time: int, epoch: int, names: list[str | None]) -> BatchPlan:
 def test_a_stream_is_found_by_its_name_and_one_that_had_none_by_its_position(
     stored: dict[int, str | None], now: dict[int, str | None], kept: dict[int, int]
 ) -> None:
-    assert bind(stored, now).kept == kept
+    assert bind(stored, now).matched == kept
 
 
 def test_the_report_has_a_line_for_each_stream() -> None:
@@ -115,7 +115,7 @@ def test_kept_offsets_go_where_the_newest_plan_of_their_stream_goes(
     kept = KeptOffsets(epoch, dict(enumerate(streams)), {number: {"was": str(number)} for number in range(len(streams))})
     made = plan(1000, 1, planned)
     contents = LogContents(None, {made.time: made}, frozenset(), frozenset(), {}, (), kept)
-    bound = rebound(contents, dict(enumerate(now))).kept
+    bound = rebound(contents, dict(enumerate(now))).kept_offsets
     assert bound == KeptOffsets(epoch, dict(enumerate(now)), {number: {"was": was} for number, was in found.items()})
 
 
@@ -128,7 +128,7 @@ def test_offsets_that_were_set_by_hand_keep_the_names_and_the_streams_that_were_
     move_streams(store, 5, lambda _contents: ({0: {"was": "moved"}}, {}))
     contents = read_log(store)
     binding = binding_of(contents, {0: None, 1: None, 2: "a"})
-    assert (binding.stored, binding.kept) == ({0: "a", 1: None}, {0: 2, 1: 1})
+    assert (binding.stored, binding.matched) == ({0: "a", 1: None}, {0: 2, 1: 1})
     read = rebound(contents, binding.now)
     assert (read.newest_data(2), read.newest_data(1)) == ((Time(2000), {"was": "moved"}), (Time(1000), {"was": "1/1"}))
 

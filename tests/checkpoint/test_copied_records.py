@@ -9,8 +9,8 @@ import pytest
 from kstream.batch import BatchPlan, InputOutcome, StateCheckpoint
 from kstream.batch_time import Time
 from kstream.checkpoint import PlanLog, format, history, names, read_log, take_epoch
-from kstream.checkpoint.ledger import read_ledger
-from kstream.checkpoint.reader import adopt, newest_plan
+from kstream.checkpoint.history import read_ledger
+from kstream.checkpoint.reader import newest_plan, record_takeover
 from kstream.checkpoint.state_log import stored_states
 from kstream.errors import CorruptRecordError
 from kstream.storage import MemoryFileStore
@@ -70,7 +70,7 @@ def test_what_another_epoch_has_adopted_is_refused(store: MemoryFileStore) -> No
     for _ in range(3):
         take_epoch(store, 0)
     PlanLog(store, 1).write_plan(plan(T1))
-    adopt(store, read_log(store), 3)
+    record_takeover(store, read_log(store), 3)
     copied(store, names.adopted(3), names.adopted(4))
     with pytest.raises(CorruptRecordError, match="epoch 3, but its name says epoch 4"):
         read_log(store)

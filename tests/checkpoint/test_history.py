@@ -45,7 +45,7 @@ def times(batches: list[PastBatch]) -> list[int]:
 
 
 def test_old_plans_go_into_the_history_many_to_a_file_and_are_found_there_with_their_counts(store: MemoryFileStore) -> None:
-    run(PlanLog(store, 1, keep=LONG), range(1, 12))
+    run(PlanLog(store, 1, keep_history=LONG), range(1, 12))
     assert store.list("history") == [f"{a * 1000:015d}-{(a + 2) * 1000:015d}-000001" for a in (1, 4, 7)]
     assert times(read_history(store)) == list(range(1, 10))
     assert sorted(t.milliseconds // 1000 for t in read_log(store).plans) == [10, 11]
@@ -55,12 +55,12 @@ def test_old_plans_go_into_the_history_many_to_a_file_and_are_found_there_with_t
 
 
 def test_fewer_plans_than_a_segment_wait(store: MemoryFileStore) -> None:
-    run(PlanLog(store, 1, keep=LONG), range(1, 5))
+    run(PlanLog(store, 1, keep_history=LONG), range(1, 5))
     assert store.list("history") == [] and len(store.list("plans")) == 4
 
 
 def test_what_is_older_than_the_history_is_to_reach_back_is_deleted(store: MemoryFileStore) -> None:
-    run(PlanLog(store, 1, keep=Duration(5000)), range(1, 21))
+    run(PlanLog(store, 1, keep_history=Duration(5000)), range(1, 21))
     assert times(read_history(store))[0] == 13  # 18 is the newest packed, 13 is 5 s before, its segment begins with it
 
 
@@ -70,17 +70,17 @@ def test_without_a_history_old_plans_are_gone(store: MemoryFileStore) -> None:
 
 
 def test_a_crash_between_the_file_and_the_removals_counts_no_batch_twice(store: MemoryFileStore) -> None:
-    first = PlanLog(store, 1, keep=LONG)
+    first = PlanLog(store, 1, keep_history=LONG)
     run(first, range(1, 5), counts=False)
     history.write_segment(store, 1, [history.read_past(store, plan(n)) for n in (1, 2, 3)])
-    second = PlanLog(store, 2, read_log(store), keep=LONG)
+    second = PlanLog(store, 2, read_log(store), keep_history=LONG)
     run(second, range(5, 9))
     assert times(read_history(store)) == list(range(1, 7))
     assert sorted(t.milliseconds // 1000 for t in read_log(store).plans) == [7, 8]
 
 
 def test_void_plans_are_not_kept_and_unfinished_ones_are_known_by_the_missing_counts(store: MemoryFileStore) -> None:
-    log = PlanLog(store, 1, keep=LONG)
+    log = PlanLog(store, 1, keep_history=LONG)
     for number in (1, 2, 3):
         log.write_plan(plan(number, void=number == 2))
     log.complete(Time(1000), 1, 0)
@@ -91,7 +91,7 @@ def test_void_plans_are_not_kept_and_unfinished_ones_are_known_by_the_missing_co
 
 def test_keeping_a_history_costs_one_create_and_one_listing_a_segment(store: MemoryFileStore) -> None:
     counting = CountingStore(store)
-    log = PlanLog(counting, 1, keep=LONG)
+    log = PlanLog(counting, 1, keep_history=LONG)
     run(log, range(1, 3))
     counting.take()
     run(log, range(3, 33))

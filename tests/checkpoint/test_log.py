@@ -10,8 +10,9 @@ import pytest
 from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, names, read_log, take_epoch
-from kstream.checkpoint.epoch import newest_epoch, probe
-from kstream.checkpoint.reader import forget_batch, has_checkpoint, standing, tidy, write_meta
+from kstream.checkpoint.offline import forget_batch
+from kstream.checkpoint.plan_log import newest_epoch, probe
+from kstream.checkpoint.reader import delete_superseded, has_checkpoint, select_current_plans, write_meta
 from kstream.errors import AlreadyExistsError, FencedError, MissingFileError
 from kstream.storage import MemoryFileStore
 from tests.stores import FaultyStore, WrappedStore
@@ -46,13 +47,13 @@ def keys(*pairs: tuple[int, int]) -> list[tuple[Time, int]]:
 
 
 def test_of_two_plans_for_one_time_the_one_of_the_higher_epoch_stands() -> None:
-    best, superseded = standing(keys((1, 1), (2, 1), (2, 2), (3, 2)))
+    best, superseded = select_current_plans(keys((1, 1), (2, 1), (2, 2), (3, 2)))
     assert best == dict(keys((1, 1), (2, 2), (3, 2)))
     assert superseded == keys((2, 1))
 
 
 def test_a_plan_of_an_older_epoch_after_one_of_a_newer_does_not_stand() -> None:
-    best, superseded = standing(keys((1, 1), (2, 2), (3, 1), (4, 2), (5, 1)))
+    best, superseded = select_current_plans(keys((1, 1), (2, 2), (3, 1), (4, 2), (5, 1)))
     assert best == dict(keys((1, 1), (2, 2), (4, 2)))
     assert superseded == keys((3, 1), (5, 1))
 
@@ -60,7 +61,7 @@ def test_a_plan_of_an_older_epoch_after_one_of_a_newer_does_not_stand() -> None:
 def test_the_order_of_a_listing_does_not_matter() -> None:
     """Spark behaviour CP11."""
     pairs = keys((3, 1), (2, 2), (1, 1), (4, 2))
-    assert standing(pairs) == standing(reversed(pairs))
+    assert select_current_plans(pairs) == select_current_plans(reversed(pairs))
 
 
 def test_nothing_stands_in_an_empty_log(store: MemoryFileStore) -> None:
@@ -168,11 +169,11 @@ def test_foreign_files_in_the_folders_are_left_alone(store: MemoryFileStore) -> 
     store.create("plans/README", b"")
     store.create("plans/000000000001000", b"")
     contents = read_log(store)
-    tidy(store, contents, 2)
+    delete_superseded(store, contents, 2)
     assert set(contents.plans) == {Time(1000)} and "README" in store.list("plans")
 
 
-# -- tidy and forget
+# -- what is deleted, and what is set aside
 
 
 def test_tidy_removes_what_a_restart_has_no_use_for(store: MemoryFileStore) -> None:
@@ -182,7 +183,7 @@ def test_tidy_removes_what_a_restart_has_no_use_for(store: MemoryFileStore) -> N
     log.complete(Time(500), 1, 0)
     log.fail(Time(500), 1, 0, "boom")
     log.give_up(plan(500), 0, 4)
-    tidy(store, read_log(store), 3)
+    delete_superseded(store, read_log(store), 3)
     assert store.list("plans") == [names.key(Time(1000), 1), names.key(Time(2000), 2)]
     assert store.list("done") == [names.key(Time(1000), 1), names.key(Time(2000), 2)]
     assert store.list("failed") == []
@@ -193,7 +194,7 @@ def test_tidy_leaves_alone_what_a_newer_driver_wrote_meanwhile(store: MemoryFile
     write(store, plan(1000))
     contents = read_log(store)
     write(store, plan(2000, 3, after=1000))
-    tidy(store, contents, 2)
+    delete_superseded(store, contents, 2)
     assert read_log(store).done == {Time(1000), Time(2000)}
 
 

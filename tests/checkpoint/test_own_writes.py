@@ -9,7 +9,7 @@ import pytest
 from kstream.batch import BatchPlan
 from kstream.batch_time import Time
 from kstream.checkpoint import PlanLog, names, read_log, take_epoch
-from kstream.checkpoint.epoch import probe
+from kstream.checkpoint.plan_log import probe
 from kstream.errors import FencedError, PlanFailedError
 from kstream.storage import MemoryFileStore
 from tests.stores import FaultyStore
@@ -51,7 +51,7 @@ def test_a_plan_that_meets_itself_is_stored(store: FaultyStore) -> None:
     log = PlanLog(store, 1)
     say_again(store, names.plan(Time(1000), 1))
     log.write_plan(plan(1000))
-    assert log.settle() is None
+    assert log.resolve_in_doubt_plan() is None
     assert read_log(store).plans[Time(1000)] == plan(1000)
 
 
@@ -70,7 +70,7 @@ def test_a_void_record_that_meets_itself_is_void(store: FaultyStore) -> None:
     with pytest.raises(PlanFailedError, match="could not be stored"):
         log.write_plan(plan(1000))
     assert creates == 2
-    assert log.settle() is None
+    assert log.resolve_in_doubt_plan() is None
     assert read_log(store).plans[Time(1000)].void
 
 

@@ -10,7 +10,7 @@ import pytest
 from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import PlanLog, names, read_log
-from kstream.checkpoint.retention import removable_up_to
+from kstream.checkpoint.plan_log import removable_up_to
 from kstream.errors import AlreadyExistsError, PlanFailedError, StorageError
 from kstream.storage import MemoryFileStore
 from tests.stores import CountingStore, FaultyStore
@@ -136,7 +136,7 @@ def test_a_plan_that_could_not_be_stored_leaves_a_void_in_its_place(store: Memor
     faulty.fault = lambda verb, _name: next(faults, None) if verb == "create" else None
     with pytest.raises(PlanFailedError, match="next batch"):
         log.write_plan(plan(1000))
-    assert log.settle() is None
+    assert log.resolve_in_doubt_plan() is None
     assert read_log(store).plans[Time(1000)].void
     with pytest.raises(AlreadyExistsError):
         store.create(names.plan(Time(1000), 1), b"the late ghost")
@@ -148,7 +148,7 @@ def test_a_plan_that_was_stored_and_then_raised_stands(store: MemoryFileStore) -
     faults = iter(["after"])
     faulty.fault = lambda verb, _name: next(faults, None) if verb == "create" else None
     log.write_plan(plan(1000))
-    assert log.settle() is None
+    assert log.resolve_in_doubt_plan() is None
     assert read_log(store).pending == [Time(1000)]
 
 
@@ -160,9 +160,9 @@ def test_an_unknown_plan_is_settled_before_anything_else(store: MemoryFileStore)
         log.write_plan(plan(1000))
     for _ in range(3):
         with pytest.raises(StorageError):
-            log.settle()
+            log.resolve_in_doubt_plan()
     faulty.fault = lambda _verb, _name: None
-    assert log.settle() is None
+    assert log.resolve_in_doubt_plan() is None
     assert read_log(store).plans[Time(1000)].void
 
 
@@ -175,8 +175,8 @@ def test_a_late_write_of_an_unknown_plan_is_honoured_when_it_came_first(store: M
         log.write_plan(late)
     faulty.fault = lambda _verb, _name: None
     PlanLog(store, 1).write_plan(late)
-    assert log.settle() == late
-    assert log.settle() is None
+    assert log.resolve_in_doubt_plan() == late
+    assert log.resolve_in_doubt_plan() is None
     assert not read_log(store).plans[Time(1000)].void
 
 
@@ -188,7 +188,7 @@ def test_a_foreign_plan_under_the_name_of_an_unknown_one_is_not_taken_for_it(sto
         log.write_plan(plan(1000))
     faulty.fault = lambda _verb, _name: None
     PlanLog(store, 1).write_plan(replace(plan(1000), nonce="another"))
-    assert log.settle() is None
+    assert log.resolve_in_doubt_plan() is None
 
 
 def test_a_completion_that_comes_late_hides_no_newer_plan(store: MemoryFileStore) -> None:

@@ -9,8 +9,8 @@ import pytest
 from kstream.batch import BatchPlan, InputOutcome, StateCheckpoint
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, names, read_log
+from kstream.checkpoint.plan_log import removable_up_to
 from kstream.checkpoint.reader import write_meta
-from kstream.checkpoint.retention import removable_up_to
 from kstream.checkpoint.state_log import StoredStates, read_states, set_aside, stored_states
 from kstream.errors import CorruptRecordError
 from kstream.storage import MemoryFileStore
@@ -117,7 +117,7 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over(store: MemoryFileStore, c
     for time in (1000, 2000):
         log.complete(Time(time), 3, 0, {}, {"s0": put(store, state(time))})
     store.delete(state(2000).files[1])
-    assert read(store).kept == {"s0": [state(1000)]}
+    assert read(store).checkpoints == {"s0": [state(1000)]}
     assert "not whole" in caplog.text
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from kstream.batch import BatchPlan, InputOutcome
 from kstream.batch_time import Duration, Time
-from kstream.checkpoint import Meta, PlanLog, format, read_log, sidecar, take_epoch
-from kstream.checkpoint.connections import read_connections, write_connections
-from kstream.checkpoint.ledger import LedgerEntry, read_ledger
-from kstream.checkpoint.plan_record import decode_plan, encode_plan
+from kstream.checkpoint import Meta, PlanLog, format, read_log, stored_graph, take_epoch
+from kstream.checkpoint.format import decode_plan, encode_plan
+from kstream.checkpoint.history import LedgerEntry, read_ledger
+from kstream.checkpoint.input_records import read_connections, write_connections
 from kstream.checkpoint.reader import read_meta, write_meta
 from kstream.errors import CorruptRecordError, FormatVersionError, GraphNotRestoredError
 from kstream.storage import MemoryFileStore
@@ -142,11 +142,11 @@ def test_the_bytes_and_the_name_of_an_epoch(store: MemoryFileStore, monkeypatch:
 
 
 def test_the_bytes_and_the_name_of_the_graph(store: MemoryFileStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sidecar, "python_version", lambda: "3.11")
-    record = sidecar.GraphRecord({"interval": 1000, "calls": []}, [1], b"\x80workers", b"\x80driver")
-    sidecar.write_graph(store, record)
+    monkeypatch.setattr(stored_graph, "python_version", lambda: "3.11")
+    record = stored_graph.GraphRecord({"interval": 1000, "calls": []}, [1], b"\x80workers", b"\x80driver")
+    stored_graph.write_graph(store, record)
     assert store.read("graph") == GRAPH_BYTES
-    assert sidecar.read_graph(store) == record
+    assert stored_graph.read_graph(store) == record
 
 
 def test_the_bytes_and_the_name_of_the_connections(store: MemoryFileStore) -> None:
@@ -222,22 +222,22 @@ def test_a_damaged_plan_makes_the_log_unreadable_by_name(store: MemoryFileStore)
 def test_a_damaged_graph_is_an_error_that_says_the_ways_past(store: MemoryFileStore, damaged: bytes) -> None:
     store.replace("graph", damaged)
     with pytest.raises(GraphNotRestoredError, match=r"damaged.*remove this file: setup is then called, and offsets and state go on"):
-        sidecar.read_graph(store)
+        stored_graph.read_graph(store)
 
 
 def test_a_graph_of_another_python_or_of_a_newer_kstream_is_an_error_too(store: MemoryFileStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.replace("graph", GRAPH_BYTES)
-    monkeypatch.setattr(sidecar, "python_version", lambda: "3.10")
+    monkeypatch.setattr(stored_graph, "python_version", lambda: "3.10")
     with pytest.raises(GraphNotRestoredError, match=r"Python 3\.11 pickled its functions, and this is Python 3\.10") as caught:
-        sidecar.read_graph(store)
+        stored_graph.read_graph(store)
     assert caught.value.facts["path"] == store.path("graph")
     store.replace("graph", json.dumps(json.loads(GRAPH_BYTES) | {"version": 3}).encode())
     with pytest.raises(GraphNotRestoredError, match="version 3, this kstream reads up to 2"):
-        sidecar.read_graph(store)
+        stored_graph.read_graph(store)
 
 
 def test_a_graph_of_version_1_is_none(store: MemoryFileStore) -> None:
-    assert sidecar.read_graph(store) is None and sidecar.remove_graph(store) is None
+    assert stored_graph.read_graph(store) is None and stored_graph.remove_graph(store) is None
     store.replace("graph", GRAPH_1_BYTES)
-    assert sidecar.read_graph(store) is None
-    assert sidecar.remove_graph(store) == 1 and not store.exists("graph")
+    assert stored_graph.read_graph(store) is None
+    assert stored_graph.remove_graph(store) == 1 and not store.exists("graph")

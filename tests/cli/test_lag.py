@@ -22,7 +22,7 @@ from kstream_kafka.tools.connector_tools import KafkaTools, merged, parse_proper
 from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, read_log, take_epoch
-from kstream.checkpoint.connections import write_connections
+from kstream.checkpoint.input_records import write_connections
 from kstream.checkpoint.reader import write_meta
 from kstream.cli import main
 from kstream.errors import KStreamError

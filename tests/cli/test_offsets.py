@@ -19,9 +19,8 @@ from kstream_kafka.source.subscription import subscription
 from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, history, read_log, take_epoch
-from kstream.checkpoint.connections import write_connections
-from kstream.checkpoint.kept_offsets import KeptOffsets, write_kept
-from kstream.checkpoint.ledger import read_ledger
+from kstream.checkpoint.history import read_ledger
+from kstream.checkpoint.input_records import KeptOffsets, write_connections, write_kept
 from kstream.checkpoint.reader import write_meta
 from kstream.cli import main
 from kstream.errors import FencedError
@@ -199,7 +198,7 @@ def test_kept_offsets_are_not_set_and_a_command_that_names_them_is_refused(away:
     assert changed.exit_code == 0, changed.output
     assert "the kept offset of returns/0 (stream 0, at 7) stays" in changed.output
     contents = read_log(LocalFileStore(away))
-    assert contents.kept is not None and contents.kept.epoch == 1  # neither the new plan nor its epoch has touched the record
+    assert contents.kept_offsets is not None and contents.kept_offsets.epoch == 1  # neither the new plan nor its epoch touched the record
     assert json.loads(offsets("show", away, "--json").output)["kept"][0]["next"] == 7
 
 

@@ -233,7 +233,7 @@ def test_a_graph_that_the_store_does_not_take_fails_the_start(clock: ManualClock
     def refuse(*_: Any) -> None:
         raise StorageError("the disk is full", path="graph")
 
-    monkeypatch.setattr("kstream.checkpoint.sidecar.write_graph", refuse)
+    monkeypatch.setattr("kstream.checkpoint.stored_graph.write_graph", refuse)
     ssc = StreamingContext.getOrCreate(path, setup)
     with pytest.raises(StorageError, match="the disk is full"):
         ssc.start()

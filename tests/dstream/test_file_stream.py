@@ -9,7 +9,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from kstream.checkpoint.ledger import read_ledger
+from kstream.checkpoint.history import read_ledger
 from kstream.errors import DataLossError, FileLostError, PlanFailedError, UnsupportedStoreError
 from kstream.files import FixedRecords
 from tests.harness import INTERVAL, START, World

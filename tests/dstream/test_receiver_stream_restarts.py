@@ -8,7 +8,7 @@ import pytest
 
 from kstream import crash_point
 from kstream.batch_time import Time
-from kstream.checkpoint.ledger import read_ledger
+from kstream.checkpoint.history import read_ledger
 from kstream.errors import BlocksLostError, ConfigurationError, NotRecoverableError
 from kstream.receiver.received_block_tracker import ReceivedBlockInfo
 from kstream.wal import FileBasedWriteAheadLogSegment

@@ -13,7 +13,7 @@ from kstream_kafka import DirectKafkaInputDStream
 from pyspark import SparkContext, StorageLevel
 
 from kstream import DStream, Duration, StreamingContext
-from kstream.checkpoint.sidecar import GraphRecord, write_graph
+from kstream.checkpoint.stored_graph import GraphRecord, write_graph
 from kstream.context import recovery as restore
 from kstream.dstream.map_with_state_dstream import MapWithStateDStream
 from kstream.dstream.recipe import Recorder, Replay, parameters_on_workers

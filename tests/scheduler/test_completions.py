@@ -13,7 +13,7 @@ from kstream import crash_point
 from kstream.batch import InputOutcome
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names, read_log
-from kstream.checkpoint.ledger import read_ledger
+from kstream.checkpoint.history import read_ledger
 from kstream.dstream import ForEachDStream
 from kstream.errors import StorageError
 from tests.fakes import FakeHost

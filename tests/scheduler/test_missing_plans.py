@@ -13,9 +13,9 @@ from kstream_kafka.planning.plan import KafkaPlan, skipped_between
 from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import format, names, read_log
-from kstream.checkpoint.missing_plans import Hole, forget_missing, holes
-from kstream.checkpoint.reader import LogContents, forget_batch
-from kstream.checkpoint.takeover import move_streams
+from kstream.checkpoint.missing_plans import Hole, holes
+from kstream.checkpoint.offline import forget_batch, forget_missing, move_streams
+from kstream.checkpoint.reader import LogContents
 from kstream.errors import MissingPlanError, PlanFailedError
 from kstream.scheduler import downtime
 from kstream.storage import MemoryFileStore

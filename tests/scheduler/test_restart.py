@@ -11,7 +11,8 @@ import pytest
 
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, names, read_log, take_epoch
-from kstream.checkpoint.reader import forget_batch, write_meta
+from kstream.checkpoint.offline import forget_batch
+from kstream.checkpoint.reader import write_meta
 from kstream.errors import CorruptRecordError, NotRecoverableError, PlanFailedError
 from kstream.testing import ManualClock
 from tests.fakes import FakeHost

@@ -39,4 +39,4 @@ def clean_up_goes_past_a_pending_batch(patch: pytest.MonkeyPatch) -> None:
 
 def a_new_writer_does_not_say_what_it_found(patch: pytest.MonkeyPatch) -> None:
     """The bug that the simulator found in its first hour."""
-    patch.setattr(engine, "adopt", lambda store, contents, epoch: None)
+    patch.setattr(engine, "record_takeover", lambda store, contents, epoch: None)

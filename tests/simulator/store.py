@@ -13,7 +13,7 @@ from typing import Any
 
 from kstream.batch_time import Time
 from kstream.checkpoint import names
-from kstream.checkpoint.plan_record import decode_plan
+from kstream.checkpoint.format import decode_plan
 from kstream.errors import AlreadyExistsError, MissingFileError, StorageError
 from tests.simulator.faults import Faults
 from tests.simulator.history import Completed, History, Look, Stored

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from kstream.batch import BatchPlan
-from kstream.checkpoint.plan_record import decode_plan
+from kstream.checkpoint.format import decode_plan
 from tests.fakes import FakeHost
 from tests.harness import INTERVAL, START, Driver, World
 from tests.simulator import NO_FAULTS, NumberSource, Scenario

@@ -18,7 +18,7 @@ from kstream import crash_point
 from kstream.batch import BatchPlan
 from kstream.batch_time import Time
 from kstream.checkpoint import PlanLog, read_log, take_epoch
-from kstream.checkpoint.kept_offsets import KeptOffsets, kept_of, read_kept, write_kept
+from kstream.checkpoint.input_records import KeptOffsets, kept_of, read_kept, write_kept
 from kstream.checkpoint.reader import newest_plan
 from kstream.errors import CorruptRecordError, NotRecoverableError, StorageError, StreamVanishedError, TopicsChangedError
 from kstream.storage import MemoryFileStore

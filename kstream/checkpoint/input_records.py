@@ -1,10 +1,13 @@
-"""Kept offsets: where streams stood in the partitions that their job no longer reads, until it reads them again.
+"""Records of the input streams besides their plans: kept offsets, and connections.
 
-    kept-offsets/<epoch>      written by the driver of `epoch` as it starts, before its first plan
+    kept-offsets/<epoch>      positions in partitions that the job no longer reads; written by the driver of `epoch` at its start
+    connections               kind and parameters of the inputs, for commands that ask their brokers
 
-One idea: the newest plan wins. The record only counts for partitions that the newest plan of their stream does not have, so it may be
-written before the plan that leaves them out, and stay until the plan that has them again is durable. A driver that dies in between loses
-nothing and reads nothing twice. Each record is whole: the highest epoch counts, and its writer deletes the older ones.
+Kept offsets: the newest plan wins. The record only counts for partitions that the newest plan of their stream does not have. So it may
+be written before the plan that leaves them out, and stay until the plan that has them again is durable. A driver that dies in between
+loses nothing and reads nothing twice. Each record is complete: the highest epoch counts, and its writer deletes the older ones.
+
+Connections: data only, no function, and no parameter that may hold a secret. A driver writes the record at each start and never reads it.
 """
 
 from __future__ import annotations
@@ -15,20 +18,21 @@ from typing import Any
 
 from kstream.batch import Json
 from kstream.checkpoint import format, names
-from kstream.errors import AlreadyExistsError, CorruptRecordError, MissingFileError
+from kstream.errors import AlreadyExistsError, CheckpointError, CorruptRecordError, MissingFileError, StorageError
 from kstream.storage import FileStore
 
-KIND = "kept-offsets"
+_KEPT_OFFSETS = "kept-offsets"
 
 
 @dataclass(frozen=True, slots=True)
 class KeptOffsets:
-    """One record. `streams`: the names of the streams of its driver's graph, None for those without. `inputs[number]` is plan data of that
-    stream, in the stream's own words: the partitions that are kept, and where it stood in them."""
+    """Positions of the streams in partitions that their job no longer reads, until it reads them again."""
 
     epoch: int
     streams: Mapping[int, str | None]
+    """Stream number → name in the graph of the record's driver; None without a name."""
     inputs: Mapping[int, Mapping[str, Json]] = field(default_factory=dict[int, Mapping[str, Json]])
+    """Stream number → plan data in the stream's own form: the kept partitions, and the positions in them."""
 
 
 def kept_fields(kept: KeptOffsets) -> dict[str, Any]:
@@ -57,7 +61,7 @@ def read_kept(store: FileStore) -> KeptOffsets | None:
         return None
     name = names.kept_offsets(epochs[-1])
     try:
-        return kept_of(format.decode(KIND, store.read(name), store.path(name)))
+        return kept_of(format.decode(_KEPT_OFFSETS, store.read(name), store.path(name)))
     except MissingFileError:  # deleted since the listing by the driver that has written a newer one
         return read_kept(store)
     except CorruptRecordError as e:
@@ -77,7 +81,7 @@ def write_kept(store: FileStore, kept: KeptOffsets) -> None:
     """
     if kept.inputs:
         try:
-            store.create(names.kept_offsets(kept.epoch), format.encode(KIND, kept_fields(kept)))
+            store.create(names.kept_offsets(kept.epoch), format.encode(_KEPT_OFFSETS, kept_fields(kept)))
         except AlreadyExistsError:  # the store's client tried twice: nobody else has this epoch
             pass
     for epoch in _epochs(store):
@@ -88,3 +92,21 @@ def write_kept(store: FileStore, kept: KeptOffsets) -> None:
 def _epochs(store: FileStore) -> list[int]:
     numbers = (names.parse_adopted(name) for name in store.list(names.KEPT_OFFSETS))
     return sorted(number for number in numbers if number is not None)
+
+
+_CONNECTIONS = "connections"
+
+
+def write_connections(store: FileStore, streams: Mapping[int, tuple[str, Mapping[str, Any]]]) -> None:
+    """Store the kind of each input (such as `kafka-direct`) and its parameters, by stream number. StorageError."""
+    stored = {str(number): {"input": kind, "params": dict(params)} for number, (kind, params) in streams.items()}
+    store.replace(names.CONNECTIONS, format.encode(_CONNECTIONS, {"streams": stored}))
+
+
+def read_connections(store: FileStore, kind: str) -> dict[int, dict[str, Any]]:
+    """Stream number → parameters, of inputs of this kind. Empty if the record is missing or damaged."""
+    try:
+        streams = format.decode(_CONNECTIONS, store.read(names.CONNECTIONS), store.path(names.CONNECTIONS))["streams"]
+    except (CheckpointError, StorageError):
+        return {}
+    return {int(number): dict(stream["params"]) for number, stream in streams.items() if stream["input"] == kind}

@@ -34,6 +34,7 @@ class GraphRecord:
 
 
 def python_version() -> str:
+    """Major and minor version of this Python."""
     return ".".join(map(str, sys.version_info[:2]))
 
 
@@ -51,9 +52,14 @@ def write_graph(store: FileStore, record: GraphRecord) -> None:
 
 
 def read_graph(store: FileStore) -> GraphRecord | None:
-    """The stored graph; None if there is none, or one of version 1, which was stored unasked.
+    """Read the stored graph.
 
-    GraphNotRestoredError if the record is damaged, or its functions were pickled by another Python. StorageError.
+    Returns:
+        None if there is none, or if it has version 1: earlier versions of kstream stored such a graph unasked.
+
+    Raises:
+        GraphNotRestoredError: the record is damaged, or another Python has pickled its functions.
+        StorageError: the store failed.
     """
     if not store.exists(names.GRAPH):
         return None
@@ -74,7 +80,7 @@ def read_graph(store: FileStore) -> GraphRecord | None:
 
 
 def remove_graph(store: FileStore) -> int | None:
-    """Remove the stored graph; its version (0 if unreadable), or None if there was none. StorageError."""
+    """Delete the stored graph; return its version (0 if unreadable), or None if there was none. StorageError."""
     if not store.exists(names.GRAPH):
         return None
     version = _version(store.read(names.GRAPH))

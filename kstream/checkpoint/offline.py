@@ -1,0 +1,89 @@
+"""Changes that commands make to a checkpoint while no driver runs: to offsets, to a damaged plan, to a missing one."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from kstream.batch import BatchPlan, InputOutcome
+from kstream.batch_time import Time
+from kstream.checkpoint import format, names
+from kstream.checkpoint.binding import binding_of
+from kstream.checkpoint.plan_log import PlanLog, newest_epoch, take_epoch
+from kstream.checkpoint.reader import LogContents, read_log
+from kstream.errors import FencedError
+from kstream.storage import FileStore
+
+Places: TypeAlias = tuple[Mapping[int, Mapping[str, Any]], Mapping[int, InputOutcome]]
+"""Per stream the data of a plan that reads nothing, and what goes to the ledger."""
+
+
+def move_streams(store: FileStore, at_ms: int, choose: Callable[[LogContents], Places]) -> tuple[Time, LogContents]:
+    """Store a plan that reads nothing and leaves the streams at other offsets, one interval after the last planned batch.
+
+    It first takes the next epoch, so a running driver is fenced and plans nothing after what `choose` reads. Pending batches keep their
+    plans and run again. Blocks on the store, and on whatever `choose` asks.
+
+    Args:
+        store: the checkpoint.
+        at_ms: now.
+        choose: finds the new offsets from what is in the log.
+
+    Returns:
+        The batch time of the plan, and what was in the log before.
+
+    Raises:
+        FencedError: a driver has started meanwhile; look up where it continues.
+    """
+    epoch = take_epoch(store, at_ms)
+    contents = read_log(store)
+    last = contents.last_planned
+    assert contents.meta is not None and last is not None
+    inputs, outcomes = choose(contents)
+    log = PlanLog(store, epoch, contents)
+    time = last + contents.meta.interval
+    floor = min([*contents.pending, time])
+    graph = binding_of(contents, {}).stored
+    stream_names = {number: name for number, name in graph.items() if name is not None or number not in inputs}
+    log.write_plan(BatchPlan(time, epoch, uuid.uuid4().hex, inputs, dict.fromkeys(inputs, 0), floor, last, names=stream_names))
+    log.complete(time, epoch, at_ms, outcomes)
+    newer = newest_epoch(store)
+    if newer > epoch:
+        raise FencedError(
+            f"a driver (epoch {newer}) started on {store.url} while the offsets were being set: look with `kstream offsets show` where it "
+            "goes on, and try again once it has stopped",
+            path=store.url,
+            epoch=epoch,
+            newer_epoch=newer,
+        )
+    return time, contents
+
+
+def forget_batch(store: FileStore, time: Time) -> list[str]:
+    """Move every plan of a batch to `forgotten/`, damaged or not. This is the only way past a damaged plan.
+
+    Returns:
+        The full paths of the plans that were moved.
+    """
+    moved: list[str] = []
+    for plan_time, (epoch, *_) in _plan_keys(store):
+        if plan_time == time:
+            name = names.plan(time, epoch)
+            store.replace(f"{names.FORGOTTEN}/{names.key(time, epoch)}", store.read(name))
+            store.delete(name)
+            moved.append(store.path(name))
+    return moved
+
+
+def forget_missing(store: FileStore, time: Time) -> bool:
+    """Record that the stream goes on without the plan of a batch. Returns False if the batch does not lie between two plans."""
+    planned = {planned_time for planned_time, _ in _plan_keys(store)}
+    if not planned or not min(planned) < time < max(planned):
+        return False
+    store.replace(f"{names.FORGOTTEN}/{names.key(time, 0)}", format.encode("forgotten", {"time": time.milliseconds}))
+    return True
+
+
+def _plan_keys(store: FileStore) -> list[tuple[Time, tuple[int, ...]]]:
+    return [key for key in map(names.parse_key, store.list(names.PLANS)) if key is not None]
