@@ -63,6 +63,7 @@ def __getattr__(name: str) -> Any:
 
             raise MissingDependencyError(
                 "pyspark is not installed: pip install 'kstream-spark[spark]' (or use the pyspark of your platform)",
-                package="pyspark", install="pip install 'kstream-spark[spark]'",
-            ) from e  # fmt: skip
+                package="pyspark",
+                install="pip install 'kstream-spark[spark]'",
+            ) from e
         raise

@@ -56,7 +56,7 @@ class SettableClock(Protocol):
 class Follower(Protocol):
     """What has work to do when time moves: the engine of a context."""
 
-    def settle(self, timeout: float) -> bool:
+    def wait_idle(self, timeout: float) -> bool:
         """Blocks until all that was due has run; False if `timeout` seconds passed first."""
         ...
 
@@ -156,6 +156,7 @@ def clock_named(name: str | None) -> Clock | None:
         raise ConfigurationError(
             f"spark.streaming.clock is {name!r}, of which no clock can be made ({e}): give the dotted name of a class, such as "
             "kstream.testing.ManualClock",
-            key="spark.streaming.clock", value=name,
-        ) from e  # fmt: skip
+            key="spark.streaming.clock",
+            value=name,
+        ) from e
     return clock

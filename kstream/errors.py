@@ -247,7 +247,7 @@ def add_note(error: BaseException, where: str) -> None:
     _note(error, _WHERE, where)
 
 
-def add_words(error: BaseException, words: str) -> None:
+def add_worker_traceback(error: BaseException, words: str) -> None:
     """Says below an error's message what it is really about, where that stands in the middle of a long one; the last line tells it."""
     _note(error, _WORDS, words)
 
@@ -266,7 +266,7 @@ def where_of(error: BaseException) -> str:
 
 
 def in_a_line(error: BaseException) -> str:
-    """An error in one line: the last of what `add_words` has noted, else its type and the first line of its message."""
+    """An error in one line: the last of what `add_worker_traceback` has noted, else its type and the first line of its message."""
     words: str = getattr(error, _WORDS, "")
     if words:
         return words.splitlines()[-1]

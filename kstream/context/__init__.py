@@ -5,7 +5,7 @@ context in their order; `recovery` decides what a restart restores; `replay` run
 `awaitTermination` waits for.
 """
 
-from kstream.context.state import StreamingContextState
 from kstream.context.streaming_context import StreamingContext
+from kstream.context.waiter import StreamingContextState
 
 __all__ = ["StreamingContext", "StreamingContextState"]

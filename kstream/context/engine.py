@@ -160,7 +160,7 @@ class Engine:
         if jump is not None and isinstance(self._clock, SettableClock):
             self._clock.set_time(max(self._clock.time_ms(), last_planned.milliseconds + jump))
 
-    def settle(self, timeout: float) -> bool:
+    def wait_idle(self, timeout: float) -> bool:
         """Blocks until every batch that was due has ended and listeners have heard of it; False if `timeout` seconds passed first.
 
         True at once from a thread of the engine's own – a job, a function of `transform`, a listener – which could not wait for itself;

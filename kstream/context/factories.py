@@ -15,7 +15,7 @@ from kstream.dstream.recipe import on_workers, recorded
 from kstream.errors import ConfigurationError
 from kstream.files import FileFormat, FileSource, FixedRecords, TextLines, WatchedDirectory, WholeFile
 from kstream.receiver import Receiver, SocketReceiver, lines_of
-from kstream.spark.hadoop_directory import HadoopDirectory
+from kstream.spark.hadoop_directory import HadoopDirectory, default_file_system
 from kstream.spark.worker_rdd import WorkerRDD
 from kstream.storage.open import is_known, scheme_of
 
@@ -92,7 +92,7 @@ class StreamFactories:
 
     def _file_source(self, directory: str) -> FileSource:
         scheme = scheme_of(directory)
-        if not is_known(scheme) or (scheme == "" and not _local(_default_file_system(self._sc))):
+        if not is_known(scheme) or (scheme == "" and not _local(default_file_system(self._sc))):
             return HadoopDirectory(directory, self._sc)
         return WatchedDirectory(directory, self.settings.get(SPLIT_BYTES), partial(WorkerRDD, self._sc))
 
@@ -146,11 +146,6 @@ class StreamFactories:
 
     def _as_rdd(self, records: Any) -> RDD[Any]:
         return records if hasattr(records, "ctx") else self._sc.parallelize(records)
-
-
-def _default_file_system(sc: SparkContext) -> str:
-    """Where Hadoop says that a path without a scheme lies."""
-    return str(sc._jsc.hadoopConfiguration().get("fs.defaultFS") or "")  # pyright: ignore
 
 
 def _local(url: str) -> bool:

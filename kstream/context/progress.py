@@ -47,7 +47,9 @@ def progress_of(info: BatchInfo, interval: Duration, name: str) -> BatchProgress
         inputRowsPerSecond=rows / (interval.milliseconds / 1000),
         processedRowsPerSecond=rows / seconds if seconds > 0 else None,
         durationMs={
-            "schedulingDelay": info.schedulingDelay(), "processingDelay": info.processingDelay(), "totalDelay": info.totalDelay(),
+            "schedulingDelay": info.schedulingDelay(),
+            "processingDelay": info.processingDelay(),
+            "totalDelay": info.totalDelay(),
         },
         sources=[
             {"id": number, "numInputRows": source.num_records, **source.facts.get("progress", {})}
@@ -57,7 +59,7 @@ def progress_of(info: BatchInfo, interval: Duration, name: str) -> BatchProgress
             {"id": number, "name": output.op_name, "durationMs": output.duration(), "failureReason": output.failure_reason}
             for number, output in sorted(info.outputs.items())
         ],
-    )  # fmt: skip
+    )
 
 
 class ProgressListener(StreamingListener):

@@ -25,7 +25,15 @@ from kstream.dstream.recipe import Recipe, Recorder, Replay, UserFunction
 from kstream.dstream.reference import StreamReference, dumping, loading
 from kstream.errors import ConfigurationError, GraphNotRestoredError, NotRecoverableError, NotSerializableError, StorageError
 from kstream.secret import looks_secret
-from kstream.spark.spark_context import default_conf, dump_functions, load_functions, restored_conf, settings_of, try_to_pickle
+from kstream.spark.spark_context import (
+    active_spark_context,
+    default_conf,
+    dump_functions,
+    load_functions,
+    restored_conf,
+    settings_of,
+    try_to_pickle,
+)
 from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
@@ -115,7 +123,7 @@ def make_again(stored: StoredGraph, make: Callable[[Any, Duration], C], make_inp
         GraphNotRestoredError: the stored calls no longer work, because another version of kstream wrote them.
         NotRecoverableError: no restart can make an input again.
     """
-    existing = SparkContext._active_spark_context  # pyright: ignore
+    existing = active_spark_context()
     conf: AbstractContextManager[Any] = restored_conf(stored.conf) if existing is None else nullcontext(existing)
     with conf as given:
         context: Any = make(given, Duration(stored.interval_ms))

@@ -19,8 +19,7 @@ from kstream.context import recovery as restore
 from kstream.context.engine import Engine
 from kstream.context.factories import StreamFactories
 from kstream.context.progress import BatchProgress, ProgressListener
-from kstream.context.state import StreamingContextState
-from kstream.context.waiter import ContextWaiter
+from kstream.context.waiter import ContextWaiter, StreamingContextState
 from kstream.dstream import DStream, DStreamGraph, QueueInputDStream, ReceiverInputDStream, TransformedDStream, UnionDStream
 from kstream.dstream.queue_input_dstream import QUEUE_KIND
 from kstream.dstream.recipe import Recipe, Recorder, recorded
@@ -62,9 +61,13 @@ class StreamingContext(StreamFactories):
     _active: ClassVar[StreamingContext | None] = None
 
     def __init__(
-        self, sparkContext: SparkContext | SparkConf, batchDuration: float | Duration | None = None, jssc: Any = None,
-        *, clock: Clock | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        sparkContext: SparkContext | SparkConf,
+        batchDuration: float | Duration | None = None,
+        jssc: Any = None,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
         duration = _batch_duration(batchDuration, jssc)
         self._sc = make_spark_context(sparkContext) if isinstance(sparkContext, SparkConf) else sparkContext
         conf = self._sc.getConf()  # a copy of this context's own
@@ -217,10 +220,17 @@ class StreamingContext(StreamFactories):
         environment = SparkJobEnvironment(self._sc, self._graph.batch_duration)
         self._graph.placement = environment.placement
         self._engine = Engine(
-            self._settings, environment, self._graph, self._clock, self._bus, store,
-            self._on_error, self._on_fenced, self._on_exhausted,
+            self._settings,
+            environment,
+            self._graph,
+            self._clock,
+            self._bus,
+            store,
+            self._on_error,
+            self._on_fenced,
+            self._on_exhausted,
             received=partial(open_received_blocks, self._sc, self._settings, self._clock, self._bus.post, self._stop_wanted),
-        )  # fmt: skip
+        )
         graceful = self._settings.get("spark.streaming.stopGracefullyOnShutdown")
         # Before anything runs: a SIGTERM that comes while missed batches are being planned waits for the start, then stops it.
         patience = 2 * (self._engine.patience() + self._graph.batch_duration.seconds) + _LAST_STEPS_S if graceful else 0

@@ -1,9 +1,22 @@
-"""ContextWaiter: what awaitTermination waits on."""
+"""StreamingContextState: where a context is in its life.
+
+----
+
+ContextWaiter: what awaitTermination waits on."""
 
 from __future__ import annotations
 
+import enum
 import threading
 from types import TracebackType
+
+
+class StreamingContextState(enum.Enum):
+    """INITIALIZED (streams may be added) → ACTIVE → STOPPED."""
+
+    INITIALIZED = "initialized"
+    ACTIVE = "active"
+    STOPPED = "stopped"
 
 
 class ContextWaiter:

@@ -14,7 +14,7 @@ from kstream.batch_time import Duration, Time
 from kstream.dstream.rdd_functions import co_grouped
 from kstream.dstream.stateful_dstream import StatefulDStream
 from kstream.dstream.windowed import check_window
-from kstream.worker.process import settle
+from kstream.worker.process import freeze_gc
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -77,7 +77,7 @@ def _step(
     """From (key, (the old total, one list a batch that left, one list a batch that came)) to (key, new total)."""
 
     def run(entries: Iterable[tuple[Any, tuple[list[Any], ...]]]) -> Iterable[Any]:
-        settle()
+        freeze_gc()
         for key, (old, *batches) in entries:
             left, came = (list(chain(*part)) for part in (batches[: first_new - 1], batches[first_new - 1 :]))
             totals = [inverse(old[0], reduce(combine, left))] if old and left else old

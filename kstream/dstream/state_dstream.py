@@ -10,7 +10,7 @@ from kstream.batch import KeyHash
 from kstream.batch_time import Time
 from kstream.dstream.rdd_functions import co_grouped
 from kstream.dstream.stateful_dstream import StatefulDStream
-from kstream.worker.process import settle
+from kstream.worker.process import freeze_gc
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -67,7 +67,7 @@ def updated(state: RDD[Any], values: RDD[Any], update: Update, time: Time, parti
     """The states after a batch, hashed by key into so many partitions. Shuffles only what is not yet so."""
 
     def run(entries: Iterable[tuple[Any, tuple[list[Any], list[Any]]]]) -> Iterable[Any]:
-        settle()
+        freeze_gc()
         for key, (states, new) in entries:
             result = update(time, key, new, states[0] if states else None)
             if result is not None:

@@ -1,25 +1,94 @@
-"""From a directory's path, wild cards allowed, to the files in it. The wild cards are Hadoop's: `*`, `?`, `[abc]`, `[^a-c]`, `{a,b}`.
+"""From a directory's path to its files, and from files to splits: FileStatus, `files_in`, Split, `cut`.
 
-They stand for directories; only files directly inside a directory count. The cost is one listing a directory that matches, and one a
-directory that is walked through.
+A path may have Hadoop's wild cards: `*`, `?`, `[abc]`, `[^a-c]`, `{a,b}`. They stand for directories; only files directly inside a
+matching directory count. The cost is one listing per directory that matches, and one per directory that is walked through.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from kstream.files.file_status import Entry, FileStatus
+
+@dataclass(frozen=True, slots=True, order=True)
+class FileStatus:
+    """`path` is absolute, with its scheme unless it lies on the local disk. `mtime_ms` is by the clock of the file system."""
+
+    path: str
+    mtime_ms: int
+    size: int
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    def to_json(self) -> list[Any]:
+        """`[path, mtime_ms, size]`."""
+        return [self.path, self.mtime_ms, self.size]
+
+    @staticmethod
+    def from_json(row: Sequence[Any]) -> FileStatus:
+        """The inverse of `to_json`."""
+        return FileStatus(row[0], row[1], row[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in a directory. Time and size of a directory mean nothing."""
+
+    path: str
+    is_directory: bool
+    mtime_ms: int = 0
+    size: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The part of a file that one task reads: bytes [start, end) of the file as it was planned."""
+
+    file: FileStatus
+    start: int
+    end: int
+
+
+def cut(files: Iterable[FileStatus], most_bytes: int, unit: int, can_cut: Callable[[str], bool]) -> list[Split]:
+    """Cut files into splits of about `most_bytes`, in the order of the files.
+
+    A last split may be a tenth larger, because so little is not worth another task (Hadoop's SPLIT_SLOP).
+
+    Args:
+        files: what a batch reads.
+        most_bytes: size of a split.
+        unit: splits begin at multiples of this number of bytes.
+        can_cut: whether the file of a path may be cut.
+    """
+    step = max(unit, most_bytes // unit * unit)
+    splits: list[Split] = []
+    for file in files:
+        at = 0
+        while can_cut(file.path) and file.size - at > step * 1.1:
+            splits.append(Split(file, at, at + step))
+            at += step
+        splits.append(Split(file, at, file.size))
+    return splits
+
 
 List = Callable[[str], list[Entry]]
-"""Everything directly in a directory; FileNotFoundError or NotADirectoryError if it is none."""
+"""Lists a directory; FileNotFoundError or NotADirectoryError if it is none."""
 _WILD = re.compile(r"[*?\[{]")
 
 
 def files_in(ls: List, pattern: str) -> list[FileStatus]:
-    """The files in every directory that matches. FileNotFoundError if a path without wild cards is no directory.
+    """List the files in every directory that matches. A directory that is deleted meanwhile has no files.
 
-    A directory that goes away meanwhile has no files.
+    Raises:
+        FileNotFoundError: a path without wild cards is no directory.
     """
     parts = (pattern.rstrip("/") or "/").split("/")
     wild = next((index for index, part in enumerate(parts) if _WILD.search(part)), None)

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Protocol, cast
 from urllib.parse import urlsplit
 
 from kstream.errors import ConfigurationError, MissingDependencyError, UnsupportedStoreError
-from kstream.files.file_status import Entry
+from kstream.files.directory import Entry
 from kstream.storage.open import OBJECT_STORES, scheme_of
 
 _TIMES = ("mtime", "LastModified", "last_modified", "modified", "updated", "modificationTime")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kstream.batch_time import Duration, Time
-from kstream.files.file_status import FileStatus
+from kstream.files.directory import FileStatus
 
 HIDDEN = "."
 """Names that begin so are never taken."""

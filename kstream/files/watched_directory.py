@@ -8,11 +8,9 @@ from io import BytesIO
 from typing import Any, BinaryIO, Protocol
 
 from kstream.errors import FileLostError
-from kstream.files.directory import files_in
-from kstream.files.file_status import FileStatus
+from kstream.files.directory import FileStatus, Split, cut, files_in
 from kstream.files.file_systems import file_system
 from kstream.files.formats import FileFormat
-from kstream.files.splits import Split, cut
 from kstream.storage.open import scheme_of
 
 MakeRDD = Callable[[int, Callable[[int], Iterable[Any]]], Any]
@@ -96,5 +94,7 @@ def _gone(status: FileStatus) -> FileLostError:
     return FileLostError(
         f"{status.path} ({status.size} bytes) is gone since its batch was planned. A file must stay until no batch or window needs it, or "
         "a restart cannot run its batch again.",
-        path=status.path, size=status.size, found=None,
-    )  # fmt: skip
+        path=status.path,
+        size=status.size,
+        found=None,
+    )

@@ -49,7 +49,7 @@ def set_checkpoint_dir(sc: SparkContext, url: str) -> None:
 def open_checkpoint(url: str) -> FileStore:
     """The store under a URL, to read what lies there. For a scheme that is left to Hadoop a JVM is started where there is none."""
     if not is_known(scheme_of(url)):
-        from kstream.spark.hdfs_appending import open_hadoop
+        from kstream.spark.hadoop_file_store import open_hadoop
 
         return open_hadoop(url)
     return open_store(url, read_only=True)

@@ -73,6 +73,11 @@ class HadoopDirectory:
                 raise StorageError(f"{type(format).__name__} cannot be read from {self.directory}", path=self.directory)
 
 
+def default_file_system(sc: SparkContext) -> str:
+    """The URL of the file system that Hadoop uses for a path without a scheme; "" if Hadoop names none."""
+    return str(sc._jsc.hadoopConfiguration().get("fs.defaultFS") or "")  # pyright: ignore
+
+
 def _escaped(path: str) -> str:
     """A path that stands for itself where Hadoop looks for wild cards."""
     return "".join(f"\\{char}" if char in "*?[]{}\\" else char for char in path)

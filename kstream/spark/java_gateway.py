@@ -1,25 +1,37 @@
-"""The JVM that Python code here talks to: Spark's where there is one, else a small one of our own, in a driver as in a worker."""
+"""The JVM that this process calls by py4j: Spark's if there is one, else a small one of our own, in a driver as in a worker.
+
+In a driver Spark's launcher starts our own JVM. In a Python worker the JVM is of the Java and the class path of its executor: they exist
+on that machine.
+"""
 
 from __future__ import annotations
 
+import itertools
+import logging
 import os
+import socket
+import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kstream.errors import MissingDependencyError, StorageError
-from kstream.spark.worker_java import launch_in_worker
+from kstream.errors import KStreamError, MissingDependencyError, StorageError
+from kstream.receiver.executor_process import jvm_above_this_process
 
 _lock = threading.Lock()
 _own: Any = None
 
 
 def java_view() -> Any:
-    """py4j's view of the JVM. The first call without Spark starts one, which takes seconds; it ends with this process.
+    """Return py4j's view of the JVM. Any thread. The first call without Spark starts a JVM, which takes seconds and ends with this process.
 
-    A JVM of our own, not one that Spark would then use: a driver reads its checkpoint before `setup` says with which memory and
-    which packages Spark's is to start. Under spark-submit Spark's is there already. As soon as there is one, ours is let go.
+    Our own JVM is not the one that Spark will use: a driver reads its checkpoint before `setup` says with which memory and packages
+    Spark's JVM starts. Under spark-submit Spark's JVM exists already. Once Spark has a JVM, our own is ended.
+
+    Raises:
+        MissingDependencyError: pyspark is not installed.
+        StorageError: no JVM could be started.
     """
     global _own
     try:
@@ -27,8 +39,9 @@ def java_view() -> Any:
     except ImportError as e:
         raise MissingDependencyError(
             "Hadoop's file systems are reached through pyspark's JVM: pip install 'kstream-spark[spark]'",
-            package="pyspark", install="kstream-spark[spark]",
-        ) from e  # fmt: skip
+            package="pyspark",
+            install="kstream-spark[spark]",
+        ) from e
     with _lock:
         if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:  # pyright: ignore
             SparkContext._ensure_initialized()  # pyright: ignore
@@ -42,9 +55,12 @@ def java_view() -> Any:
 
 
 def hadoop_configuration(jvm: Any, settings: Mapping[str, str] | None = None) -> Any:
-    """A new Hadoop Configuration: the running SparkContext's, else what HADOOP_CONF_DIR and spark-defaults.conf say.
+    """Make a Hadoop Configuration.
 
-    With a driver's `settings` what HADOOP_CONF_DIR says, and they before it.
+    Args:
+        jvm: py4j's view.
+        settings: of the driver; they win over HADOOP_CONF_DIR. None takes the configuration of the running SparkContext; without one,
+            that of HADOOP_CONF_DIR and spark-defaults.conf.
     """
     from pyspark import SparkContext
 
@@ -80,3 +96,94 @@ def _end(gateway: Any) -> None:
     if process is not None and process.stdin is not None:
         process.stdin.close()  # what the JVM waits for
         process.wait(30)
+
+
+logger = logging.getLogger(__name__)
+
+_OPTIONS = ("-Xmx128m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+_SPARK = "org.apache.spark."
+
+
+def launch_in_worker() -> Any:
+    """Start a JVM for this Python worker; takes a second or two.
+
+    The JVM ends when its standard input does: with this process, however it dies. If the JVM dies, the worker ends, too. The JVM reads
+    JDK_JAVA_OPTIONS from the environment of the executors, like every JVM.
+
+    Returns:
+        A py4j gateway; None if this process is no Python worker of Spark.
+
+    Raises:
+        StorageError: the JVM did not start.
+    """
+    try:
+        _pid, command = jvm_above_this_process()
+    except KStreamError:
+        return None
+    if not any(word.startswith(_SPARK) for word in command):  # some other Java has started a driver or a tool
+        return None
+    process = _started(
+        [command[0], *_OPTIONS, "-cp", class_path_of(command), "py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0"]
+    )
+    port, token = _port_and_token(process)
+    return _gateway(port, token, process)
+
+
+def class_path_of(command: Sequence[str]) -> str:
+    """The class path of an executor's command line; if it has none, CLASSPATH, which workers inherit (on YARN)."""
+    for option, value in itertools.pairwise(command):
+        if option in ("-cp", "-classpath", "--class-path"):
+            return value
+    return os.environ.get("CLASSPATH", "")
+
+
+def _started(command: list[str]) -> subprocess.Popen[str]:
+    environment = dict(os.environ)
+    if "SPARK_USER" in environment:  # the user of executors on an HDFS without Kerberos
+        environment.setdefault("HADOOP_USER_NAME", environment["SPARK_USER"])
+    try:
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment
+        )
+    except OSError as e:
+        raise _not_started(f"{command[0]}: {e.strerror}") from e
+
+
+def _port_and_token(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Read port and token, the first lines that the gateway prints; warnings of Java may come before them."""
+    assert process.stdout is not None
+    said: list[str] = []
+    for line in process.stdout:
+        if line.strip().isdigit():
+            token = process.stdout.readline().strip()
+            threading.Thread(target=_follow, args=(process,), name="HadoopJVM", daemon=True).start()
+            return int(line), token
+        said.append(line.strip())
+    raise _not_started(f"Java ended with {process.wait()}: {' | '.join(said[-3:])}")
+
+
+def _follow(process: subprocess.Popen[str]) -> None:
+    """Log what the JVM prints, until it ends; then end this worker. Without its JVM it would fail every task; Spark starts a new worker."""
+    assert process.stdout is not None and process.stdin is not None
+    for line in process.stdout:
+        logger.warning("the JVM for Hadoop says: %s", line.rstrip())
+    code = process.wait()
+    if not process.stdin.closed:  # its end tells the JVM to end
+        logger.error("the JVM for Hadoop has ended with %d, so this worker ends, too: is there enough memory?", code)
+        os._exit(1)
+
+
+def _gateway(port: int, token: str, process: subprocess.Popen[str]) -> Any:
+    from py4j.java_gateway import GatewayParameters, JavaGateway
+
+    gateway: Any = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
+    gateway.proc = process
+    return gateway
+
+
+def _not_started(reason: str) -> StorageError:
+    return StorageError(
+        f"no JVM for Hadoop could be started by the Python worker {os.getpid()} on {socket.gethostname()}: {reason}. It is one of the "
+        "executor's Java and class path: see that they can be run there, with 200 MB of memory for it beside the executor's",
+        path="",
+    )

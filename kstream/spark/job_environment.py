@@ -1,33 +1,40 @@
-"""SparkJobEnvironment: the Spark side of a job thread, set as Spark's own JobHandler sets it."""
+"""SparkJobEnvironment: the Spark side of a job thread, set as Spark's JobHandler sets it; and the traceback of a worker in its errors."""
 
 from __future__ import annotations
 
+import re
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 
 from kstream.batch import Job
 from kstream.batch_time import Duration, Time, format_batch_time
+from kstream.errors import add_worker_traceback
 from kstream.spark.rdd_placement import SparkPlacement
-from kstream.spark.worker_errors import workers_words_told
 
 _GROUP_KEYS = (
-    "spark.jobGroup.id", "spark.job.description", "callSite.short", "callSite.long", "spark.rdd.scope", "spark.rdd.scope.noOverride",
-)  # fmt: skip
+    "spark.jobGroup.id",
+    "spark.job.description",
+    "callSite.short",
+    "callSite.long",
+    "spark.rdd.scope",
+    "spark.rdd.scope.noOverride",
+)
 _TAGS = "spark.job.tags"
 _ALL_MARKED = "spark.checkpoint.checkpointAllMarkedAncestors"
-"""With it a job checkpoints every marked RDD it is made of. Without it the lineage of a state under a state would grow for ever."""
+"""Makes a job checkpoint every marked RDD among its ancestors. Otherwise the lineage of a state below a state would grow without end."""
 
 
 class SparkJobEnvironment:
-    """Captures the starting thread's local properties once; every job thread gets a copy, so later changes are not seen.
+    """Captures the local properties of the starting thread once; every job thread gets a copy, so later changes have no effect.
 
-    Of these the job group is cleared and interrupt-on-cancel set to false. Job threads must be pinned to JVM threads, which is
-    pyspark's default. JVM objects that every batch needs are looked up once, in the constructor: the look-up of a class by its name
-    takes py4j several calls, and the JVM a search of its class path.
+    In the copy the job group is cleared and interrupt-on-cancel is false. Job threads must be pinned to JVM threads, which is pyspark's
+    default. The constructor looks up the JVM objects that every batch needs: the look-up of a class by its name takes py4j several calls,
+    and the JVM searches its class path.
     """
 
     def __init__(self, sc: SparkContext, interval: Duration) -> None:
@@ -46,6 +53,7 @@ class SparkJobEnvironment:
 
     @contextmanager
     def for_job(self, job: Job) -> Generator[None]:
+        """Prepare this thread for a job; hold the context while the job runs."""
         at = format_batch_time(job.time, self._interval)
         properties = self.placement.properties_of(job.name, job.call_site, open_to_inner=True)
         properties.setProperty("spark.job.description", f"Streaming job from [output operation {job.output_op_id}, batch time {at}]")
@@ -55,21 +63,23 @@ class SparkJobEnvironment:
             properties.setProperty("spark.rdd.scope", job.scope.to_json())
         self._context.setLocalProperties(properties)
         self._allow_existing_directories()
-        with workers_words_told():
+        with noting_worker_traceback():
             yield
 
     @contextmanager
     def for_generation(self, time: Time) -> Generator[None]:
+        """Prepare this thread for the generation of a batch's jobs."""
         self._context.setLocalProperties(self._captured.clone())
-        self._allow_existing_directories()  # a function of transform may write files, too
-        with workers_words_told():
+        self._allow_existing_directories()  # a function of `transform` may write files, too
+        with noting_worker_traceback():
             yield
 
     def cancel_all(self) -> None:
+        """Cancel every running Spark job of this context. Any thread."""
         self._context.cancelJobsWithTag(self._tag)
 
     def _allow_existing_directories(self) -> None:
-        """Lets a batch that is run again overwrite the directory of its first attempt.
+        """Let a batch that runs again overwrite the directory of its first attempt.
 
         The value is set for the current JVM thread only, as Spark sets it for jobs and for the making of RDDs. In other threads an existing
         directory stays an error.
@@ -81,3 +91,50 @@ def _existing_directories(sc: SparkContext) -> Any:
     """Spark's switch for output into existing directories: one `DynamicVariable` for the life of the JVM, with a value for each thread."""
     jvm: Any = sc._jvm  # pyright: ignore
     return jvm.org.apache.spark.internal.io.SparkHadoopWriterUtils.disableOutputSpecValidation()
+
+
+_BEGIN = "Traceback (most recent call last):"
+_FRAME = re.compile(r'  File "')
+_PYSPARKS = re.compile(r'  File "[^"]*[/\\]pyspark[/\\]')
+_JVM = re.compile(r"\tat |\s*SQLSTATE: ")
+
+
+@contextmanager
+def noting_worker_traceback() -> Generator[None]:
+    """Add the worker's traceback, as a note, to an error of the body. In the message it stands between a hundred lines of the JVM."""
+    try:
+        yield
+    except Py4JJavaError as e:
+        words = worker_traceback(_text(e))
+        if words is not None:
+            add_worker_traceback(e, words)
+        raise
+
+
+def worker_traceback(text: str) -> str | None:
+    """The traceback of a Python worker in the text of a JVM's exception, without frames of pyspark. None if no worker raised."""
+    _, python_exception, rest = text.partition("PythonException: ")
+    _, begin, rest = rest.partition(_BEGIN)
+    if not (python_exception and begin):
+        return None
+    return "\n".join([_BEGIN, *_of_the_user(rest.strip("\n").split("\n"))]).rstrip()
+
+
+def _of_the_user(lines: list[str]) -> Iterator[str]:
+    leaving_out = False
+    for line in lines:
+        if _JVM.match(line):
+            return
+        if _FRAME.match(line):
+            leaving_out = _PYSPARKS.match(line) is not None
+        elif not line.startswith("    "):
+            leaving_out = False
+        if not leaving_out:
+            yield line
+
+
+def _text(error: Py4JJavaError) -> str:
+    try:
+        return str(error)  # asks the JVM
+    except Exception:  # which may be gone
+        return ""

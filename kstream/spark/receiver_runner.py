@@ -18,7 +18,7 @@ from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Locati
 from kstream.receiver.receiver_task import ReceiverTask, ReceiverTaskConfig, start_store
 from kstream.spark.executor_cores import WAITING_TIME, ReceiverCores, most_cores, wait_for_cores, warn_of_limit
 from kstream.spark.executors import executor_cores, executors, is_local, task_attempts, task_cpus
-from kstream.spark.worker_errors import workers_words_told
+from kstream.spark.job_environment import noting_worker_traceback
 from kstream.spark.worker_rdd import WorkerRDD
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class SparkReceiverRunner:
             try:
                 self._sc.setJobGroup(_group(stream_id), f"Streaming job running receiver {stream_id}", interruptOnCancel=True)
                 places = [[str(location) for location in candidates if location != _LOCAL]]
-                with workers_words_told():
+                with noting_worker_traceback():
                     self._count(WorkerRDD(self._sc, 1, partial(_receive, task), places))
             except Exception as e:
                 reason = in_a_line(e)

@@ -31,7 +31,7 @@ def make_spark_context(conf: SparkConf) -> SparkContext:
     The sockets cut the cost of a Python task to a half or less; a value in `conf` wins. On a local master the workers run the
     Python of the driver, so that they find what it has installed (pyspark's default is whatever `python3` is on PATH).
     """
-    if SparkContext._active_spark_context is None:  # pyright: ignore
+    if active_spark_context() is None:
         from kstream.spark.java import ensure_java
 
         ensure_java()
@@ -42,9 +42,14 @@ def make_spark_context(conf: SparkConf) -> SparkContext:
     return SparkContext(conf=conf)
 
 
+def active_spark_context() -> SparkContext | None:
+    """The SparkContext of this process; None if none runs. Any thread."""
+    return SparkContext._active_spark_context  # pyright: ignore
+
+
 def default_conf() -> SparkConf:
-    """The settings of the running SparkContext, else those that a new one would be given as far as they are known by now."""
-    existing = SparkContext._active_spark_context  # pyright: ignore
+    """The settings of the running SparkContext; without one, those that a new one would get, as far as they are known by now."""
+    existing = active_spark_context()
     return SparkConf() if existing is None else existing.getConf()
 
 
@@ -136,7 +141,7 @@ def _no_broadcasts_left() -> Generator[None]:
     try:
         yield
     finally:
-        context: Any = SparkContext._active_spark_context  # pyright: ignore
+        context: Any = active_spark_context()
         if context is not None:
             context._pickled_broadcast_vars.clear()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkContext
 
-from kstream.worker.process import settle
+from kstream.worker.process import freeze_gc
 
 if TYPE_CHECKING:
     from pyspark.core.rdd import PipelinedRDD
@@ -41,7 +41,7 @@ class WorkerRDD(PipelinedRDD[Any, Any]):
         self, sc: SparkContext, partitions: int, make: Callable[[int], Iterable[Any]], locations: Sequence[Sequence[str]] | None = None
     ) -> None:
         def compute(index: int, nothing: Iterable[Any]) -> Iterable[Any]:
-            settle()
+            freeze_gc()
             for _ in nothing:  # to its end: Spark throws a worker away whose input was left unread, and every task starts a new one
                 pass
             return make(index)

@@ -62,7 +62,7 @@ class ManualClock:
                 if self._condition.wait_for(self._everybody_waits, 0.02):
                     break
         for follower in list(self._followers) if wait else ():
-            if not follower.settle(self._patience):
+            if not follower.wait_idle(self._patience):
                 raise TimeoutError(
                     f"after the clock was set to {time_ms} ms the batches that were due had not ended within {self._patience} s: a job "
                     "hangs, or waits for a later time (then move the clock with wait=False)"

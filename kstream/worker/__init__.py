@@ -1,1 +1,1 @@
-"""What runs in a Spark worker before the function of the user does. Needs no pyspark."""
+"""Code that runs in a Spark worker before the user's function. Needs no pyspark."""

@@ -1,4 +1,4 @@
-"""Many records as few pickles: what workers send, and what received blocks are made of."""
+"""Many records as few pickles: the form in which workers send records, and in which received blocks hold them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CHUNK_BYTES = 256 * 1024
 
 
 def pickled_chunks(records: Iterable[Any], dumps: Callable[[list[Any]], bytes]) -> Iterator[bytes]:
-    """Lists of the records, each pickled by `dumps`, of some 256 KB: small records many at once."""
+    """Yield lists of the records, each pickled by `dumps`, of about 256 KB: small records many at once."""
     rest, size = iter(records), 1
     while batch := list(islice(rest, size)):
         chunk = dumps(batch)

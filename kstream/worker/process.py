@@ -1,4 +1,4 @@
-"""What a Python worker of Spark does once for kstream's tasks."""
+"""Work that a Python worker of Spark does once for kstream's tasks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 _seen = 0
 _made: dict[tuple[int, Hashable], Any] = {}
-_making = threading.RLock()  # what is made may need something else that is made once
+_making = threading.RLock()  # `make` may call `once` for another key
 
 
 def once(key: Hashable, make: Callable[[], T]) -> T:
-    """What `make` gives, made by the first who asks for this key in this process and kept for its life; a fork makes its own.
+    """Return the object of a key, made by the first call in this process and kept for its life. A fork makes its own.
 
-    Any thread; others wait while one makes. What `make` raises is raised, and the next one tries again.
+    Any thread; while one makes an object, others wait. An error of `make` is raised, and the next call tries again.
     """
     mine = (os.getpid(), key)
     with _making:
@@ -27,12 +27,12 @@ def once(key: Hashable, make: Callable[[], T]) -> T:
         return _made[mine]
 
 
-def settle() -> None:
-    """Called by kstream's functions as they begin in a worker: its garbage collector never again looks at what has been loaded so far.
+def freeze_gc() -> None:
+    """Exclude all objects loaded so far from garbage collection. kstream's functions call this as they begin in a worker.
 
-    PySpark's workers collect garbage after every task, over all that their modules are made of: 15 ms with PySpark and kstream alone, 35
-    with pandas, more than many a task computes. Frozen again whenever modules have come: what is in use at that moment still goes by its
-    reference count, only a cycle of garbage that is just there stays.
+    PySpark's workers collect garbage after every task, over all objects of their modules: 15 ms with PySpark and kstream alone, 35 with
+    pandas, longer than many tasks. The objects are frozen again whenever modules were loaded since. A frozen object is still freed by its
+    reference count; only a cycle of garbage that exists at that moment stays.
     """
     global _seen
     if "pyspark.worker" in sys.modules and len(sys.modules) > _seen:

@@ -142,7 +142,7 @@ def test_a_url_with_a_password_is_refused_before_anything_could_repeat_it(stream
 @pytest.fixture
 def by_hadoop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Paths without a scheme lie where Hadoop says: as on a cluster whose fs.defaultFS is not the local disk."""
-    monkeypatch.setattr("kstream.context.factories._default_file_system", lambda _sc: "hdfs://namenode")
+    monkeypatch.setattr("kstream.context.factories.default_file_system", lambda _sc: "hdfs://namenode")
 
 
 @pytest.mark.usefixtures("by_hadoop")

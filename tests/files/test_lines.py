@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kstream.files.lines import lines
+from kstream.files.formats import lines
 
 
 def together(parts: list[list[str]]) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from kstream.conf import Settings
 from kstream.errors import ConfigurationError
 from kstream.scheduler.no_log import NoLog
-from kstream.spark.hadoop_place import HadoopPlace, chosen
+from kstream.spark.hadoop_file_store import HadoopPlace, not_default_nor_secret
 from kstream.spark.receivers import open_received_blocks, place_of
 from kstream.storage import LocalFileStore, MemoryFileStore
 from kstream.storage.open import StorePlace
@@ -35,7 +35,7 @@ def test_what_is_not_hadoops_default_and_no_secret_is_told() -> None:
         setting("my.Password", "pw"),
         setting("my.proxy", "http://ann:pw@proxy:3128"),
     ]
-    assert chosen({"properties": found}) == (
+    assert not_default_nor_secret({"properties": found}) == (
         ("dfs.namenode.rpc-address", "token-svc:8020"),
         ("dfs.replication", "2"),
         ("fs.defaultFS", "hdfs://names"),

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from kstream.errors import KStreamError, StorageError
-from kstream.spark import worker_java
-from kstream.spark.worker_java import class_path_of, launch_in_worker
+from kstream.spark import java_gateway
+from kstream.spark.java_gateway import class_path_of, launch_in_worker
 
 BACKEND = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 def above(monkeypatch: pytest.MonkeyPatch, *command: str) -> None:
-    monkeypatch.setattr(worker_java, "jvm_above_this_process", lambda: (1, list(command)))
+    monkeypatch.setattr(java_gateway, "jvm_above_this_process", lambda: (1, list(command)))
 
 
 def script(folder: Path, text: str) -> str:
@@ -38,7 +38,7 @@ def test_a_process_below_another_java_or_none_is_no_worker(monkeypatch: pytest.M
     def none() -> tuple[int, list[str]]:
         raise KStreamError("no Java")
 
-    monkeypatch.setattr(worker_java, "jvm_above_this_process", none)
+    monkeypatch.setattr(java_gateway, "jvm_above_this_process", none)
     assert launch_in_worker() is None
 
 

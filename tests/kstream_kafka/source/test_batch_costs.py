@@ -186,7 +186,7 @@ class Costs:
     def _settle(self) -> None:
         """Waits until the batches have ended and the plans that they no longer need are removed."""
         engine: Any = self._stream.ssc._engine
-        assert engine.settle(60) and engine._generator._cleaner.drain(60)
+        assert engine.wait_idle(60) and engine._generator._cleaner.drain(60)
 
     def _requests(self) -> dict[str, int]:
         (client,) = self._clients

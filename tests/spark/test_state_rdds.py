@@ -17,9 +17,7 @@ from kstream import State, StateSpec
 from kstream.dstream.map_with_state_dstream import LONGEST_LINEAGE
 from kstream.rdd.map_with_state import MapWithState, snapshot
 from kstream.rdd.state_map import EMPTY, StateMap
-from kstream.spark.map_with_state_rdd import MapWithStateRDD
-from kstream.spark.raw_records import jrdd
-from kstream.spark.state_rdds import SparkStateRDDs, aligned, states_from
+from kstream.spark.state_rdds import MapWithStateRDD, SparkStateRDDs, aligned, jrdd, states_from
 from tests.streams import Stream
 
 LETTERS = ["", "a", "ab", "abc", "ab"]

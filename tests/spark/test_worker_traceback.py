@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kstream.errors import add_note, add_words, in_a_line
-from kstream.spark.worker_errors import words_of_worker
+from kstream.errors import add_note, add_worker_traceback, in_a_line
+from kstream.spark.job_environment import worker_traceback
 
 WORKER = """Traceback (most recent call last):
   File "/opt/venv/lib/python3.11/site-packages/pyspark/python/lib/pyspark.zip/pyspark/worker.py", line 4327, in invoke_udf
@@ -40,25 +40,25 @@ Driver stacktrace:
 
 @pytest.mark.parametrize("text", [SPARK_4, SPARK_3], ids=["Spark 4", "Spark 3.5"])
 def test_the_users_frames_and_the_error_are_taken_out_of_the_jvms_message(text: str) -> None:
-    assert words_of_worker(text) == USERS
+    assert worker_traceback(text) == USERS
 
 
 def test_an_error_of_an_error_keeps_both() -> None:
     both = f"{WORKER}\n\nDuring handling of the above exception, another exception occurred:\n\n{WORKER.replace('ValueError', 'TypeError')}"
-    found = words_of_worker(SPARK_4.replace(WORKER, both))
+    found = worker_traceback(SPARK_4.replace(WORKER, both))
     assert found is not None and found.count("in parse") == 2 and "pyspark" not in found and "During handling" in found
     assert found.splitlines()[-1].startswith("TypeError: ")
 
 
 def test_an_error_of_the_jvm_alone_has_no_words_of_a_worker() -> None:
-    assert words_of_worker(f"An error occurred while calling o1.count.\n: java.lang.OutOfMemoryError: heap\n{FRAMES}") is None
-    assert words_of_worker("") is None
+    assert worker_traceback(f"An error occurred while calling o1.count.\n: java.lang.OutOfMemoryError: heap\n{FRAMES}") is None
+    assert worker_traceback("") is None
 
 
 def test_an_error_is_told_in_one_line_by_the_last_of_its_words_or_the_first_of_its_message() -> None:
     error = RuntimeError(SPARK_4)
     assert in_a_line(error) == "RuntimeError: An error occurred while calling z:org.apache.spark.api.python.PythonRDD.runJob."
-    add_words(error, USERS)
+    add_worker_traceback(error, USERS)
     add_note(error, "in output operation 0, pprint at /home/me/job.py:13, of batch 1000 ms")
     assert in_a_line(error) == "ValueError: invalid literal for int() with base 10: 'x'"
     assert error.__notes__ == [USERS, "in output operation 0, pprint at /home/me/job.py:13, of batch 1000 ms"]
