@@ -150,9 +150,9 @@ _KEPT = (BlockState.UNALLOCATED, BlockState.ALLOCATED, BlockState.RELEASED, Bloc
 _REJECTED = (BlockState.DISCARDING, BlockState.DISCARDED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BlockRecord:
-    """A block and its state. A change of state is a new record."""
+    """A block and its state. Only `_BlockRecords.move` changes the state."""
 
     block: ReceivedBlockInfo
     state: BlockState
@@ -167,7 +167,7 @@ class BlockRecord:
 
 
 class _BlockRecords:
-    """All records, by block id and by state. Changed by `put` and `remove` alone, so that a block has one state. Not thread-safe."""
+    """All records, by block id; and by state, in the order in which they got it. Not thread-safe."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, BlockRecord] = {}
@@ -176,18 +176,24 @@ class _BlockRecords:
     def get(self, block_id: str) -> BlockRecord | None:
         return self._by_id.get(block_id)
 
-    def put(self, record: BlockRecord) -> None:
-        """Add the record, or let it replace that of the same block. The newest is the last one of its state."""
+    def add(self, record: BlockRecord) -> None:
+        """Add the record of an unknown block."""
         block_id = record.block.block_id
-        self.remove(block_id)
         self._by_id[block_id] = self._by_state[record.state][block_id] = record
+
+    def move(self, record: BlockRecord, state: BlockState) -> None:
+        """Change the state of a record."""
+        block_id = record.block.block_id
+        del self._by_state[record.state][block_id]
+        record.state = state
+        self._by_state[state][block_id] = record
 
     def remove(self, block_id: str) -> None:
         if (old := self._by_id.pop(block_id, None)) is not None:
             del self._by_state[old.state][block_id]
 
     def of(self, *states: BlockState) -> list[BlockRecord]:
-        """The records of these states, in the order of the states; those of one state in the order in which they got it."""
+        """The records of these states, one state after the other."""
         return [record for state in states for record in self._by_state[state].values()]
 
     def __len__(self) -> int:
@@ -244,7 +250,7 @@ class ReceivedBlockTracker:
                 dropped[event.block.stream_id] = dropped.get(event.block.stream_id, 0) + 1
             elif self._records.get(event.block.block_id) is None:  # the log can hold an addition twice
                 state = BlockState.ALLOCATED if event.block.block_id in planned else BlockState.UNALLOCATED
-                self._records.put(BlockRecord(event.block.of_stream(stream), state, logged_at=0))
+                self._records.add(BlockRecord(event.block.of_stream(stream), state, logged_at=0))
         for stream, count in dropped.items():
             logger.warning("%d blocks are of what was stream %d, which the job no longer has: no batch gets them", count, stream)
 
@@ -266,34 +272,47 @@ class ReceivedBlockTracker:
             return False
         entry, now = to_bytes(BlockAdditionEvent(block, self._epoch)), self._clock.time_ms()
         with self._lock:
-            known = self._records.get(block.block_id)
-            if (answer := _answer(known)) is not None:
-                return answer
-            pending = None if known is None else known.decided
-            if pending is None and (self._stopped or not accept_new):
-                why = "the receivers have been stopped" if self._stopped else "a later run of its receiver has begun"
-                logger.warning("block %s of receiver %d is refused: %s", block.block_id, block.stream_id, why)
-                return False
-            if pending is None:
-                logged_at = now if known is None else known.logged_at  # a refused block may be in the log already
-                self._records.put(BlockRecord(block, BlockState.ADDING, logged_at, decided=self._runtime.event()))
-        if pending is None:
-            return self._add(block, entry, now)
-        pending.wait()
+            decision = self._decide(block, now, accept_new)
+        if isinstance(decision, bool):
+            return decision
+        if decision is None:
+            return self._log_addition(block.block_id, entry, now)
+        decision.wait()
         with self._lock:
             return bool(_answer(self._records.get(block.block_id)))
 
-    def _add(self, block: ReceivedBlockInfo, entry: bytes, now: int) -> bool:
+    def _decide(self, block: ReceivedBlockInfo, now: int, accept_new: bool) -> bool | Event | None:
+        """The answer, if it is known; the event to wait for, if another call adds the block; None if this call has to log the addition.
+
+        Call this under the lock.
+        """
+        known = self._records.get(block.block_id)
+        if (answer := _answer(known)) is not None:
+            return answer
+        if known is not None and known.decided is not None:
+            return known.decided
+        if self._stopped or not accept_new:
+            why = "the receivers have been stopped" if self._stopped else "a later run of its receiver has begun"
+            logger.warning("block %s of receiver %d is refused: %s", block.block_id, block.stream_id, why)
+            return False
+        adding = BlockRecord(block, BlockState.ADDING, now, decided=self._runtime.event())
+        if known is not None:
+            adding.logged_at = known.logged_at  # the log may have a refused block already
+            self._records.remove(block.block_id)
+        self._records.add(adding)
+        return None
+
+    def _log_addition(self, block_id: str, entry: bytes, now: int) -> bool:
         written = False
         try:
             written = self._write_addition(entry, now)
         finally:
             with self._lock:
-                adding = self._records.get(block.block_id)
-                assert adding is not None and adding.decided is not None
-                state = BlockState.UNALLOCATED if written else BlockState.REFUSED
-                self._records.put(replace(adding, state=state, decided=None))
-            adding.decided.set()
+                record = self._records.get(block_id)
+                assert record is not None and record.decided is not None
+                decided, record.decided = record.decided, None
+                self._records.move(record, BlockState.UNALLOCATED if written else BlockState.REFUSED)
+            decided.set()
         return written
 
     def _write_addition(self, entry: bytes, time_ms: int) -> bool:
@@ -321,7 +340,7 @@ class ReceivedBlockTracker:
             for block_id in block_ids:
                 record = self._records.get(block_id)
                 if record is not None and record.state is BlockState.UNALLOCATED and record.block.stream_id == stream_id:
-                    self._records.put(replace(record, state=BlockState.ALLOCATED))
+                    self._records.move(record, BlockState.ALLOCATED)
 
     def release(self, time: Time, block_ids: Iterable[str]) -> list[ReceivedBlockInfo]:
         """Mark blocks of the plan of this time as not needed by this driver. The log keeps them for a restart.
@@ -330,11 +349,14 @@ class ReceivedBlockTracker:
             Those of the blocks that were allocated.
         """
         with self._lock:
-            known = [record for block_id in dict.fromkeys(block_ids) if (record := self._records.get(block_id)) is not None]
-            released = [record for record in known if record.state is BlockState.ALLOCATED]
-            for record in released:
-                self._records.put(replace(record, state=BlockState.RELEASED, plan_time=time))
-        return [record.block for record in released]
+            released: list[ReceivedBlockInfo] = []
+            for block_id in block_ids:
+                record = self._records.get(block_id)
+                if record is not None and record.state is BlockState.ALLOCATED:
+                    record.plan_time = time
+                    self._records.move(record, BlockState.RELEASED)
+                    released.append(record.block)
+        return released
 
     def cleanup_old_batches(self, up_to: Time, wait: bool = False) -> None:
         """Log that nobody needs the released blocks of plans of this time and older, nor the refused ones; then clean the log. Blocks.
@@ -348,20 +370,24 @@ class ReceivedBlockTracker:
         now = self._clock.time_ms()
         with self._lock:
             released = self._records.of(BlockState.RELEASED)
-            old = [record for record in released if record.plan_time is not None and record.plan_time <= up_to]
-            old += (discarding := self._put_all(self._records.of(BlockState.REFUSED), BlockState.DISCARDING))
+            cleaned = [record for record in released if record.plan_time is not None and record.plan_time <= up_to]
+            discarded = self._records.of(BlockState.REFUSED)
+            self._move_all(discarded, BlockState.DISCARDING)
         try:
-            if old and self._log is not None:
-                self._log.write(to_bytes(BatchCleanupEvent(tuple(record.block.block_id for record in old))), now)
+            if (cleaned or discarded) and self._log is not None:
+                block_ids = tuple(record.block.block_id for record in (*cleaned, *discarded))
+                self._log.write(to_bytes(BatchCleanupEvent(block_ids)), now)
         except BaseException:
             with self._lock:
-                self._put_all(discarding, BlockState.REFUSED)
+                self._move_all(discarded, BlockState.REFUSED)
             raise
         with self._lock:
-            for record in old:
-                state = BlockState.DISCARDED if record.state is BlockState.DISCARDING else BlockState.CLEANED
-                bare = ReceivedBlockInfo(record.block.stream_id, record.block.block_id)
-                self._records.put(BlockRecord(bare, state, record.logged_at, gone_at=now))
+            self._move_all(cleaned, BlockState.CLEANED)
+            self._move_all(discarded, BlockState.DISCARDED)
+            for record in (*cleaned, *discarded):
+                record.gone_at = now
+                if record.block.metadata is not None:  # nobody needs it, and it may be large
+                    record.block = replace(record.block, metadata=None)
             for record in self._records.of(*_GONE):
                 if now - record.gone_at >= REMEMBERED_MS:
                     self._records.remove(record.block.block_id)
@@ -369,12 +395,10 @@ class ReceivedBlockTracker:
         if self._log is not None:
             self._log.clean(needed_from, wait)
 
-    def _put_all(self, records: Iterable[BlockRecord], state: BlockState) -> list[BlockRecord]:
-        """Give these records this state. Call this under the lock."""
-        changed = [replace(record, state=state) for record in records]
-        for record in changed:
-            self._records.put(record)
-        return changed
+    def _move_all(self, records: Iterable[BlockRecord], state: BlockState) -> None:
+        """Call this under the lock."""
+        for record in records:
+            self._records.move(record, state)
 
     def close(self) -> None:
         if self._log is not None:
@@ -396,7 +420,7 @@ class ReceivedBlockTracker:
         """An allocated block; None for others."""
         with self._lock:
             record = self._records.get(block_id)
-        return record.block if record is not None and record.state is BlockState.ALLOCATED else None
+            return record.block if record is not None and record.state is BlockState.ALLOCATED else None
 
     def all_blocks(self) -> list[ReceivedBlockInfo]:
         """All blocks that somebody may still need. A restart may find refused ones in the log."""
