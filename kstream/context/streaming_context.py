@@ -28,7 +28,7 @@ from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopEr
 from kstream.listener import StreamingListener
 from kstream.scheduler import StreamingListenerBus
 from kstream.spark.checkpoint_store import make_checkpoint_directory, open_checkpoint, open_checkpoint_to_write, set_checkpoint_dir
-from kstream.spark.executor_cores import WAITING_TIME
+from kstream.spark.executors import WAITING_TIME
 from kstream.spark.job_environment import SparkJobEnvironment
 from kstream.spark.receiver_runner import check_cores
 from kstream.spark.receivers import open_received_blocks

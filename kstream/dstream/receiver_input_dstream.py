@@ -19,7 +19,7 @@ from kstream.dstream.received_blocks import NoReceivedBlocks, ReceivedBlocks
 from kstream.errors import BlocksLostError, ConfigurationError, NotRecoverableError
 from kstream.receiver import Receiver
 from kstream.receiver.block_reading import BlockLocations
-from kstream.receiver.block_writer import effective_storage_level
+from kstream.receiver.block_store import effective_storage_level
 from kstream.receiver.received_block_tracker import ReceivedBlockInfo
 from kstream.wal import handle_of_json, handle_to_json
 
@@ -38,7 +38,7 @@ class ReceiverInputDStream(InputDStream):
     Without a write-ahead log blocks die with the executors that have them, and with the driver: a batch that was planned and had not
     ended (and a window that reaches back) asks for blocks that are gone. `spark.streaming.kstream.receiver.onDataLoss` says what comes of
     it – "fail" (default): BlocksLostError, a batch that `maxBatchFailures` gives up is in the ledger with its block ids and counts;
-    "skip": the batch runs with what there is and the loss goes to the ledger; "report": listeners are told, too.
+    "skip": the batch runs with what there is and the loss goes to the ledger; "report": listeners hear of it, too.
 
     Threads: the generator's thread plans, makes RDDs and releases; the scheduler's thread asks for outcomes. `_loss_lock` guards what
     both use: `_planned_here`, `_read`, `_lost` and `_reported`.

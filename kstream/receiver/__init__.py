@@ -7,7 +7,6 @@ One idea: a receiver knows only its supervisor, and the driver only ids of block
     receiver_task                the long-running task of Spark around both
     block_generator              records become blocks, at a limited rate
     block_writer                 blocks are stored on two executors, or in a write-ahead log and on one; the driver acknowledges them
-    block_chunks                 the bytes of a block
     block_store                  the blocks of one executor, and the clients of such a store
     block_store_process          the store's process, which lives as long as the executor (executor_process)
     block_reading                a worker reads a block back

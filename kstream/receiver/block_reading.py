@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import io
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kstream.errors import BlocksLostError, CorruptRecordError, KStreamError, RpcError, StorageError
-from kstream.receiver.block_chunks import decode_block, records_of
+from kstream.receiver.block_store import decode_block
 from kstream.receiver.executor_process import executor_of_this_worker
 from kstream.rpc import RpcClient, RpcCredentials
 from kstream.storage import FileStore
@@ -94,6 +96,14 @@ def read_block(block: BlockLocations, credentials: RpcCredentials) -> Iterator[A
         stream=None,
         blocks=[[block.block_id, block.num_records]],
     )
+
+
+def records_of(chunks: Iterable[bytes]) -> Iterator[Any]:
+    """The records of a block."""
+    for chunk in chunks:
+        file = io.BytesIO(chunk)
+        while file.tell() < len(chunk):
+            yield from pickle.load(file)
 
 
 def _nearest_first(replicas: Sequence[Replica]) -> list[Replica]:

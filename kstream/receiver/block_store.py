@@ -1,6 +1,9 @@
 """BlockStore: the received blocks of one executor, in memory up to a budget and on disk beyond it; and the clients of such a store.
 
 The blocks die with the executor. The store is in a process of its own (`block_store_process`).
+
+The stored form of a block, on the disk of a store and as a record of a receiver's write-ahead log: `KBLK` and the version (1 byte); then
+each chunk, as its length (8 bytes, big-endian) and its bytes. A block without records has no chunks.
 """
 
 from __future__ import annotations
@@ -9,18 +12,30 @@ import enum
 import json
 import logging
 import re
+import struct
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from kstream.errors import BlockNotStoredError, KStreamError, RpcError, RpcUnreachableError
-from kstream.receiver.block_chunks import decode_block, encode_block
+from kstream.errors import (
+    BlockNotStoredError,
+    CorruptRecordError,
+    FormatVersionError,
+    KStreamError,
+    RpcError,
+    RpcUnreachableError,
+)
 from kstream.rpc import RpcClient, RpcCredentials
 
 logger = logging.getLogger(__name__)
+VERSION = 1
+_MAGIC = b"KBLK"
+_HEAD = len(_MAGIC) + 1
+_LENGTH = struct.Struct(">Q")
+
 _BLOCK_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
 
 REMOVE: Final = "remove"
@@ -37,6 +52,84 @@ class Level(enum.Enum):
     MEMORY = "memory"
     MEMORY_AND_DISK = "memory-and-disk"
     DISK = "disk"
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveStorageLevel:
+    """What a StorageLevel of Spark's means for received blocks."""
+
+    level: str
+    """The value of a block store's Level."""
+    replicas: int
+    warnings: tuple[str, ...] = ()
+    """What the StorageLevel asks for and received blocks do not have."""
+
+
+def effective_storage_level(storage_level: Any, write_ahead_log: bool) -> EffectiveStorageLevel:
+    """The effective level of a receiver's StorageLevel. Pure.
+
+    With a write-ahead log one replica is enough, as in Spark. Off-heap is memory here. Blocks are always serialized, whatever the level
+    says; with a log Spark warns of that.
+
+    Args:
+        storage_level: A pyspark StorageLevel; None is MEMORY_AND_DISK_2.
+        write_ahead_log: Whether receivers write write-ahead logs.
+    """
+    if storage_level is None:
+        return EffectiveStorageLevel(Level.MEMORY_AND_DISK.value, 1 if write_ahead_log else 2)
+    memory = storage_level.useMemory or storage_level.useOffHeap
+    level = Level.MEMORY_AND_DISK if memory and storage_level.useDisk else Level.DISK if storage_level.useDisk else Level.MEMORY
+    if not write_ahead_log:
+        return EffectiveStorageLevel(level.value, max(1, storage_level.replication))
+    warnings: list[str] = []
+    if storage_level.deserialized:
+        warnings.append("Storage level serialization true is not supported when write ahead log is enabled, change to serialization false")
+    if storage_level.replication > 1:
+        warnings.append(
+            f"Storage level replication {storage_level.replication} is unnecessary when write ahead log is enabled, change to replication 1"
+        )
+    return EffectiveStorageLevel(level.value, 1, tuple(warnings))
+
+
+# -- the stored form
+
+
+def encode_block(chunks: Iterable[bytes]) -> bytes:
+    """The stored form of a block with these chunks."""
+    return b"".join([_MAGIC, bytes([VERSION]), *(part for chunk in chunks for part in (_LENGTH.pack(len(chunk)), chunk))])
+
+
+def decode_block(data: bytes, where: str) -> Sequence[bytes]:
+    """The chunks of a block in its stored form.
+
+    Raises:
+        CorruptRecordError, FormatVersionError: `encode_block` has not made these bytes; the message names `where`.
+    """
+    if not data.startswith(_MAGIC) or len(data) < _HEAD:
+        raise _corrupt(where, "it begins otherwise")
+    if (version := data[len(_MAGIC)]) != VERSION:
+        raise FormatVersionError(
+            f"the received block at {where} has format version {version}, this kstream reads {VERSION}: upgrade kstream to read it",
+            path=where,
+            version=version,
+            supported=VERSION,
+        )
+    found: list[bytes] = []
+    at = _HEAD
+    while at < len(data):
+        until = at + _LENGTH.size
+        if until > len(data) or (end := until + _LENGTH.unpack_from(data, at)[0]) > len(data):
+            raise _corrupt(where, f"a chunk that begins at byte {at} goes beyond the {len(data)} bytes there are")
+        found.append(data[until:end])
+        at = end
+    return found
+
+
+def _corrupt(where: str, reason: str) -> CorruptRecordError:
+    return CorruptRecordError(f"{where} does not hold a received block: {reason}", path=where, reason=reason)
+
+
+# -- the store
 
 
 class BlockStore:
@@ -134,6 +227,9 @@ class BlockStore:
             raise BlockNotStoredError(
                 f"block {block_id} could not be written to {path}: {e}", block=block_id, size=sum(map(len, chunks)), free=0
             ) from e
+
+
+# -- clients
 
 
 def remove_blocks(store: RpcClient, block_ids: Iterable[str]) -> None:

@@ -1,5 +1,8 @@
 """ReceiverBlockWriter: a receiver's records become blocks, a handler stores the blocks, and the driver acknowledges them.
 
+A block is a few chunks of bytes. A chunk is one or more pickled lists of records. Records that are stored together are pickled at once, so
+that they wait for their block as bytes: pickled while they are fresh they cost a third of what they cost later.
+
 The handlers are those of Spark's `ReceivedBlockHandler.scala`: one stores a block on two executors, so that one of them may die; the other
 one in a write-ahead log and on one executor.
 """
@@ -8,11 +11,13 @@ from __future__ import annotations
 
 import json
 import logging
+import pickle
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
+from itertools import groupby
 from time import monotonic
 from typing import Any, Protocol
 
@@ -20,54 +25,113 @@ from kstream.batch.plan import Json
 from kstream.clock import Clock
 from kstream.errors import BlockNotStoredError, IllegalStateError, RpcError
 from kstream.loop import THREADS, Runtime
-from kstream.receiver.block_chunks import Dumps, RecordPacker, chunks_of, counted_chunks, dumps_plain, encode_block, portions
 from kstream.receiver.block_generator import BlockGenerator, BlockGeneratorListener, BlockIds, RateLimiter
-from kstream.receiver.block_store import BlockStoreClient, Level
+from kstream.receiver.block_store import BlockStoreClient, encode_block
 from kstream.wal import WriteAheadLog, WriteAheadLogRecordHandle
+from kstream.worker.pickled_chunks import CHUNK_BYTES, pickled_chunks
 
 logger = logging.getLogger(__name__)
 MOST_BLOCK_BYTES = 64 * 1024 * 1024
 """The largest block of records that were stored one by one: a task should not get more."""
 
 
-# -- how well a block is kept
+# -- from records to chunks
+
+Dumps = Callable[[Any], bytes]
+"""Pickles a list of records, or an object that unpickles to one."""
+
+
+def dumps_plain(records: Any) -> bytes:
+    return pickle.dumps(records, pickle.HIGHEST_PROTOCOL)
 
 
 @dataclass(frozen=True, slots=True)
-class EffectiveStorageLevel:
-    """What a StorageLevel of Spark's means for received blocks."""
+class PackedRecords:
+    """`pickled` is a list of `count` records."""
 
-    level: str
-    """The value of a block store's Level."""
-    replicas: int
-    warnings: tuple[str, ...] = ()
-    """What the StorageLevel asks for and received blocks do not have."""
+    count: int
+    pickled: bytes
 
 
-def effective_storage_level(storage_level: Any, write_ahead_log: bool) -> EffectiveStorageLevel:
-    """The effective level of a receiver's StorageLevel. Pure.
+class TextLines:
+    """Lines that came together, as one text: the reading task splits them. Unpickles to their list."""
 
-    With a write-ahead log one replica is enough, as in Spark. Off-heap is memory here. Blocks are always serialized, whatever the level
-    says; with a log Spark warns of that.
+    def __init__(self, text: str) -> None:
+        """`text` has LF between the lines, and none after the last one."""
+        self.text = text
 
-    Args:
-        storage_level: A pyspark StorageLevel; None is MEMORY_AND_DISK_2.
-        write_ahead_log: Whether receivers write write-ahead logs.
-    """
-    if storage_level is None:
-        return EffectiveStorageLevel(Level.MEMORY_AND_DISK.value, 1 if write_ahead_log else 2)
-    memory = storage_level.useMemory or storage_level.useOffHeap
-    level = Level.MEMORY_AND_DISK if memory and storage_level.useDisk else Level.DISK if storage_level.useDisk else Level.MEMORY
-    if not write_ahead_log:
-        return EffectiveStorageLevel(level.value, max(1, storage_level.replication))
-    warnings: list[str] = []
-    if storage_level.deserialized:
-        warnings.append("Storage level serialization true is not supported when write ahead log is enabled, change to serialization false")
-    if storage_level.replication > 1:
-        warnings.append(
-            f"Storage level replication {storage_level.replication} is unnecessary when write ahead log is enabled, change to replication 1"
-        )
-    return EffectiveStorageLevel(level.value, 1, tuple(warnings))
+    def __len__(self) -> int:
+        return self.text.count("\n") + 1
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.text.split("\n"))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str.split, (self.text, "\n")
+
+
+class RecordPacker:
+    """Pickles records in packs that are neither tiny, as far as the calls allow, nor huge. Any thread."""
+
+    def __init__(self, dumps: Dumps) -> None:
+        self._dumps = dumps
+        self._at_once = 1000  # a guess at the records of one chunk; threads may disagree about it
+
+    def pack(self, records: Iterable[Any]) -> list[PackedRecords]:
+        """Pickle all records. What the pickling of a record raises is raised, and none is packed."""
+        if isinstance(records, TextLines):
+            return [PackedRecords(len(records), self._dumps(records))]
+        at_hand = records if isinstance(records, list) else list(records)
+        packs: list[PackedRecords] = []
+        at = 0
+        while at < len(at_hand):
+            some = at_hand[at : at + self._at_once]
+            packs.append(PackedRecords(len(some), self._dumps(some)))
+            at += len(some)
+            self._learn(len(some), len(packs[-1].pickled))
+        return packs
+
+    def _learn(self, count: int, size: int) -> None:
+        if size > 2 * CHUNK_BYTES and count > 1:
+            self._at_once = max(1, count // 2)
+        elif size < CHUNK_BYTES // 2 and count == self._at_once:
+            self._at_once = count * 2
+
+
+def chunks_of(records: Iterable[Any], dumps: Dumps) -> tuple[int, list[bytes]]:
+    """The number of records, and their chunks in order. Some of the records may be packs."""
+    chunks = list(counted_chunks(records, dumps))
+    return sum(chunk.count for chunk in chunks), [chunk.pickled for chunk in chunks]
+
+
+def counted_chunks(records: Iterable[Any], dumps: Dumps) -> Iterator[PackedRecords]:
+    """The chunks of the records, each with its count: `pickled` is one or more lists. Some of the records may be packs."""
+    for packed, group in groupby(records, lambda record: isinstance(record, PackedRecords)):
+        if packed:
+            yield from _joined(group)
+        else:
+            counts: list[int] = []
+            for chunk in pickled_chunks(group, lambda some, counts=counts: (counts.append(len(some)), dumps(some))[1]):
+                yield PackedRecords(counts[-1], chunk)
+
+
+def portions(chunks: Iterable[PackedRecords], most_bytes: int) -> Iterator[list[PackedRecords]]:
+    """Group the chunks in portions of at most so many bytes. A single larger chunk is a portion of its own."""
+    some, size = list[PackedRecords](), 0
+    for chunk in chunks:
+        if some and size + len(chunk.pickled) > most_bytes:
+            yield some
+            some, size = [], 0
+        some.append(chunk)
+        size += len(chunk.pickled)
+    if some:
+        yield some
+
+
+def _joined(packs: Iterable[PackedRecords]) -> Iterator[PackedRecords]:
+    """Join small packs to chunks."""
+    for some in portions(packs, CHUNK_BYTES):
+        yield some[0] if len(some) == 1 else PackedRecords(sum(pack.count for pack in some), b"".join(pack.pickled for pack in some))
 
 
 # -- handlers

@@ -1,4 +1,4 @@
-"""Which executor a Python worker belongs to: Spark tells its workers nothing of it, but each is a grandchild of the executor's JVM."""
+"""The executor of a Python worker. Spark does not tell its workers, but each is a grandchild of the executor's JVM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kstream.errors import KStreamError
 DRIVER = "driver"
 """The executor id in local mode, where the driver's JVM is the executor."""
 _GENERATIONS = 5
-_LOOK_S = 0.2
+_POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,12 @@ class ExecutorProcess:
 
 
 def executor_of_this_worker() -> ExecutorProcess:
-    """Called in a worker. KStreamError where no JVM is among its ancestors."""
+    """The executor of the worker that calls this. KStreamError if no JVM is among its ancestors."""
     return executor_of(*jvm_above_this_process())
 
 
 def jvm_above_this_process() -> tuple[int, list[str]]:
-    """Pid and command line of the nearest Java among the ancestors. KStreamError where there is none."""
+    """The pid and the command line of the nearest Java among the ancestors. KStreamError if there is none."""
     pid = os.getppid()
     for _ in range(_GENERATIONS):
         parent, command = _parent_and_command(pid)
@@ -48,15 +48,18 @@ def is_java(command: Sequence[str]) -> bool:
 
 
 def executor_of(pid: int, command: Sequence[str]) -> ExecutorProcess:
-    """From the command line of an executor: `… CoarseGrainedExecutorBackend … --executor-id 3 --hostname 10.0.0.7 …`, with each cluster
-    manager of Spark. In local mode it is that of an application."""
+    """The executor whose JVM has this command line.
+
+    Every cluster manager of Spark uses `… CoarseGrainedExecutorBackend … --executor-id 3 --hostname 10.0.0.7 …`. In local mode it is the
+    command line of the application.
+    """
     backend = next((at for at, word in enumerate(command) if word.endswith("ExecutorBackend")), len(command))
-    said = dict(zip(command[backend:], command[backend + 1 :], strict=False))
-    return ExecutorProcess(pid, said.get("--executor-id", DRIVER), said.get("--hostname"))
+    options = dict(zip(command[backend:], command[backend + 1 :], strict=False))
+    return ExecutorProcess(pid, options.get("--executor-id", DRIVER), options.get("--hostname"))
 
 
 def wait_for_death(pid: int, or_readable: int | None = None) -> None:
-    """Returns when the process has ended, at once where there is none; a zombie has ended. Also when a file descriptor can be read."""
+    """Wait until a process has ended, or a file descriptor can be read. A zombie has ended, and so has a pid without a process."""
     others = [] if or_readable is None else [or_readable]
     try:
         descriptor = os.pidfd_open(pid)  # Linux: wakes up the moment it happens
@@ -66,7 +69,7 @@ def wait_for_death(pid: int, or_readable: int | None = None) -> None:
         while _lives(pid):
             if others and select.select(others, [], [], 0)[0]:
                 return
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
         return
     try:
         select.select([descriptor, *others], [], [])
@@ -75,7 +78,7 @@ def wait_for_death(pid: int, or_readable: int | None = None) -> None:
 
 
 def command_of(pid: int) -> list[str]:
-    """Words of the command of a process that runs; none of a zombie, or where there is no such process."""
+    """The command line of a running process; [] for a zombie, and for a pid without a process."""
     return list(filter(None, _parent_and_command(pid)[1]))
 
 
@@ -94,5 +97,5 @@ def _parent_and_command(pid: int) -> tuple[int, list[str]]:
         parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         return parent, Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
     except (FileNotFoundError, ProcessLookupError):  # no Linux, or no such process
-        told = subprocess.run(["ps", "-o", "ppid=,command=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout.split()
-        return (int(told[0]), told[1:]) if told else (0, [])
+        shown = subprocess.run(["ps", "-o", "ppid=,command=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout.split()
+        return (int(shown[0]), shown[1:]) if shown else (0, [])

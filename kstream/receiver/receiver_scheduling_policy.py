@@ -1,7 +1,7 @@
-"""ReceiverSchedulingPolicy: on which executors receivers are to run (Spark's `ReceiverSchedulingPolicy.scala`). Pure functions.
+"""ReceiverSchedulingPolicy: on which executors receivers run (Spark's `ReceiverSchedulingPolicy.scala`). Pure functions.
 
-A receiver is given *candidates*, not one place: the task that runs it prefers them all alike, and the scheduler of Spark takes one that
-is free. An executor that has no receiver yet is always preferred to one that has.
+A receiver gets *candidates*, not one executor: its task prefers them all alike, and Spark's scheduler takes one that is free. An executor
+without a receiver is always preferred to one with receivers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ExecutorLocation:
 
 @dataclass(frozen=True, slots=True, order=True)
 class HostLocation:
-    """Any executor of a host, be it one that Spark has none on yet."""
+    """Any executor of a host. Spark may have none there yet."""
 
     host: str
 
@@ -47,28 +47,35 @@ Location: TypeAlias = ExecutorLocation | HostLocation
 
 @dataclass(frozen=True, slots=True)
 class ReceiverTrackingInfo:
-    """What is known of a receiver. `scheduled`: its candidates while it is SCHEDULED; `running`: where it runs while it is ACTIVE."""
+    """The state of a receiver on the driver."""
 
     stream_id: int
     state: ReceiverState = ReceiverState.INACTIVE
     scheduled: tuple[Location, ...] = ()
+    """Its candidates while it is SCHEDULED."""
     running: ExecutorLocation | None = None
+    """Its executor while it is ACTIVE."""
 
 
 class ReceiverSchedulingPolicy:
-    """Two stages: `scheduleReceivers` for all at the start, `rescheduleReceiver` for one that is to start again.
+    """`scheduleReceivers` places all receivers at the start, `restartReceiver` one whose task has ended.
 
-    Equal answers for equal questions: among equals the executor, or the receiver, that was named first is taken.
+    Deterministic: of equal executors, or receivers, the first one is taken.
     """
 
     @staticmethod
     def scheduleReceivers(receivers: Mapping[int, str | None], executors: Sequence[ExecutorLocation]) -> dict[int, list[Location]]:
-        """Candidates for each receiver, by stream id, such that the receivers lie evenly on the executors.
+        """Spread all receivers evenly over the executors.
 
-        `receivers`: the preferred host (`preferredLocation`) or None, by stream id. A receiver with a preferred host gets that host's
-        executor with the fewest receivers, or the bare host where no executor is known there; the others the executor with the fewest
-        of all. Then each executor left without a receiver becomes a further candidate of the receiver with the fewest candidates.
-        Without executors every receiver is there, with no candidates.
+        A receiver with a preferred host gets that host's executor with the fewest receivers, or the bare host if no executor is known
+        there; the others get the executor with the fewest of all. Then each executor without a receiver becomes a further candidate of
+        the receiver with the fewest candidates.
+
+        Args:
+            receivers: The preferred host (`preferredLocation`) or None, by stream id.
+
+        Returns:
+            Candidates by stream id; without executors no receiver has any.
         """
         chosen: dict[int, list[Location]] = {stream: [] for stream in receivers}
         if not executors or not receivers:
@@ -100,11 +107,14 @@ class ReceiverSchedulingPolicy:
         infos: Mapping[int, ReceiverTrackingInfo],
         executors: Sequence[ExecutorLocation],
     ) -> list[Location]:
-        """Candidates for one receiver that starts again, by what the others do.
+        """Place one receiver by the load of the others.
 
-        The preferred host, if there is one, and all idle executors; where none is idle those with the least weight. An active receiver
-        weighs 1 on its executor, a scheduled one 1 / number of its candidates on each of them, an inactive one nothing; nor does the
-        receiver itself, which runs nowhere now. [] without executors. An executor that is not among `executors` is dead: no candidate.
+        Its candidates are the preferred host, if there is one, and all idle executors; if none is idle, those with the least weight. An
+        active receiver weighs 1 on its executor, a scheduled one 1 / number of its candidates on each of them, an inactive one nothing.
+        The receiver itself, which runs nowhere now, weighs nothing. An executor that is not among `executors` is dead.
+
+        Returns:
+            The candidates; none without executors.
         """
         if not executors:
             return []
@@ -124,10 +134,10 @@ class ReceiverSchedulingPolicy:
         infos: Mapping[int, ReceiverTrackingInfo],
         executors: Sequence[ExecutorLocation],
     ) -> list[Location]:
-        """Where a receiver whose task has ended is to run now.
+        """Place a receiver whose task has ended.
 
-        Case 1, it had been scheduled and never got to run where it should: the candidates of then that are still alive. Case 2, it had
-        none or they are dead: as `rescheduleReceiver`.
+        Case 1: it was scheduled and never ran where it should. Its candidates remain those that are alive. Case 2: it had none, or they
+        are dead. Its candidates are those of `rescheduleReceiver`.
         """
         info = infos.get(receiver)
         if info is not None and info.state is ReceiverState.SCHEDULED:
@@ -138,9 +148,9 @@ class ReceiverSchedulingPolicy:
 
     @staticmethod
     def accepts(candidates: Iterable[Location], registering: ExecutorLocation) -> bool:
-        """Whether a receiver with these candidates may register from there: Spark need not go by what a task prefers.
+        """Whether a receiver with these candidates may register from an executor: Spark may start a task elsewhere than it prefers.
 
-        An executor is known by its id, as in Spark: it may call its host by another name than the driver does.
+        Executors are compared by their ids, as in Spark: an executor may call its host by another name than the driver does.
         """
         return any(
             location.executor_id == registering.executor_id if isinstance(location, ExecutorLocation) else location.host == registering.host

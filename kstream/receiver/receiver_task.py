@@ -13,18 +13,18 @@ from kstream.clock import SystemClock
 from kstream.errors import RpcError
 from kstream.loop import THREADS
 from kstream.receiver import messages
-from kstream.receiver.block_chunks import Dumps, dumps_plain
 from kstream.receiver.block_generator import BlockIds, RateLimiter
 from kstream.receiver.block_reading import ReceiverLogs
-from kstream.receiver.block_store import BlockStoreClient, OwnBlockStoreClient, StoreAddress
+from kstream.receiver.block_store import BlockStoreClient, OwnBlockStoreClient, StoreAddress, effective_storage_level
 from kstream.receiver.block_store_process import BlockStoreSpec, find_or_start
 from kstream.receiver.block_writer import (
     BlockStoreBasedBlockHandler,
     BlockWriterConfig,
+    Dumps,
     ReceivedBlockHandler,
     ReceiverBlockWriter,
     WriteAheadLogBasedBlockHandler,
-    effective_storage_level,
+    dumps_plain,
 )
 from kstream.receiver.executor_process import ExecutorProcess, executor_of_this_worker
 from kstream.receiver.messages import TrackerLink

@@ -1,4 +1,4 @@
-"""SocketReceiver: what a TCP server sends, turned into records; connects again when it is refused or the stream ends."""
+"""SocketReceiver: records from what a TCP server sends. It reconnects after a refused connection, and at the end of the stream."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from kstream.loop import THREADS
-from kstream.receiver.block_chunks import TextLines
+from kstream.receiver.block_writer import TextLines
 from kstream.receiver.receiver import Receiver
 
 logger = logging.getLogger(__name__)
@@ -18,12 +18,10 @@ Converter = Callable[[BinaryIO], Iterable[Any]]
 
 
 class SocketReceiver(Receiver):
-    """`converter(file)` gets the connection as a binary file to read and gives records, for as long as they come.
-
-    What it says when it has to connect again, and how long it waits, are Spark's.
-    """
+    """The texts and the delays of its restarts are Spark's. `_connection` is replaced by one thread of the supervisor at a time."""
 
     def __init__(self, host: str, port: int, converter: Converter, storageLevel: Any = None) -> None:
+        """`converter` gets the connection as a binary file, and yields records as long as they come."""
         super().__init__(storageLevel)
         self._host = host
         self._port = port
@@ -53,7 +51,7 @@ class SocketReceiver(Receiver):
     def _receive(self, connection: socket.socket) -> None:
         try:
             with connection.makefile("rb") as file:
-                if self._converter is lines_of:  # as they come: many at once
+                if self._converter is lines_of:  # many lines at once
                     for lines in line_chunks_of(file):
                         if self._ended(connection):
                             return
@@ -66,14 +64,14 @@ class SocketReceiver(Receiver):
             if not self._ended(connection):
                 self.restart("Socket data stream had no more data")
         except Exception as e:
-            if not self._ended(connection):  # else it is the stop that closed it
+            if not self._ended(connection):  # else the stop has closed it
                 logger.warning("Error receiving data: %s", e)
                 self.restart("Error receiving data", e)
         finally:
             _close(connection)
 
     def _ended(self, connection: socket.socket) -> bool:
-        """Whether this connection is not to be read any more: stopped, or a later one has taken its place."""
+        """Whether reading should end: the receiver is stopped, or a later connection has replaced this one."""
         return self.isStopped() or self._connection is not connection
 
     def __getstate__(self) -> dict[str, Any]:
@@ -81,13 +79,13 @@ class SocketReceiver(Receiver):
 
 
 def lines_of(file: BinaryIO) -> Iterator[str]:
-    """Lines of UTF-8 as they come, ended by LF, CR or CRLF; what stands behind the last end is a line, too, when the server hangs up."""
+    """The lines of a UTF-8 text, which end with LF, CR or CRLF. The rest after the last line end is a line, too, at the end of the file."""
     for lines in line_chunks_of(file):
         yield from lines
 
 
 def line_chunks_of(file: BinaryIO) -> Iterator[TextLines]:
-    """The same, those together that have come together."""
+    """The lines as `lines_of`, in groups that came together."""
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     rest, after_cr = "", False
     read: Callable[[int], bytes] = getattr(file, "read1", file.read)
@@ -108,7 +106,7 @@ def line_chunks_of(file: BinaryIO) -> Iterator[TextLines]:
 
 def _close(connection: socket.socket) -> None:
     try:
-        connection.shutdown(socket.SHUT_RDWR)  # a reader in another thread wakes up, which close alone does not do
+        connection.shutdown(socket.SHUT_RDWR)  # wakes up a reader in another thread; close alone does not
     except OSError:
         pass
     connection.close()

@@ -1,20 +1,57 @@
-"""Which executors a SparkContext has, by py4j: pyspark does not say."""
+"""The executors of a SparkContext, which have a core for the tasks of batches, and how long a start waits for the cores of receivers.
+
+A receiver is a task that runs as long as its stream: it holds `spark.task.cpus` cores of its executor. One task of a batch must fit beside
+all receivers. In local mode the number of cores never changes, so too few are an error at once. On a cluster executors come one by one,
+and a worker may be slow or down: the start waits, logs what it waits for, and gives up after one setting.
+
+A task of a batch that prefers an executor without a free core waits `spark.locality.wait`, in every batch, and then runs elsewhere.
+
+Spark's list of executors is asked by py4j, since pyspark does not offer it. The rules about cores are pure.
+"""
 
 from __future__ import annotations
 
+import logging
+import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kstream.spark.executor_cores import Executor, executors_with_free_core
+from kstream.conf import parse_bool
+from kstream.errors import ConfigurationError, NotEnoughCoresError
+from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, HostLocation, Location
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+logger = logging.getLogger(__name__)
+WAITING_TIME = "spark.streaming.kstream.receiver.maxRegisteredResourcesWaitingTime"
+_POLL_S = 0.5
+_LOG_INTERVAL_S = 30.0
+_ASKS_FOR_INSTANCES = re.compile(r"yarn|k8s://")
+"""Masters of which Spark asks for `spark.executor.instances` executors."""
 _KEPT = "_kstream_executors"
 _RECEIVERS = "_kstream_receivers_on_executors"
 _TASK_CPUS = "_kstream_task_cpus"
 _lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Executor:
+    """An executor of the application, as Spark lists it. `cores`: all its cores, busy or not."""
+
+    host: str
+    executor_id: str
+    cores: int
+
+    @property
+    def location(self) -> ExecutorLocation:
+        """How a task prefers this executor."""
+        return ExecutorLocation(self.host, self.executor_id)
+
+
+# -- the executors of a SparkContext
 
 
 def executors(sc: SparkContext) -> list[Executor]:
@@ -99,3 +136,181 @@ def _rows(found: Any) -> list[Any]:
 def _jvm_context(sc: SparkContext) -> Any:
     context: Any = sc._jsc  # pyright: ignore[reportPrivateUsage]
     return context.sc()
+
+
+# -- the tasks of batches
+
+
+def task_slots(cores: Iterable[int], task_cpus: int) -> int:
+    """How many tasks can run at the same time on executors with so many cores each. A task never spans two executors.
+
+    Args:
+        cores: The number of cores of each executor.
+        task_cpus: `spark.task.cpus`.
+    """
+    return sum(count // task_cpus for count in cores)
+
+
+def executors_with_free_core(executors: Iterable[Executor], receivers: Mapping[str, int], task_cpus: int) -> list[Executor]:
+    """The executors that can run a task of a batch beside their receivers, in the given order.
+
+    Args:
+        executors: The executors of the application.
+        receivers: How many receivers run on each executor, by executor id.
+        task_cpus: `spark.task.cpus`.
+    """
+    return [executor for executor in executors if task_slots([executor.cores], task_cpus) > receivers.get(executor.executor_id, 0)]
+
+
+def block_locations(blocks: Iterable[Iterable[str]], executors: Iterable[Executor], free: Sequence[Executor]) -> list[list[Location]]:
+    """Where the task of each received block should run.
+
+    A task prefers the executors that have a replica and a free core. Where there is none, it prefers the hosts of the replicas, if another
+    executor with a free core is on the same host. Else it has no preference.
+
+    Args:
+        blocks: For each block the ids of the executors that have a replica.
+        executors: The executors of the application.
+        free: Those of them with a free core (`executors_with_free_core`).
+    """
+    host_of = {executor.executor_id: executor.host for executor in executors}
+    free_by_id = {executor.executor_id: executor.location for executor in free}
+    free_hosts = {executor.host for executor in free}
+
+    def locations(holders: Sequence[str]) -> list[Location]:
+        nearest: list[Location] = [free_by_id[holder] for holder in holders if holder in free_by_id]
+        if nearest:
+            return nearest
+        hosts = dict.fromkeys(host_of[holder] for holder in holders if holder in host_of)
+        return [HostLocation(host) for host in hosts if host in free_hosts]
+
+    return [locations(list(holders)) for holders in blocks]
+
+
+# -- the cores of receivers
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverCores:
+    """The cores that an application with receivers needs. `task_cpus` is `spark.task.cpus`."""
+
+    receivers: int
+    task_cpus: int = 1
+
+    @property
+    def needed(self) -> int:
+        """Cores in all: those of the receivers, and those of one task of a batch."""
+        return (self.receivers + 1) * self.task_cpus
+
+    def enough(self, executors: Sequence[int]) -> bool:
+        """Whether a task of a batch fits beside the receivers, on executors with so many cores each."""
+        return task_slots(executors, self.task_cpus) > self.receivers
+
+    @property
+    def taken(self) -> str:
+        """What the receivers take, in words."""
+        each = "a core each" if self.task_cpus == 1 else f"{self.task_cpus} cores each (spark.task.cpus)"
+        return f"{self.receivers} receivers take {each} for as long as they run"
+
+    def __str__(self) -> str:
+        return f"{self.taken}, and batches need {self.task_cpus} more: {self.needed} in all"
+
+
+def most_cores(conf: Mapping[str, str], master: str) -> tuple[list[int], str] | None:
+    """The cores that the settings let a cluster give at most.
+
+    Args:
+        conf: The settings of Spark that are set.
+        master: The URL of the cluster manager.
+
+    Returns:
+        The cores of each executor, and the settings that say so; None if the settings set no limit. Where a total is all that is known, one
+        executor has all of it.
+    """
+    if master.startswith("spark://"):
+        total = conf.get("spark.cores.max")
+        return None if total is None else ([int(total)], f"spark.cores.max={total}")
+    if not _ASKS_FOR_INSTANCES.match(master):
+        return None
+    dynamic = parse_bool(conf.get("spark.dynamicAllocation.enabled") or "false")
+    key = "spark.dynamicAllocation.maxExecutors" if dynamic else "spark.executor.instances"
+    count = conf.get(key) or (None if dynamic else "2")
+    if count is None:
+        return None
+    each = conf.get("spark.executor.cores") or "1"
+    return [int(each)] * int(count), f"{key}={count} and spark.executor.cores={each}"
+
+
+def wait_for_cores(
+    cores: ReceiverCores,
+    executors: Callable[[], Sequence[int]],
+    local: bool,
+    longest_s: float,
+    monotonic: Callable[[], float],
+    stopped: Callable[[float], bool],
+) -> None:
+    """Wait until the application has the cores that its receivers need, or until a stop is wanted. Called by the starting thread.
+
+    Args:
+        cores: What is needed.
+        executors: Returns the number of cores of each executor that is registered now.
+        local: Whether the driver is the only executor, whose cores never change.
+        longest_s: How many seconds to wait for a cluster.
+        monotonic: The clock, in seconds.
+        stopped: Waits so many seconds, or until a stop is wanted; returns whether it is.
+
+    Raises:
+        ConfigurationError: In local mode, at once.
+        NotEnoughCoresError: On a cluster, after `longest_s`.
+    """
+    began = logged = monotonic()
+    while not cores.enough(there := executors()):
+        if local and there:  # Spark lists the driver a moment after it has started
+            raise _too_few_in_local_mode(cores, sum(there))
+        now = monotonic()
+        if now - began >= longest_s:
+            raise _too_few_on_the_cluster(cores, there, longest_s)
+        if now - logged >= _LOG_INTERVAL_S:
+            logged = now
+            logger.warning("the receivers wait for cores for %d s of at most %d s: %s. %s", now - began, longest_s, cores, _given(there))
+        if stopped(_POLL_S):
+            return
+
+
+def warn_of_limit(cores: ReceiverCores, most: tuple[list[int], str] | None) -> None:
+    """Log that a cluster can never give enough cores by its settings, before the wait for them."""
+    if most is not None and not cores.enough(most[0]):
+        logger.warning("the settings (%s) give the application at most %d cores, which is too few: %s", most[1], sum(most[0]), cores)
+
+
+def _given(executors: Sequence[int]) -> str:
+    return f"The application has {sum(executors)} cores on {len(executors)} executors"
+
+
+def _too_few_in_local_mode(cores: ReceiverCores, there: int) -> ConfigurationError:
+    return ConfigurationError(
+        f"{cores.taken}, and there are {there} cores in all: too few are left for the batches. "
+        f"Give the application {cores.needed} at least: local[{cores.needed}]",
+        key="spark.master",
+        value=there,
+    )
+
+
+def _too_few_on_the_cluster(cores: ReceiverCores, there: Sequence[int], waited_s: float) -> NotEnoughCoresError:
+    return NotEnoughCoresError(
+        f"the cluster has not given the application enough cores within {waited_s:g} s: {cores}. {_given(there)}{_split(cores, there)}. "
+        "Check that the workers of the cluster are up, and have cores that no other application holds. To give the application more, set "
+        f"spark.cores.max, spark.executor.instances or spark.executor.cores. To wait longer, set {WAITING_TIME}",
+        receivers=cores.receivers,
+        needed=cores.needed,
+        cores=sum(there),
+        executors=len(there),
+        waited_s=waited_s,
+    )
+
+
+def _split(cores: ReceiverCores, executors: Sequence[int]) -> str:
+    """If the cores are enough in all: why they are not enough."""
+    if sum(executors) < cores.needed:
+        return ""
+    return f", which can run {task_slots(executors, cores.task_cpus)} tasks: a task of {cores.task_cpus} cores never spans two executors"

@@ -16,8 +16,18 @@ from kstream.loop.runtime import Event
 from kstream.receiver.receiver import Receiver
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
 from kstream.receiver.receiver_task import ReceiverTask, ReceiverTaskConfig, start_store
-from kstream.spark.executor_cores import WAITING_TIME, ReceiverCores, most_cores, wait_for_cores, warn_of_limit
-from kstream.spark.executors import executor_cores, executors, is_local, task_attempts, task_cpus
+from kstream.spark.executors import (
+    WAITING_TIME,
+    ReceiverCores,
+    executor_cores,
+    executors,
+    is_local,
+    most_cores,
+    task_attempts,
+    task_cpus,
+    wait_for_cores,
+    warn_of_limit,
+)
 from kstream.spark.job_environment import noting_worker_traceback
 from kstream.spark.worker_rdd import WorkerRDD
 

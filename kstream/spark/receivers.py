@@ -17,15 +17,13 @@ from kstream.errors import BlocksLostError, ConfigurationError
 from kstream.loop.runtime import Event
 from kstream.receiver import Receiver
 from kstream.receiver.block_reading import BlockLocations, OpensStore, ReceiverLogs, Replica, read_block
-from kstream.receiver.block_store import END, remove_blocks
-from kstream.receiver.block_writer import effective_storage_level
+from kstream.receiver.block_store import END, effective_storage_level, remove_blocks
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_task import LOOPBACK, ReceiverTaskConfig
 from kstream.receiver.receiver_tracker import ReceiverTracker
 from kstream.rpc import RpcClient, RpcCredentials, RpcServer
 from kstream.scheduler.no_log import NoLog
-from kstream.spark.executor_cores import block_locations
-from kstream.spark.executors import free_executors, is_local, known_executors, set_receivers
+from kstream.spark.executors import block_locations, free_executors, is_local, known_executors, set_receivers
 from kstream.spark.hadoop_file_store import HadoopFileStore
 from kstream.spark.receiver_runner import SparkReceiverRunner
 from kstream.spark.worker_rdd import WorkerRDD

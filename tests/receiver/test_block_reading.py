@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kstream.errors import BlocksLostError
-from kstream.receiver.block_chunks import chunks_of, dumps_plain, encode_block
 from kstream.receiver.block_reading import BlockLocations, Replica, read_block
-from kstream.receiver.block_store import BlockStore
+from kstream.receiver.block_store import BlockStore, encode_block
+from kstream.receiver.block_writer import chunks_of, dumps_plain
 from kstream.rpc import RpcCredentials, RpcServer
 from kstream.storage import LocalFileStore
 from kstream.storage.open import StorePlace

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kstream.receiver.block_chunks import RecordPacker, TextLines, chunks_of, dumps_plain, records_of
+from kstream.receiver.block_reading import records_of
+from kstream.receiver.block_writer import RecordPacker, TextLines, chunks_of, dumps_plain
 from kstream.receiver.socket_receiver import line_chunks_of
 from kstream.worker.pickled_chunks import CHUNK_BYTES
 

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from kstream.errors import BlockNotStoredError, CorruptRecordError, FormatVersionError, RpcUnreachableError, StorageError
-from kstream.receiver.block_chunks import chunks_of, decode_block, dumps_plain, encode_block, records_of
+from kstream.receiver.block_reading import records_of
+from kstream.receiver.block_store import decode_block, encode_block
 from kstream.receiver.block_writer import (
     BlockStoreBasedBlockHandler,
     ReceivedBlockHandler,
     ReceivedBlockStoreResult,
     WriteAheadLogBasedBlockHandler,
+    chunks_of,
+    dumps_plain,
 )
 from kstream.storage import LocalFileStore
 from kstream.wal import FileBasedWriteAheadLog, FileBasedWriteAheadLogSegment

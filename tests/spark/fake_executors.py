@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from kstream.spark.executor_cores import Executor
+from kstream.spark.executors import Executor
 
 
 class FakeSparkContext:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kstream.spark.executor_cores import Executor, block_locations, executors_with_free_core, task_slots
+from kstream.spark.executors import Executor, block_locations, executors_with_free_core, task_slots
 
 A, B, C = Executor("host1", "a", 1), Executor("host2", "b", 1), Executor("host3", "c", 1)
 

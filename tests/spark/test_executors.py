@@ -12,8 +12,7 @@ from kstream_kafka.reader.location_strategy import LocationStrategies, executor_
 from kstream.receiver.block_reading import BlockLocations, Replica
 from kstream.rpc import RpcCredentials
 from kstream.spark import receivers
-from kstream.spark.executor_cores import Executor
-from kstream.spark.executors import executors, free_executors, known_executors, set_receivers
+from kstream.spark.executors import Executor, executors, free_executors, known_executors, set_receivers
 from kstream.spark.receivers import SparkBlockReader
 from tests.spark.fake_executors import FakeSparkContext
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from kstream.errors import ConfigurationError, NotEnoughCoresError
-from kstream.spark.executor_cores import ReceiverCores, most_cores, wait_for_cores, warn_of_limit
+from kstream.spark.executors import ReceiverCores, most_cores, wait_for_cores, warn_of_limit
 
 LONGEST_S = 600.0
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark import SparkContext
 
 from kstream.errors import ConfigurationError, MissingDependencyError
-from kstream.spark.executor_cores import Executor
+from kstream.spark.executors import Executor
 from kstream.spark.receiver_runner import SparkReceiverRunner, check_cores
 from tests.harness import PATIENCE
 from tests.spark.fake_executors import FakeSparkContext

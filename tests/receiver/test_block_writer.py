@@ -11,14 +11,15 @@ import pytest
 
 from kstream.clock import Clock, SystemClock
 from kstream.errors import BlockNotStoredError, IllegalStateError, RpcUnreachableError
-from kstream.receiver.block_chunks import TextLines, records_of
 from kstream.receiver.block_generator import BlockIds, RateLimiter
+from kstream.receiver.block_reading import records_of
 from kstream.receiver.block_writer import (
     MOST_BLOCK_BYTES,
     BlockStoreBasedBlockHandler,
     BlockWriterConfig,
     ReceivedBlockStoreResult,
     ReceiverBlockWriter,
+    TextLines,
 )
 from kstream.testing import ManualClock
 
