@@ -120,7 +120,7 @@ class ReceivedBlocks:
             try:
                 self._reader.remove(store, block_ids)
             except RpcUnreachableError as e:
-                logger.warning("the block store of executor %s does not answer, and is asked again: %s", store.executor_id, e)
+                logger.warning("the block store of executor %s does not answer; its blocks are removed later: %s", store.executor_id, e)
                 self._receivers.doubt_store(store)
                 again.update(block_ids)
             except Exception as e:

@@ -59,7 +59,7 @@ class RateLimiter:
             before, self._rate = self._rate, self._bounded(newRate)
             self._kept = self._kept * self._rate / before if before else 0.0
         if before != self._rate:
-            logger.info("receivers may take %d records a second from now on", self._rate)
+            logger.info("rate limit: %d records a second from now on", self._rate)
 
     def waitToPush(self, stop: StopFlag | None = None) -> bool:
         """Take a permit. Blocks until there is one. A first call, and one after a pause, returns at once: the next call waits for it.

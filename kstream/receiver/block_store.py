@@ -275,7 +275,7 @@ class OwnBlockStoreClient(BlockStoreClient):
         try:
             super().put(block_id, chunks, level)
         except RpcUnreachableError as e:
-            logger.warning("the block store of this executor has died, and what it had with it; another is started: %s", e)
+            logger.warning("the block store of this executor has died with its blocks; another one is started: %s", e)
             try:
                 address = self._start()
             except (KStreamError, OSError) as error:

@@ -305,7 +305,7 @@ class ReceivedBlockTracker:
     def _log_addition(self, block_id: str, entry: bytes, now: int) -> bool:
         written = False
         try:
-            written = self._write_addition(entry, now)
+            written = self._write_addition(block_id, entry, now)
         finally:
             with self._lock:
                 record = self._records.get(block_id)
@@ -315,13 +315,13 @@ class ReceivedBlockTracker:
             decided.set()
         return written
 
-    def _write_addition(self, entry: bytes, time_ms: int) -> bool:
+    def _write_addition(self, block_id: str, entry: bytes, time_ms: int) -> bool:
         if self._log is None:
             return True
         try:
             self._log.write(entry, time_ms)
         except Exception:
-            logger.warning("BlockAdditionEvent could not be logged", exc_info=True)
+            logger.warning("block %s could not be logged, and is refused", block_id, exc_info=True)
             return False
         return True
 

@@ -115,7 +115,7 @@ class ReceiverTask:
         link = self._link()
         answer = link.register(executor, address.host)
         if not answer["accepted"]:
-            logger.info("receiver %d is not to run here", self._stream)
+            logger.info("receiver %d: the driver refuses this run; the task ends", self._stream)
             return
         peers = PeerStores(self._config.credentials, answer["peers"])
         own = OwnBlockStoreClient(
@@ -208,7 +208,7 @@ class ReceiverSession:
                 acknowledged = writer.acknowledged_before()  # before the question: the answer need not know blocks sent meanwhile
                 self._do(self._link.next_command(), supervisor, writer, acknowledged)
         except Exception as e:
-            logger.warning("receiver %d has lost its driver", self._link.stream_id, exc_info=e)
+            logger.warning("receiver %d: its driver does not answer; the task ends", self._link.stream_id, exc_info=e)
             self._end("Lost its driver", e)
 
     def _do(self, answer: Mapping[str, Any], supervisor: ReceiverSupervisor, writer: ReceiverBlockWriter, acknowledged: int) -> None:

@@ -193,7 +193,7 @@ class ReceiverTracker:
             for _, entry in lost:
                 entry.cancelled = True
         for stream, _ in lost:
-            logger.warning("receiver %d %s: it is cut off", stream, why)
+            logger.warning("receiver %d %s: its task is cancelled", stream, why)
             self._runner.cancel(stream)
 
     def send_rate_update(self, stream_id: int, records_a_second: int) -> None:
@@ -436,7 +436,7 @@ class ReceiverTracker:
         try:
             return self._look_at_executors()
         except Exception:
-            logger.warning("the executors cannot be looked at", exc_info=True)
+            logger.warning("the executors are unknown: Spark cannot be asked", exc_info=True)
             return None
 
     def _look_at_executors(self) -> list[ExecutorLocation]:

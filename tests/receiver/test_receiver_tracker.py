@@ -197,6 +197,30 @@ def test_between_a_refusal_and_the_next_run_the_restart_delay_passes() -> None:
     assert waited == [7.0]
 
 
+def test_the_thread_that_reports_the_end_of_a_task_does_not_wait_for_the_restart_delay() -> None:
+    runner, clock = Runner("1"), ManualClock(0)
+    tracker = ReceiverTracker({0: Nothing()}, runner, ReceivedBlockTracker([0], clock), clock, restart_delay_ms=7000)
+    waiting: list[threading.Thread] = []
+    tracker._over.wait = lambda timeout=None: (waiting.append(threading.current_thread()), False)[1]
+    tracker.start()
+    runner.wait(1)
+    runner.endings[0, 1]("executor lost")
+    runner.wait(2)
+    assert len(waiting) == 1 and waiting[0] is not threading.current_thread()
+
+
+def test_a_receiver_that_waits_for_its_restart_does_not_run_once_the_receivers_are_stopped() -> None:
+    runner, clock = Runner("1"), ManualClock(0)
+    tracker = ReceiverTracker({0: Nothing()}, runner, ReceivedBlockTracker([0], clock), clock, restart_delay_ms=3_600_000)
+    tracker.start()
+    runner.wait(1)
+    runner.endings[0, 1]("executor lost")
+    assert tracker.stop(PATIENCE)
+    for restart in [thread for thread in threading.enumerate() if thread.name == "Receiver-0-restart"]:
+        restart.join(PATIENCE)
+    assert len(runner.runs) == 1
+
+
 def test_in_local_mode_a_receiver_is_always_accepted() -> None:
     class Elsewhere(Nothing):
         def preferredLocation(self) -> str:
