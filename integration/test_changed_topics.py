@@ -39,7 +39,7 @@ class Job:
     def context(self, topics: list[str], collected: Collected, allow: str = "") -> StreamingContext:
         ssc = StreamingContext(self._sc, 0.5)
         ssc.checkpoint(str(self.checkpoint))
-        ssc.settings.override("spark.streaming.kstream.recovery.allow", allow)
+        ssc._settings.override("spark.streaming.kstream.recovery.allow", allow)
         params = {"bootstrap.servers": self._kafka.bootstrap, "auto.offset.reset": "earliest"}
         KafkaUtils.createDirectStream(ssc, topics, params, messageHandler=value_only).foreachRDD(collected)
         return ssc

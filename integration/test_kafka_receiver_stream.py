@@ -30,7 +30,7 @@ class Job:
     def setup(self) -> StreamingContext:
         self.setups += 1
         ssc = StreamingContext(self.sc, 0.5)
-        ssc.settings.override("spark.streaming.kstream.recovery", self.recovery)
+        ssc._settings.override("spark.streaming.kstream.recovery", self.recovery)
         SEEN.append(set[Any]())
         KafkaUtils.createStream(ssc, *self.arguments).foreachRDD(note)
         return ssc

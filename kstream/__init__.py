@@ -52,6 +52,10 @@ _LAZY = {
 }
 
 
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'kstream' has no attribute {name!r}")

@@ -192,8 +192,14 @@ class FakeHost:
         self.state_rdds = FakeStateRDDs()
 
     @property
+    def context(self) -> FakeHost:
+        return self
+
+    @property
     def recorder(self) -> Any:
         return self.graph.recorder
+
+    _recorder = recorder
 
     def check_can_add(self, what: str) -> None:
         """Anything may be added."""

@@ -21,6 +21,7 @@ from kstream.batch_time import Time
 from kstream.clock import Clock
 from kstream.context.engine import Engine
 from kstream.dstream import DStream, ForEachDStream, InputDStream
+from kstream.dstream.node import DStreamNode
 from kstream.listener import StreamingListener
 from kstream.scheduler import StreamingListenerBus
 from kstream.storage import FileStore, MemoryFileStore
@@ -217,9 +218,9 @@ class Driver:
             received=partial(received_in_driver, self.receivers, self.clock, self.bus.post),
         )  # fmt: skip
 
-    def output(self, stream: DStream) -> None:
+    def output(self, stream: DStream[Any] | DStreamNode) -> None:
         """An output that notes each attempt. `before_job(time)` runs between its beginning and its end."""
-        self.host.graph.add_output_stream(ForEachDStream(stream, self._job))
+        self.host.graph.add_output_stream(ForEachDStream(getattr(stream, "_node", stream), self._job))
 
     def _job(self, time: Time, rdd: Any) -> None:
         attempt = self.world.begin(self, time, rdd)

@@ -59,6 +59,17 @@ def test_no_file_is_longer_than_600_lines(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 600
 
 
+def test_streams_import_each_other_in_one_order() -> None:
+    """No circle, not even one of types, and no import inside a function to get around one."""
+    files = {f"kstream.dstream.{path.stem}": ast.parse(path.read_text()) for path in (ROOT / "kstream" / "dstream").glob("[a-z]*.py")}
+    below = {name: {other for other in imported(tree) if other in files} for name, tree in files.items()}
+    inside = [f for tree in files.values() for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) and any(imported(f))]
+    assert [f.name for f in inside if any(name.startswith("kstream") for name in imported(f))] == []
+    while lowest := {name for name, others in below.items() if not others}:
+        below = {name: others - lowest for name, others in below.items() if name not in lowest}
+    assert below == {}
+
+
 def modules_loaded_by(statement: str) -> set[str]:
     code = f"import sys; {statement}; print('\\n'.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

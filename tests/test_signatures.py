@@ -119,6 +119,29 @@ def test_what_pyspark_offers_is_offered_here_with_the_same_parameters(method: Me
         assert (parameter.default == default) is not differs, f"{name} is {parameter.default!r} here and {default!r} in pyspark"
 
 
+MORE = {
+    "DStream": {"mapWithState", "name", "print", "setName"},
+    "StreamingContext": {
+        *("clock", "fileStream", "getState", "lastProgress", "receiverStream", "recentProgress", "removeStreamingListener", "socketStream"),
+    },
+}
+"""Public names here that pyspark does not have: those of Scala, and progress."""
+
+
+@pytest.mark.parametrize("owner", list(MORE))
+def test_a_user_sees_the_names_of_pyspark_and_few_more(owner: str) -> None:
+    of_pyspark = {method.name for method in OFFERED if method.owner == owner and hasattr(HERE[owner], method.name)} - {"__init__"}
+    assert {name for name in dir(HERE[owner]) if not name.startswith("_")} == of_pyspark | MORE[owner]
+
+
+def test_an_attribute_of_a_stream_is_one_of_pyspark() -> None:
+    stream = LogInput(FakeHost({}), []).map(str)
+    assert {name for name in dir(stream) if not name.startswith("_")} == {
+        *(method.name for method in OFFERED if method.owner == "DStream"),
+        *MORE["DStream"],
+    }
+
+
 def test_a_listener_is_made_of_nothing() -> None:
     assert list(inspect.signature(StreamingListener).parameters) == []
 

@@ -95,7 +95,11 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f"kstream_kafka.{_LAZY[name]}"), name)
 
 
-def restore_input(ssc: StreamHost, recipe: Recipe) -> DStream:
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
+def restore_input(ssc: StreamHost, recipe: Recipe) -> DStream[Any]:
     """Make a stored input stream again. A hook of the core, called at a restart."""
     from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 

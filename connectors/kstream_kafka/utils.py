@@ -176,7 +176,7 @@ class KafkaUtils:
         valueDecoder: Decoder = utf8_decoder,
         *,
         reliable: bool | None = None,
-    ) -> DStream:
+    ) -> DStream[Any]:
         """Create a stream of (key, value) by a receiver, with group and offsets in ZooKeeper, as in Spark 2.4. Prefer `createDirectStream`.
 
         No request is sent before `ssc.start()`. In either mode stored blocks that no batch has read yet die with the driver, although their

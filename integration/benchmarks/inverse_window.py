@@ -25,6 +25,7 @@ from integration.benchmarks.map_with_state import CORES, RandomKeys
 from integration.benchmarks.ticked import Ticked
 from kstream import DStream
 from kstream.batch_time import Time
+from kstream.dstream.base import node_of
 
 WARM_UP = 5
 LIMIT = 1.3
@@ -39,7 +40,8 @@ making: dict[str, list[float]] = {}
 
 def add_side(name: str, stream: DStream) -> None:
     """Times what `stream` takes in every batch, under that name."""
-    make = stream.getOrCompute
+    node = node_of(stream)
+    make = node.getOrCompute
 
     def timed(batch: Time) -> Any:
         began = time.perf_counter()
@@ -47,7 +49,7 @@ def add_side(name: str, stream: DStream) -> None:
         making.setdefault(name, []).append(time.perf_counter() - began)
         return rdd
 
-    stream.getOrCompute = timed  # pyright: ignore[reportAttributeAccessIssue]
+    node.getOrCompute = timed  # pyright: ignore[reportAttributeAccessIssue]
     stopwatch.jobs[name] = RDD.count
     stream.foreachRDD(partial(stopwatch.run, name))
 

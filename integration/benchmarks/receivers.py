@@ -128,7 +128,7 @@ class KafkaSides:
             group = f"g-{uuid.uuid4().hex[:8]}"
             stream: Any = KafkaUtils.createStream(ssc, self.zookeeper.hosts, group, {"numbers": 1}, params)
             stream.foreachRDD(lambda _rdd: None)
-            received = next(s for s in ssc.graph.input_streams if isinstance(s, ReceiverInputDStream))
+            received = next(s for s in ssc._graph.input_streams if isinstance(s, ReceiverInputDStream))
             ssc.start()
             wait(lambda: count_of(received) > 0)
             first, began = count_of(received), time.monotonic()
@@ -158,7 +158,7 @@ def streaming(sc: Any, logged: bool) -> Generator[StreamingContext]:
     """A context whose first batch is far off."""
     with tempfile.TemporaryDirectory() as folder:
         ssc = StreamingContext(sc, 3600)
-        ssc.settings.override("spark.streaming.receiver.writeAheadLog.enable", str(logged).lower())
+        ssc._settings.override("spark.streaming.receiver.writeAheadLog.enable", str(logged).lower())
         if logged:
             ssc.checkpoint(folder)
         try:

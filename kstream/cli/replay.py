@@ -58,6 +58,7 @@ def replay_command(job: str, path: str, begin: str, end: str, sink: str, out: st
 
 def _replayed(job: str, path: str, first: Time, last: Time, out: str | None) -> Iterator[ReplayedBatch]:
     from kstream.context import StreamingContext
+    from kstream.context.factories import services_of_context
     from kstream.context.replay import Replayer, text_sink
     from kstream.spark.job_environment import SparkJobEnvironment
 
@@ -66,8 +67,9 @@ def _replayed(job: str, path: str, first: Time, last: Time, out: str | None) -> 
     context = StreamingContext.getOrCreate(path, setup)
     ship(setup, context)
     try:
-        environment = SparkJobEnvironment(context.sparkContext, context.graph.batch_duration)
-        replayer = Replayer(context.graph, environment, store, None if out is None else text_sink(out))
+        graph = services_of_context(context).graph
+        environment = SparkJobEnvironment(context.sparkContext, graph.batch_duration)
+        replayer = Replayer(graph, environment, store, None if out is None else text_sink(out))
         yield from replayer.run(first, last)
     finally:
         context.sparkContext.stop()  # the streaming context was never started, so there is nothing else to stop

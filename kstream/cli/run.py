@@ -74,10 +74,11 @@ def check_allowed(allow: Sequence[str]) -> None:
 def _run(setup: Callable[[], Any], path: str, allow: Sequence[str] = ()) -> None:
     """Run the job. Blocks until the context has stopped; raises the errors of its streams."""
     from kstream.context import StreamingContext
+    from kstream.context.factories import services_of_context
 
     context = StreamingContext.getOrCreate(path, setup)
     if allow:
-        context.settings.override("spark.streaming.kstream.recovery.allow", ",".join(allow))
+        services_of_context(context).settings.override("spark.streaming.kstream.recovery.allow", ",".join(allow))
     ship(setup, context)
     try:
         context.start()

@@ -21,6 +21,7 @@ from kstream.checkpoint import stored_graph
 from kstream.checkpoint.input_records import write_connections
 from kstream.conf import Settings
 from kstream.dstream import DStream, DStreamGraph
+from kstream.dstream.ports import services_of
 from kstream.dstream.recipe import Recipe, Recorder, Replay, UserFunction
 from kstream.dstream.reference import StreamReference, dumping, loading
 from kstream.errors import ConfigurationError, GraphNotRestoredError, NotRecoverableError, NotSerializableError, StorageError
@@ -111,7 +112,7 @@ def load_graph(store: FileStore) -> StoredGraph | None:
     return StoredGraph(path, graph["interval"], graph["remember"], graph["conf"], graph["calls"], functions, references)
 
 
-def make_again(stored: StoredGraph, make: Callable[[Any, Duration], C], make_input: Callable[[C, Recipe], DStream]) -> C:
+def make_again(stored: StoredGraph, make: Callable[[Any, Duration], C], make_input: Callable[[C, Recipe], DStream[Any]]) -> C:
     """Make the context of a stored graph.
 
     Args:
@@ -128,7 +129,7 @@ def make_again(stored: StoredGraph, make: Callable[[Any, Duration], C], make_inp
     with conf as given:
         context: Any = make(given, Duration(stored.interval_ms))
     try:
-        context.settings.override(RECOVERY, GRAPH)  # an existing SparkContext may lack the setting
+        services_of(context).settings.override(RECOVERY, GRAPH)  # an existing SparkContext may lack the setting
         if stored.remember_ms is not None:
             context.remember(Duration(stored.remember_ms))
         replay = Replay(context, stored.functions, lambda recipe: make_input(context, recipe))
@@ -171,7 +172,7 @@ def dump_graph(recorder: Recorder) -> stored_graph.GraphRecord:
     others = [noted.value for noted in recorder.worker_functions if not any(noted.value is stored for stored in on_workers)]
     _pickled(recorder.worker_functions, lambda: try_to_pickle(others), _for_workers)
     workers = _pickled(recorder.worker_functions, lambda: dump_functions(on_workers), _for_workers)
-    with dumping(recorder):
+    with dumping(recorder.index_of):
         driver = _pickled(on_driver, lambda: dump_functions([function.value for function in on_driver]), _for_the_graph)
     return stored_graph.GraphRecord({"calls": recorder.calls}, indexes, workers, driver)
 

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pyspark import SparkConf, SparkContext
 
@@ -17,13 +17,14 @@ from kstream.clock import Clock, FollowedClock, SystemClock, clock_named, given_
 from kstream.conf import Settings
 from kstream.context import recovery as restore
 from kstream.context.engine import Engine
-from kstream.context.factories import StreamFactories
+from kstream.context.factories import ContextServices, StreamFactories
 from kstream.context.progress import BatchProgress, ProgressListener
 from kstream.context.waiter import ContextWaiter, StreamingContextState
 from kstream.dstream import DStream, DStreamGraph, QueueInputDStream, ReceiverInputDStream, TransformedDStream, UnionDStream
+from kstream.dstream.arguments import takes_one_argument
+from kstream.dstream.base import node_of
 from kstream.dstream.queue_input_dstream import QUEUE_KIND
-from kstream.dstream.recipe import Recipe, Recorder, recorded
-from kstream.dstream.record_operators import takes_one_argument
+from kstream.dstream.recipe import Recipe, recorded
 from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, in_a_line, where_of
 from kstream.listener import StreamingListener
 from kstream.scheduler import StreamingListenerBus
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 _LAST_STEPS_S = 60
 """For what a stop does when all it waits for has ended."""
 __all__ = ["StreamingContext", "StreamingContextState"]
@@ -74,6 +76,9 @@ class StreamingContext(StreamFactories):
         self._settings = Settings(conf, dict(conf.getAll()))
         self._graph = DStreamGraph(duration)
         self._clock = clock or given_clock() or clock_named(self._settings.get("spark.streaming.clock")) or SystemClock()
+        self._services = ContextServices(
+            self, self._sc, self._settings, self._graph, SparkStateRDDs(self._sc), self._clock, self._check_can_add
+        )
         self._bus = StreamingListenerBus()
         self._progress = ProgressListener(duration, self._sc.appName or "")
         self._bus.add(self._progress)
@@ -88,35 +93,12 @@ class StreamingContext(StreamFactories):
         if configured is not None:
             self.checkpoint(configured)
 
-    # -- what streams hold of it (dstream.ports.StreamHost)
-
-    @property
-    def sparkContext(self) -> SparkContext:
-        """The SparkContext the streams run on."""
-        return self._sc
-
-    @property
-    def settings(self) -> Settings:
-        return self._settings
-
-    @property
-    def state_rdds(self) -> SparkStateRDDs:
-        return SparkStateRDDs(self._sc)
-
-    @property
-    def graph(self) -> DStreamGraph:
-        return self._graph
-
-    @property
-    def recorder(self) -> Recorder:
-        return self._graph.recorder
-
     @property
     def clock(self) -> Clock:
         """The clock that batch times come from: the machine's, or the one a test moves."""
         return self._clock
 
-    def check_can_add(self, what: str) -> None:
+    def _check_can_add(self, what: str) -> None:
         if self._state is StreamingContextState.ACTIVE:
             raise IllegalStateError(f"adding new {what} after starting a context is not supported", state="active")
         if self._state is StreamingContextState.STOPPED:
@@ -170,7 +152,7 @@ class StreamingContext(StreamFactories):
                 return active
             return setupFunc() if checkpointPath is None else cls.getOrCreate(checkpointPath, setupFunc)
 
-    def _make_input(self, recipe: Recipe) -> DStream:
+    def _make_input(self, recipe: Recipe) -> DStream[Any]:
         if recipe.kind == QUEUE_KIND:
             raise QueueInputDStream.not_recoverable()
         return connectors.load(recipe.kind.partition("-")[0]).restore_input(self, recipe)
@@ -213,7 +195,7 @@ class StreamingContext(StreamFactories):
         if not self._graph.output_streams:
             raise ConfigurationError("No output operations registered, so nothing to execute (try pprint or foreachRDD)")
         stores_graph = restore.recovery_mode(self._settings) == restore.GRAPH and self._checkpoint is not None
-        record = restore.dump_graph(self.recorder) if stores_graph else restore.check_functions(self.recorder)
+        record = restore.dump_graph(self._recorder) if stores_graph else restore.check_functions(self._recorder)
         store = None if self._checkpoint is None else open_checkpoint_to_write(self._checkpoint, self._settings)
         if self._checkpoint is not None:
             set_checkpoint_dir(self._sc, self._checkpoint)
@@ -353,7 +335,7 @@ class StreamingContext(StreamFactories):
 
         A local directory is made at once; StorageError where it cannot be made. Nothing else is read or written before start().
         """
-        self.check_can_add("checkpoint directories")
+        self._check_can_add("checkpoint directories")
         if directory is not None:
             make_checkpoint_directory(directory)
         self._checkpoint = directory
@@ -378,17 +360,25 @@ class StreamingContext(StreamFactories):
     # -- streams
 
     @recorded
-    def union(self, *dstreams: DStream) -> DStream:
-        """All records of the streams, batch by batch. They must slide together."""
-        return dstreams[0] if len(dstreams) == 1 else UnionDStream(dstreams)
+    def union(self, *dstreams: DStream[T]) -> DStream[T]:
+        """Return a stream of all records of the streams, batch by batch. ValueError unless they slide together."""
+        return dstreams[0] if len(dstreams) == 1 else DStream(UnionDStream([node_of(stream) for stream in dstreams]))
 
     @recorded
-    def transform(self, dstreams: Sequence[DStream], transformFunc: Callable[..., RDD[Any]]) -> DStream:
-        """transformFunc(tuple of RDDs), or transformFunc(time, tuple of RDDs), for each batch. They must slide together."""
-        parents = list(dstreams)
+    def transform(self, dstreams: Sequence[DStream[Any]], transformFunc: Callable[..., RDD[T]]) -> DStream[T]:
+        """Apply a function to the RDDs of several streams, batch by batch.
+
+        Args:
+            dstreams: streams that slide together.
+            transformFunc: transformFunc(tuple of RDDs) or transformFunc(time, tuple of RDDs), on the driver; returns an RDD.
+
+        Returns:
+            A stream of the RDDs returned.
+        """
+        parents = [node_of(stream) for stream in dstreams]
         if takes_one_argument(transformFunc):
-            return TransformedDStream(parents, lambda _time, *rdds: transformFunc(rdds))
-        return TransformedDStream(parents, lambda time, *rdds: transformFunc(time.to_datetime(), rdds))
+            return DStream(TransformedDStream(parents, lambda _time, *rdds: transformFunc(rdds)))
+        return DStream(TransformedDStream(parents, lambda time, *rdds: transformFunc(time.to_datetime(), rdds)))
 
     def __repr__(self) -> str:
         return f"<StreamingContext {self._state.value}, {self._graph.batch_duration}, {len(self._graph.input_streams)} inputs>"

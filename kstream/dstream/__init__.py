@@ -1,21 +1,29 @@
 """DStreams: a stream is a recipe for one RDD a batch time; the graph knows all streams that have an output.
 
-One idea: operators are applied to RDDs, not to data. `DStream.getOrCompute(time)` makes (or remembers) the RDD of a batch from its
-parents' RDDs; an output operation turns it into a Job. Inputs are planned first (`InputDStream.plan`), in one place, by the
-JobGenerator; computing never looks outside, so that any remembered or pending batch can be computed again from its plan.
+One idea: operators are applied to RDDs, not to data. A DStream is a user's handle on a DStreamNode. `DStreamNode.getOrCompute(time)` makes
+(or remembers) the RDD of a batch from its parents' RDDs; an output operation turns it into a Job. Inputs are planned first
+(`InputDStream.plan`), in one place, by the JobGenerator. Computing never looks outside, so any remembered or pending batch can be computed
+again from its plan. Files, in their order:
+
+    reference, recipe       the record of the calls that built a graph, and the same calls made again
+    ports                   what streams ask of higher rooms
+    node                    DStreamNode, the base of all kinds
+    transformed, windowed_dstreams, stateful_dstream, state_dstreams     the kinds
+    base, dstream           DStream, what users see
+    input_dstream and the inputs
+    graph                   DStreamGraph
 """
 
-from kstream.dstream.dstream import DStream
+from kstream.dstream.dstream import DStream, MapWithStateDStream
 from kstream.dstream.file_input_dstream import FileInputDStream
 from kstream.dstream.graph import DStreamGraph
 from kstream.dstream.input_dstream import InputDStream
-from kstream.dstream.map_with_state_dstream import MapWithStateDStream
 from kstream.dstream.queue_input_dstream import QueueInputDStream
 from kstream.dstream.receiver_input_dstream import ReceiverInputDStream
 from kstream.dstream.recipe import Recipe
 from kstream.dstream.state_spec import StateSpec
 from kstream.dstream.transformed import ForEachDStream, TransformedDStream, UnionDStream
-from kstream.dstream.windowed import WindowedDStream
+from kstream.dstream.windowed_dstreams import WindowedDStream
 
 __all__ = [
     "DStream",

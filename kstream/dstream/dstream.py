@@ -1,4 +1,4 @@
-"""DStream: a sequence of RDDs, one a batch; the base of all streams and the home of the operators users call.
+"""DStream: a sequence of RDDs, one a batch; all that users do with a stream.
 
 The names and signatures are pyspark's. Operators may be called only before the context starts, on the driver. Functions given to
 them run where pyspark's would: those on records in the Python workers, those on RDDs (transform, foreachRDD) on the driver.
@@ -6,12 +6,576 @@ them run where pyspark's would: those on records in the Python workers, those on
 
 from __future__ import annotations
 
-from kstream.dstream.output_operations import OutputOperations
-from kstream.dstream.pair_dstream_functions import PairDStreamFunctions
-from kstream.dstream.record_operators import RecordOperators
-from kstream.dstream.state_operators import StateOperators
-from kstream.dstream.window_operators import WindowOperators
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from pyspark import rdd as pyspark_rdd
+from pyspark.storagelevel import StorageLevel
+
+from kstream.batch_time import Duration, Time
+from kstream.dstream import rdd_functions as fn
+from kstream.dstream.arguments import as_duration, check_inverse, takes_one_argument, takes_only_rdds, with_time_and_key
+from kstream.dstream.base import DStreamBase, T_co
+from kstream.dstream.recipe import on_workers, recorded
+from kstream.dstream.state_dstreams import MapWithStateDStreamImpl, StateDStream
+from kstream.dstream.state_spec import StateSpec
+from kstream.dstream.transformed import ForEachDStream, RddOrigin, TransformedDStream, UnionDStream
+from kstream.dstream.windowed_dstreams import ReducedWindowedDStream, WindowedDStream
+from kstream.rdd.map_with_state import snapshot
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+K = TypeVar("K")
+V = TypeVar("V")
+U = TypeVar("U")
+W = TypeVar("W")
+S = TypeVar("S")
 
 
-class DStream(RecordOperators, PairDStreamFunctions, StateOperators, WindowOperators, OutputOperations):
-    """One stream of a graph. Subclasses say how a batch's RDD is made (`compute`); see DStreamBase for the life of a stream."""
+class DStream(DStreamBase[T_co]):
+    """A stream of records of type `T_co`. Its operators make new streams; output operations (`foreachRDD`, `pprint` …) make jobs.
+
+    Durations are seconds or a Duration. `numPartitions` is the number of partitions after a shuffle (default: Spark's default
+    parallelism). `preservesPartitioning=True` says that a function leaves the keys as they are, so that a following operator by key need
+    not shuffle. Every operator raises IllegalStateError once the context has started.
+    """
+
+    # -- transformations of records, of partitions, of whole RDDs
+
+    @recorded
+    @on_workers("f")
+    def map(self, f: Callable[[T_co], U], preservesPartitioning: bool = False) -> DStream[U]:
+        """Apply a function to each record.
+
+            lines.map(len)
+
+        Args:
+            f: makes the new record, in the workers.
+            preservesPartitioning: `f` leaves the keys of (key, value) records as they are.
+
+        Returns:
+            A stream of f(record) for each record.
+        """
+        return self._each("map", lambda rdd: rdd.map(f, preservesPartitioning), fused=True)
+
+    @recorded
+    @on_workers("f")
+    def flatMap(self, f: Callable[[T_co], Iterable[U]], preservesPartitioning: bool = False) -> DStream[U]:
+        """Apply a function that makes any number of records of each record.
+
+            lines.flatMap(str.split)
+
+        Args:
+            f: makes the new records, in the workers.
+            preservesPartitioning: `f` leaves the keys of (key, value) records as they are.
+
+        Returns:
+            A stream of all results.
+        """
+        return self._each("flatMap", lambda rdd: rdd.flatMap(f, preservesPartitioning), fused=True)
+
+    @recorded
+    @on_workers("f")
+    def filter(self, f: Callable[[T_co], Any]) -> DStream[T_co]:
+        """Keep some of the records.
+
+        Args:
+            f: says whether a record is kept, in the workers.
+
+        Returns:
+            A stream of the records for which f(record) is true.
+        """
+        return self._each("filter", lambda rdd: rdd.filter(f), fused=True)
+
+    @recorded
+    @on_workers("f")
+    def mapPartitions(self, f: Callable[[Iterator[T_co]], Iterable[U]], preservesPartitioning: bool = False) -> DStream[U]:
+        """Apply a function to each partition. Use it where something costly, such as a connection, is made once for many records.
+
+        Args:
+            f: makes the new records of an iterator over a partition's records, in the workers.
+            preservesPartitioning: `f` leaves the keys of (key, value) records as they are.
+
+        Returns:
+            A stream of all results.
+        """
+        function: Callable[..., Iterable[U]] = f
+        return self._each("mapPartitions", lambda rdd: rdd.mapPartitions(function, preservesPartitioning), fused=True)
+
+    @recorded
+    @on_workers("f")
+    def mapPartitionsWithIndex(self, f: Callable[[int, Iterator[T_co]], Iterable[U]], preservesPartitioning: bool = False) -> DStream[U]:
+        """Apply a function to each partition and its index.
+
+        Args:
+            f: makes the new records of the partition's index and an iterator over its records, in the workers.
+            preservesPartitioning: `f` leaves the keys of (key, value) records as they are.
+
+        Returns:
+            A stream of all results.
+        """
+        function: Callable[..., Iterable[U]] = f
+        return self._each("mapPartitionsWithIndex", lambda rdd: rdd.mapPartitionsWithIndex(function, preservesPartitioning), fused=True)
+
+    @recorded
+    def glom(self) -> DStream[list[T_co]]:
+        """Return a stream of one list for each partition, with its records; an empty partition gives an empty list."""
+        return self._each("glom", lambda rdd: rdd.glom(), fused=True)
+
+    @recorded
+    def repartition(self, numPartitions: int) -> DStream[T_co]:
+        """Return a stream of the same records in exactly `numPartitions` partitions, more or fewer than before. Shuffles every batch."""
+        return self._each("repartition", lambda rdd: rdd.repartition(numPartitions))
+
+    @recorded
+    @on_workers("func")
+    def reduce(self, func: Callable[[T_co, T_co], U]) -> DStream[T_co | U]:
+        """Combine all records of a batch.
+
+        Args:
+            func: combines two records, in the workers; associative and commutative.
+
+        Returns:
+            A stream of one record a batch, none for an empty batch.
+        """
+        return self._each("reduce", lambda rdd: fn.reduce_to_one(rdd, func))
+
+    @recorded
+    def count(self) -> DStream[int]:
+        """Return a stream of one record a batch: the number of records, 0 for an empty batch."""
+        return self._each("count", fn.count)
+
+    @recorded
+    def countByValue(self) -> DStream[tuple[T_co, int]]:
+        """Return a stream of (value, how often it occurs) for each distinct record of a batch, in Spark's default number of partitions."""
+        partitions = self._node.default_partitions
+        return self._each("countByValue", lambda rdd: rdd.map(fn.with_one).reduceByKey(operator.add, partitions(None)))
+
+    @recorded
+    def union(self, other: DStream[U]) -> DStream[T_co | U]:
+        """Return a stream of this stream's records and the other's, batch by batch. ValueError unless both slide together."""
+        return DStream(UnionDStream([self._node, other._node]))
+
+    @recorded
+    def transform(self, func: Callable[[RDD[T_co]], RDD[U]] | Callable[[datetime, RDD[T_co]], RDD[U]]) -> DStream[U]:
+        """Apply a function to the RDD of each batch.
+
+        Args:
+            func: func(rdd) or func(time, rdd), on the driver; returns an RDD. `time` is the batch time as a local datetime.
+
+        Returns:
+            A stream of the RDDs returned.
+
+        Raises:
+            TypeError: `func` takes neither form.
+        """
+        function: Callable[..., RDD[Any]] = func
+        if takes_one_argument(function):
+            return DStream(TransformedDStream([self._node], lambda _time, rdd: function(rdd)))
+        return DStream(TransformedDStream([self._node], lambda time, rdd: function(time.to_datetime(), rdd)))
+
+    @recorded
+    def transformWith(
+        self,
+        func: Callable[[RDD[T_co], RDD[U]], RDD[W]] | Callable[[datetime, RDD[T_co], RDD[U]], RDD[W]],
+        other: DStream[U],
+        keepSerializer: bool = False,
+    ) -> DStream[W]:
+        """Apply a function to the RDDs of two streams, batch by batch.
+
+        Args:
+            func: func(rdd, other's rdd) or func(time, rdd, other's rdd), on the driver; returns an RDD. `time` as for `transform`.
+            other: a stream that slides together with this one.
+            keepSerializer: pyspark's; without effect, because no RDD leaves Python in between.
+
+        Returns:
+            A stream of the RDDs returned.
+
+        Raises:
+            TypeError: `func` takes neither form.
+        """
+        function: Callable[..., RDD[Any]] = func
+        parents = [self._node, other._node]
+        if takes_only_rdds(function, 2):
+            return DStream(TransformedDStream(parents, lambda _time, a, b: function(a, b), "transformWith"))
+        return DStream(TransformedDStream(parents, lambda time, a, b: function(time.to_datetime(), a, b), "transformWith"))
+
+    # -- transformations of (key, value) records within a batch
+
+    @recorded
+    @on_workers("f")
+    def mapValues(self: DStream[tuple[K, V]], f: Callable[[V], U]) -> DStream[tuple[K, U]]:
+        """Return a stream of (key, f(value)) for each record, partitioned as before. `f` runs in the workers."""
+        return self._each("mapValues", lambda rdd: rdd.mapValues(f), fused=True)
+
+    @recorded
+    @on_workers("f")
+    def flatMapValues(self: DStream[tuple[K, V]], f: Callable[[V], Iterable[U]]) -> DStream[tuple[K, U]]:
+        """Return a stream of (key, each result of f(value)), partitioned as before. `f` runs in the workers."""
+        return self._each("flatMapValues", lambda rdd: rdd.flatMapValues(f), fused=True)
+
+    @recorded
+    @on_workers("func")
+    def reduceByKey(self: DStream[tuple[K, V]], func: Callable[[V, V], U], numPartitions: int | None = None) -> DStream[tuple[K, V | U]]:
+        """Combine the values of each key of a batch.
+
+        Args:
+            func: combines two values, in the workers; associative and commutative.
+            numPartitions: partitions of the result (default: Spark's default parallelism).
+
+        Returns:
+            A stream of (key, combined value).
+        """
+        return self._by_key("reduceByKey", numPartitions, lambda rdd, partitions: rdd.reduceByKey(func, partitions))
+
+    @recorded
+    def groupByKey(self: DStream[tuple[K, V]], numPartitions: int | None = None) -> DStream[tuple[K, Iterable[V]]]:
+        """Return a stream of (key, iterable of its values) of each batch, in `numPartitions` partitions."""
+        return self._by_key("groupByKey", numPartitions, lambda rdd, partitions: rdd.groupByKey(partitions))
+
+    @recorded
+    @on_workers("createCombiner", "mergeValue", "mergeCombiners")
+    def combineByKey(
+        self: DStream[tuple[K, V]],
+        createCombiner: Callable[[V], U],
+        mergeValue: Callable[[U, V], U],
+        mergeCombiners: Callable[[U, U], U],
+        numPartitions: int | None = None,
+    ) -> DStream[tuple[K, U]]:
+        """Combine the values of each key of a batch into another type, as `RDD.combineByKey`. The functions run in the workers.
+
+        Args:
+            createCombiner: makes a combined value of the first value of a key.
+            mergeValue: adds a value to a combined value.
+            mergeCombiners: combines two combined values.
+            numPartitions: partitions of the result (default: Spark's default parallelism).
+
+        Returns:
+            A stream of (key, combined value).
+        """
+        functions = (createCombiner, mergeValue, mergeCombiners)
+        return self._by_key("combineByKey", numPartitions, lambda rdd, partitions: rdd.combineByKey(*functions, partitions))
+
+    @recorded
+    @on_workers("partitionFunc")
+    def partitionBy(
+        self: DStream[tuple[K, V]], numPartitions: int, partitionFunc: Callable[[K], int] = pyspark_rdd.portable_hash
+    ) -> DStream[tuple[K, V]]:
+        """Return a stream of the same records, each in partition `partitionFunc(key) % numPartitions`."""
+        return self._each("partitionBy", lambda rdd: rdd.partitionBy(numPartitions, partitionFunc))
+
+    # -- (key, value) records with those of another stream; a batch is one shuffle of both sides
+
+    @recorded
+    def cogroup(
+        self: DStream[tuple[K, V]], other: DStream[tuple[K, U]], numPartitions: int | None = None
+    ) -> DStream[tuple[K, tuple[Iterable[V], Iterable[U]]]]:
+        """Return (key, (values here, values there)) for each key of either stream in a batch; each is an iterable and may be empty."""
+        return self._with(other, "cogroup", numPartitions, lambda a, b, partitions: a.cogroup(b, partitions))
+
+    @recorded
+    def join(self: DStream[tuple[K, V]], other: DStream[tuple[K, U]], numPartitions: int | None = None) -> DStream[tuple[K, tuple[V, U]]]:
+        """Join two streams by key, within a batch.
+
+        Args:
+            other: a stream of (key, value) that slides together with this one.
+            numPartitions: partitions of the result (default: Spark's default parallelism).
+
+        Returns:
+            A stream of (key, (value here, value there)) for each pair of values with the same key.
+        """
+        return self._with(other, "join", numPartitions, lambda a, b, partitions: a.join(b, partitions))
+
+    @recorded
+    def leftOuterJoin(
+        self: DStream[tuple[K, V]], other: DStream[tuple[K, U]], numPartitions: int | None = None
+    ) -> DStream[tuple[K, tuple[V, U | None]]]:
+        """As `join`; a value here whose key the other stream does not have in this batch is paired with None."""
+        return self._with(other, "leftOuterJoin", numPartitions, lambda a, b, partitions: a.leftOuterJoin(b, partitions))
+
+    @recorded
+    def rightOuterJoin(
+        self: DStream[tuple[K, V]], other: DStream[tuple[K, U]], numPartitions: int | None = None
+    ) -> DStream[tuple[K, tuple[V | None, U]]]:
+        """As `join`; a value of the other stream whose key is not here in this batch is paired with None."""
+        return self._with(other, "rightOuterJoin", numPartitions, lambda a, b, partitions: a.rightOuterJoin(b, partitions))
+
+    @recorded
+    def fullOuterJoin(
+        self: DStream[tuple[K, V]], other: DStream[tuple[K, U]], numPartitions: int | None = None
+    ) -> DStream[tuple[K, tuple[V | None, U | None]]]:
+        """As `join`; a value whose key only one stream has in this batch is paired with None."""
+        return self._with(other, "fullOuterJoin", numPartitions, lambda a, b, partitions: a.fullOuterJoin(b, partitions))
+
+    # -- windows
+
+    @recorded
+    def window(self, windowDuration: float | Duration, slideDuration: float | Duration | None = None) -> DStream[T_co]:
+        """Look at the last batches together. The first windows are partial.
+
+            clicks.window(Minutes(5), Seconds(30)).count()
+
+        Args:
+            windowDuration: how far back a window looks: seconds or a Duration, a multiple of this stream's slide duration.
+            slideDuration: how often there is a window, in the same form (default: this stream's slide duration).
+
+        Returns:
+            A stream of all records of each window.
+
+        Raises:
+            ValueError: a duration is not a positive multiple of the slide duration.
+        """
+        return DStream(WindowedDStream(self._node, as_duration(windowDuration), self._slide(slideDuration)))
+
+    @recorded
+    @on_workers("func", "invFunc", "filterFunc")
+    def reduceByKeyAndWindow(
+        self: DStream[tuple[K, V]],
+        func: Callable[[V, V], U],
+        invFunc: Callable[[V, V], U] | None,
+        windowDuration: float | Duration,
+        slideDuration: float | Duration | None = None,
+        numPartitions: int | None = None,
+        filterFunc: Callable[[tuple[K, V]], Any] | None = None,
+    ) -> DStream[tuple[K, V | U]]:
+        """Combine the values of each key of a window. The functions run in the workers.
+
+            pairs.reduceByKeyAndWindow(operator.add, operator.sub, Minutes(5), Seconds(30))
+
+        With `invFunc` each window is made of the one before: a batch costs by what came in and what fell out, not by the window. That needs
+        a checkpoint directory. Keys that fell out of the window stay, with what `invFunc` leaves of them, unless `filterFunc` drops them.
+
+        Args:
+            func: combines two values; associative and commutative.
+            invFunc: takes a value out of a combined one; None to combine each window from its batches.
+            windowDuration: as for `window`.
+            slideDuration: as for `window`.
+            numPartitions: partitions of the result (default: Spark's default parallelism).
+            filterFunc: filterFunc((key, value)) says whether a key is kept.
+
+        Returns:
+            A stream of (key, combined value) for each window.
+
+        Raises:
+            TypeError: `invFunc` is neither a function nor None.
+            ValueError: as for `window`.
+        """
+        check_inverse("invFunc", invFunc, "reduceByKeyAndWindow(func, invFunc, windowDuration, slideDuration)")
+        combine: Callable[..., Any] = func
+        reduced: DStream[Any] = self.reduceByKey(combine, numPartitions)
+        if invFunc is not None:
+            window, slide = as_duration(windowDuration), self._slide(slideDuration)
+            partitions = self._node.default_partitions(numPartitions)
+            return DStream(ReducedWindowedDStream(reduced._node, combine, invFunc, window, slide, partitions, filterFunc))
+        reduced = reduced.window(windowDuration, slideDuration).reduceByKey(combine, numPartitions)
+        return reduced if filterFunc is None else reduced.filter(filterFunc)
+
+    @recorded
+    @on_workers("reduceFunc", "invReduceFunc")
+    def reduceByWindow(
+        self,
+        reduceFunc: Callable[[T_co, T_co], U],
+        invReduceFunc: Callable[[T_co, T_co], U] | None,
+        windowDuration: float | Duration,
+        slideDuration: float | Duration,
+    ) -> DStream[T_co | U]:
+        """Combine all records of a window. The functions run in the workers.
+
+        Args:
+            reduceFunc: combines two records; associative and commutative.
+            invReduceFunc: its inverse, invReduceFunc(reduceFunc(x, y), x) = y, or None. With it a batch does not cost more for a longer
+                window, and an empty window gives what is left of the last one; without it an empty window gives nothing.
+            windowDuration: as for `window`.
+            slideDuration: as for `window`.
+
+        Returns:
+            A stream of one record a window; nothing before the first record has come.
+        """
+        check_inverse("invReduceFunc", invReduceFunc, "reduceByWindow(reduceFunc, invReduceFunc, windowDuration, slideDuration)")
+        keyed = self.map(fn.under_one_key)
+        return keyed.reduceByKeyAndWindow(reduceFunc, invReduceFunc, windowDuration, slideDuration, 1).map(fn.value_of)
+
+    @recorded
+    def countByWindow(self, windowDuration: float | Duration, slideDuration: float | Duration) -> DStream[int]:
+        """Return a stream of the number of records of each window; nothing before the first record, later 0 for an empty window."""
+        counted = self.mapPartitions(fn.count_unless_empty)
+        return counted.reduceByWindow(operator.add, operator.sub, windowDuration, slideDuration)
+
+    @recorded
+    def countByValueAndWindow(
+        self, windowDuration: float | Duration, slideDuration: float | Duration, numPartitions: int | None = None
+    ) -> DStream[tuple[T_co, int]]:
+        """Return a stream of (value, how often it occurs) for each distinct record of a window. Values that fell out are forgotten."""
+        keyed = self.map(fn.with_one)
+        return keyed.reduceByKeyAndWindow(operator.add, operator.sub, windowDuration, slideDuration, numPartitions, fn.above_zero)
+
+    @recorded
+    def groupByKeyAndWindow(
+        self: DStream[tuple[K, V]],
+        windowDuration: float | Duration,
+        slideDuration: float | Duration,
+        numPartitions: int | None = None,
+    ) -> DStream[tuple[K, Iterable[V]]]:
+        """Return (key, iterable of its values) of each window, the values of earlier batches first. Keys that fell out are forgotten.
+
+        Each batch is grouped once. There is no inverse form: the result is as large as the window anyway.
+        """
+        partitions = self._node.default_partitions
+
+        def group(time: Time, rdd: RDD[Any]) -> RDD[Any]:
+            return fn.group_with_time(rdd, time.milliseconds, partitions(numPartitions))
+
+        grouped: DStream[Any] = DStream(TransformedDStream([self._node], group, "groupByKey", RddOrigin.OPERATOR))
+        return grouped.window(windowDuration, slideDuration).reduceByKey(operator.add, numPartitions).mapValues(fn.in_order_of_time)
+
+    # -- state: needs a checkpoint directory of the StreamingContext, or of the SparkContext if no restart must recover the state
+
+    @overload
+    def updateStateByKey(
+        self: DStream[tuple[K, V]],
+        updateFunc: Callable[[list[V], S | None], S | None],
+        numPartitions: int | None = None,
+        initialRDD: RDD[tuple[K, S]] | Iterable[tuple[K, S]] | None = None,
+    ) -> DStream[tuple[K, S]]: ...
+
+    @overload
+    def updateStateByKey(
+        self: DStream[tuple[K, V]],
+        updateFunc: Callable[[Time, K, list[V], S | None], S | None],
+        numPartitions: int | None = None,
+        initialRDD: RDD[tuple[K, S]] | Iterable[tuple[K, S]] | None = None,
+    ) -> DStream[tuple[K, S]]: ...
+
+    @recorded
+    @on_workers("updateFunc")
+    def updateStateByKey(
+        self: DStream[tuple[Any, Any]],
+        updateFunc: Callable[..., Any],
+        numPartitions: int | None = None,
+        initialRDD: RDD[Any] | Iterable[Any] | None = None,
+    ) -> DStream[tuple[Any, Any]]:
+        """Keep a state for each key, and update it in every batch.
+
+            pairs.updateStateByKey(lambda values, total: sum(values) + (total or 0))
+
+        Args:
+            updateFunc: updateFunc(values of this batch, state before or None) returns the new state; None drops the key. It runs in the
+                workers for every key in every batch, with an empty list for a key without data. If it must be given four arguments, they
+                are (batch `Time`, key, values, state).
+            numPartitions: partitions of the state (default: Spark's default parallelism).
+            initialRDD: (key, state) pairs to begin with, seen in the first batch.
+
+        Returns:
+            A stream of (key, state) for every key.
+
+        Raises:
+            TypeError: `updateFunc` takes neither form.
+        """
+        initial: Any = initialRDD
+        if initial is not None and not hasattr(initial, "ctx"):
+            initial = self._node.ssc.sparkContext.parallelize(list(initial))
+        partitions = self._node.default_partitions(numPartitions)
+        return DStream(StateDStream(self._node, with_time_and_key(updateFunc), partitions, initial))
+
+    @recorded
+    def mapWithState(self: DStream[tuple[Any, Any]], spec: StateSpec) -> MapWithStateDStream[Any]:
+        """Map each (key, value) by a function that reads and changes the state of the key. A batch costs by its keys, not by all keys.
+
+            pairs.mapWithState(StateSpec.function(count).timeout(Minutes(30)))
+
+        Args:
+            spec: the function and its options; see `StateSpec`.
+
+        Returns:
+            A stream of what the function returns; its `stateSnapshots` gives the states.
+        """
+        self._recorder.for_workers(spec.mapping_function)
+        if spec.needs_setup:
+            self._recorder.why_not = self._recorder.why_not or "mapWithState begins with an RDD that setup has made"
+        return MapWithStateDStream(MapWithStateDStreamImpl(self._node, spec))
+
+    # -- output operations
+
+    @recorded
+    def foreachRDD(self, func: Callable[[RDD[T_co]], Any] | Callable[[datetime, RDD[T_co]], Any]) -> None:
+        """Run a function on the RDD of each batch: an output operation.
+
+            stream.foreachRDD(lambda time, rdd: write(round(time.timestamp() * 1000), rdd.collect()))
+
+        Args:
+            func: func(rdd) or func(time, rdd), on the driver. `time` is a datetime in local time without a zone, as in pyspark. A key for
+                idempotent writes is `round(time.timestamp() * 1000)`, the batch time in ms: local time repeats where the clock is set back.
+
+        Raises:
+            TypeError: `func` takes neither form.
+        """
+        function: Callable[..., Any] = func
+        if takes_one_argument(function):
+            self._output("foreachRDD", lambda _time, rdd: function(rdd))
+        else:
+            self._output("foreachRDD", lambda time, rdd: function(time.to_datetime(), rdd))
+
+    @recorded
+    def pprint(self, num: int = 10) -> None:
+        """Print the first `num` records of each batch, in pyspark's form: an output operation."""
+        self._output("pprint", lambda time, rdd: fn.print_first(time.to_datetime(), rdd, num), own=True)
+
+    @recorded
+    def print(self, num: int = 10) -> None:
+        """The same as `pprint`."""
+        self.pprint(num)
+
+    @recorded
+    def saveAsTextFiles(self, prefix: str, suffix: str | None = None) -> None:
+        """Write the records of each batch as text, a file a partition: an output operation.
+
+        A batch that runs again after a restart writes the same files again.
+
+        Args:
+            prefix: a path or URL as Hadoop takes it. The directory of a batch is `prefix-<batch time in ms>[.suffix]`.
+            suffix: the end of the directory's name.
+        """
+        self._output("saveAsTextFiles", lambda time, rdd: rdd.saveAsTextFile(fn.file_name(prefix, suffix, time.milliseconds)), own=True)
+
+    # -- how operators make streams
+
+    def _output(self, name: str, func: Callable[[Time, RDD[Any]], object], *, own: bool = False) -> None:
+        self._node.ssc.graph.add_output_stream(ForEachDStream(self._node, func, name, own=own))
+
+    def _each(self, name: str, func: Callable[[RDD[Any]], RDD[Any]], *, fused: bool = False) -> DStream[Any]:
+        """`fused`: PySpark makes no RDD of its own for `func`, but runs it in one pass with the next operator."""
+        origin = RddOrigin.FUSED if fused else RddOrigin.OPERATOR
+        return DStream(TransformedDStream([self._node], lambda _time, rdd: func(rdd), name, origin))
+
+    def _by_key(self, name: str, numPartitions: int | None, func: Callable[[RDD[Any], int], RDD[Any]]) -> DStream[Any]:
+        partitions = self._node.default_partitions
+        return self._each(name, lambda rdd: func(rdd, partitions(numPartitions)))
+
+    def _with(
+        self, other: DStream[Any], name: str, numPartitions: int | None, func: Callable[[RDD[Any], RDD[Any], int], RDD[Any]]
+    ) -> DStream[Any]:
+        partitions = self._node.default_partitions
+        parents = [self._node, other._node]
+        joined = TransformedDStream(parents, lambda _time, a, b: func(a, b, partitions(numPartitions)), name, RddOrigin.OPERATOR)
+        return DStream(joined)
+
+    def _slide(self, given: float | Duration | None) -> Duration:
+        return self._node.slide_duration if given is None else as_duration(given)
+
+
+class MapWithStateDStream(DStream[T_co]):
+    """The records that the function of `mapWithState` returned. Storage levels and checkpoint intervals are those of its states."""
+
+    @recorded
+    def stateSnapshots(self) -> DStream[tuple[Any, Any]]:
+        """Return a stream of every (key, state) after each batch, not only those of the batch's keys. All states are decoded."""
+        states = self._node.dependencies
+        return DStream(TransformedDStream(states, lambda _time, rdd: rdd.flatMap(snapshot, preservesPartitioning=True), "stateSnapshots"))
+
+    @recorded
+    def persist(self, storageLevel: StorageLevel = StorageLevel.MEMORY_ONLY) -> MapWithStateDStream[T_co]:
+        """Persist the states, and with them this stream, at the level. Returns this stream."""
+        return super().persist(storageLevel)

@@ -54,7 +54,7 @@ class FileInputDStream(InputDStream):
         self._format = format
         self._clock = clock
         self._filter: Filter = filter or (lambda _path: True)
-        window = remember_window(self.slide_duration, ssc.settings.get(MIN_REMEMBER))
+        window = remember_window(self.slide_duration, self.ssc.settings.get(MIN_REMEMBER))
         self.remember(window)
         # The clock now, and not at `start`, as in Spark: files that came between making a stream and starting it are new.
         self._selection = Selection(window, clock.time_ms() if newFilesOnly else 0)

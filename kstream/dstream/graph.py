@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 from kstream.batch import InputOutcome, Job
 from kstream.batch_time import Duration, Time
+from kstream.dstream.node import DStreamNode, in_order
 from kstream.dstream.ports import NoPlacement, Placement
-from kstream.dstream.reach import asked_from, in_order
 from kstream.dstream.recipe import Recorder
-from kstream.dstream.stateful_dstream import StatefulDStream
+from kstream.dstream.stateful_dstream import StatefulDStream, oldest_required_batches
 from kstream.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from kstream.dstream.base import DStreamBase
-    from kstream.dstream.dstream import DStream
     from kstream.dstream.input_dstream import InputDStream
     from kstream.dstream.transformed import ForEachDStream
 
@@ -39,7 +37,7 @@ class DStreamGraph:
         self._inputs: list[InputDStream] = []
         self._outputs: list[ForEachDStream] = []
         self._state_streams: list[StatefulDStream] = []
-        self._order: list[DStreamBase] | None = None
+        self._order: list[DStreamNode] | None = None
 
     def add_input_stream(self, stream: InputDStream) -> int:
         """Adds an input and returns its id: 0, 1, 2 … in order of creation over all kinds."""
@@ -64,7 +62,7 @@ class DStreamGraph:
     def output_streams(self) -> list[ForEachDStream]:
         return list(self._outputs)
 
-    def in_order(self) -> list[DStreamBase]:
+    def in_order(self) -> list[DStreamNode]:
         """All streams that some output depends on, the outputs included, each before those it is made of."""
         return in_order(self._outputs) if self._order is None else list(self._order)
 
@@ -72,11 +70,11 @@ class DStreamGraph:
         """The inputs that some output depends on; the others are never planned."""
         return self._inputs_among(self.in_order())
 
-    def inputs_of(self, stream: DStream) -> list[InputDStream]:
+    def inputs_of(self, stream: DStreamNode) -> list[InputDStream]:
         """The inputs that a stream is made of."""
         return self._inputs_among(in_order([stream]))
 
-    def _inputs_among(self, streams: list[DStreamBase]) -> list[InputDStream]:
+    def _inputs_among(self, streams: list[DStreamNode]) -> list[InputDStream]:
         reached = {id(stream) for stream in streams}
         return [stream for stream in self._inputs if id(stream) in reached]
 
@@ -133,9 +131,9 @@ class DStreamGraph:
                 output.remember(self.remember_duration)
             output.propagate_remember()
         self._order = in_order(self._outputs)
-        asked = asked_from(self._order, zero_time, lambda _stream, _time: None)
+        oldest = oldest_required_batches(self._order, zero_time, lambda _stream, _time: None)
         for stream in self.active_states():
-            stream.kept_back = zero_time.since(asked[stream])
+            stream.window_lookback = zero_time.since(oldest[stream])
 
     def generate_jobs(self, time: Time) -> list[Job]:
         """The jobs of a batch, numbered by output. The inputs' plans for `time` must be known to them."""

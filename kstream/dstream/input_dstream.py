@@ -11,14 +11,15 @@ from kstream.batch import InputOutcome, InputPlan, Json
 from kstream.batch.events import StreamingListenerEvent
 from kstream.batch_time import Time
 from kstream.dstream.dstream import DStream
-from kstream.dstream.ports import StreamHost
+from kstream.dstream.node import DStreamNode
+from kstream.dstream.ports import StreamHost, services_of
 from kstream.dstream.recipe import Recipe
 
 if TYPE_CHECKING:
     from pyspark import RDD
 
 
-class InputDStream(DStream):
+class InputDStream(DStream[Any], DStreamNode):
     """Base of all inputs. Every call below comes from the driver, `start` to `stop`, from one thread at a time.
 
     The order in a batch: `plan` (may look outside, moves nothing) → the plan is made durable → `planned` (move the cursors) →
@@ -31,7 +32,8 @@ class InputDStream(DStream):
     """Whether listeners learn what it gave to a batch; as in Spark a queue's records are not counted."""
 
     def __init__(self, ssc: StreamHost) -> None:
-        super().__init__(ssc, (), ssc.graph.batch_duration)
+        DStreamNode.__init__(self, ssc, (), services_of(ssc).graph.batch_duration)
+        DStream.__init__(self, self)
         self._plans: dict[Time, Mapping[str, Json]] = {}
         self.fenced = False
         """Another driver has taken over: `stop` must tell the outside nothing of what this one did."""
@@ -39,8 +41,8 @@ class InputDStream(DStream):
         """A replay looks at what is left of the past: losses are told with the outcome, and not raised."""
         self.tell: Callable[[StreamingListenerEvent], None] = lambda _event: None
         """Posts an event to the listeners; any thread. Set before `start`."""
-        self.id = ssc.graph.add_input_stream(self)
-        self.base_scope = ssc.graph.recorder.new_scope(f"{_in_words(type(self).__name__)} [{self.id}]")
+        self.id = self.ssc.graph.add_input_stream(self)
+        self.base_scope = self.ssc.graph.recorder.new_scope(f"{_in_words(type(self).__name__)} [{self.id}]")
 
     @property
     def outlives_driver(self) -> bool:

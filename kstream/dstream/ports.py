@@ -1,28 +1,36 @@
-"""What a DStream asks of the context it belongs to; filled by StreamingContext."""
+"""What streams ask of higher rooms: of their context, of the receivers, of Spark. Each port turns an import round."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kstream.batch.rdd_scope import RDDScope
+from kstream.batch_time import Duration
 from kstream.conf import Settings
+from kstream.dstream.recipe import CallSite, Recorder
 from kstream.rdd.map_with_state import MapWithState
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
-    from kstream.dstream.call_site import CallSite
-    from kstream.dstream.graph import DStreamGraph
-
 R = TypeVar("R")
 
 
 class StreamHost(Protocol):
-    """The narrow view of a StreamingContext that streams hold."""
+    """What a stream is made on: a StreamingContext."""
 
     @property
     def sparkContext(self) -> SparkContext: ...
+
+
+class StreamServices(StreamHost, Protocol):
+    """What streams hold of their context and its user does not see. Filled by StreamingContext, and by the simulator's host."""
+
+    @property
+    def context(self) -> StreamHost:
+        """The StreamingContext itself."""
+        ...
 
     @property
     def settings(self) -> Settings: ...
@@ -31,11 +39,37 @@ class StreamHost(Protocol):
     def state_rdds(self) -> StateRDDs: ...
 
     @property
-    def graph(self) -> DStreamGraph: ...
+    def graph(self) -> StreamGraph: ...
 
     def check_can_add(self, what: str) -> None:
         """IllegalStateError if the context has started (message says start) or stopped (message says stop)."""
         ...
+
+
+def services_of(host: StreamHost) -> StreamServices:
+    """The services behind a StreamingContext. Services themselves are returned as they are."""
+    return getattr(host, "_services", host)  # pyright: ignore[reportReturnType]
+
+
+class StreamGraph(Protocol):
+    """The DStreamGraph as its streams see it. It knows their classes, so they do not know its class."""
+
+    @property
+    def batch_duration(self) -> Duration: ...
+
+    @property
+    def recorder(self) -> Recorder: ...
+
+    @property
+    def placement(self) -> Placement: ...
+
+    def add_input_stream(self, stream: Any) -> int: ...
+
+    def add_state_stream(self, stream: Any) -> int: ...
+
+    def add_output_stream(self, stream: Any) -> None: ...
+
+    def inputs_of(self, stream: Any) -> Sequence[Any]: ...
 
 
 class Placement(Protocol):

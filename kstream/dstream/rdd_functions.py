@@ -1,4 +1,4 @@
-"""What operators do to one RDD, where pyspark's RDD has no single call for it. Run on the driver."""
+"""Operations on one RDD for which pyspark's RDD has no single call. They run on the driver."""
 
 from __future__ import annotations
 

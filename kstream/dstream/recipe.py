@@ -1,8 +1,8 @@
-"""Recorder: writes down each operator call, so that a graph can be stored on request and made again by the same calls.
+"""Recorder: writes down each operator call, so that a graph can be stored and made again by the same calls.
 
 One line a public call: the stream it was called on, the operator's name, its arguments (numbers as JSON, functions by index,
-streams by index), and where in the user's code it stands, for Spark's pages. Calls made inside another operator are not written
-down, the outer one repeats them. What is stored is the public API, so it stays readable across versions of kstream.
+streams by index), and its place in the user's code, for Spark's pages. Calls made inside another operator are not written
+down, because the outer one repeats them. The record is in terms of the public API, so later versions of kstream can read it.
 """
 
 from __future__ import annotations
@@ -10,32 +10,56 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import sys
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 from pyspark.storagelevel import StorageLevel
 
 from kstream.batch.rdd_scope import RDDScope
 from kstream.batch_time import Duration
-from kstream.dstream.call_site import CallSite, user_call_site
+from kstream.dstream.reference import RecordedStream
 
-if TYPE_CHECKING:
-    from kstream.dstream.dstream import DStream
-
-P = ParamSpec("P")
-R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 _ON_WORKERS = "__kstream_on_workers__"
+_OWN_PACKAGES = ("kstream.", "kstream_kafka.", "kstream_kafka", "contextlib", "functools")
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """`function` that was called, at `file`:`line` of the user's code."""
+
+    function: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @property
+    def short_form(self) -> str:
+        return f"{self.function} at {self.file}:{self.line}"
+
+
+def user_call_site() -> CallSite:
+    """Return the innermost frame outside kstream, and the kstream function it called."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    function = frame.f_code.co_name
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OWN_PACKAGES):
+        if frame.f_code.co_name != "__init__" and frame.f_code.co_name != "wrapper":
+            function = frame.f_code.co_name
+        frame = frame.f_back
+    return CallSite(function, frame.f_code.co_filename, frame.f_lineno)
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How an input is made again: `kind` names its connector (`kafka-direct`), `args` are JSON, `functions` the user's.
+    """How to make an input again: `kind` names its connector (`kafka-direct`), `args` are JSON, `functions` the user's.
 
-    `args` must hold no secret. An input that needs one offers no recipe, and its graph cannot be stored.
+    `args` must hold no secret. An input that needs a secret offers no recipe, and its graph cannot be stored.
     """
 
     kind: str
@@ -58,13 +82,14 @@ class Recorder:
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
         self.functions: list[UserFunction] = []
-        """What the calls name by index."""
+        """The calls name them by index."""
         self.worker_functions: list[UserFunction] = []
-        """What tasks will run. Most of them are in `functions`, too."""
-        self._streams: list[DStream] = []
+        """Functions that tasks will run. Most of them are in `functions`, too."""
+        self._streams: list[RecordedStream] = []
         self._local = threading.local()
         self._scope_ids = itertools.count()
         self.why_not: str | None = None
+        """Why the graph cannot be stored; None if it can."""
 
     @property
     def nested(self) -> bool:
@@ -72,12 +97,12 @@ class Recorder:
 
     @property
     def scope(self) -> RDDScope | None:
-        """The operator that is being called on this thread; None outside of one. The outermost counts: it is what the user called."""
+        """The outermost operator that is being called on this thread, which is the one the user called; None outside of one."""
         return getattr(self._local, "scope", None)
 
     @property
     def site(self) -> CallSite | None:
-        """Where that call stands, or stood when the graph was stored; None outside of an operator that is called for the first time."""
+        """The place of that call in the user's code, now or when the graph was stored; None outside of an operator."""
         return getattr(self._local, "site", None)
 
     def new_scope(self, name: str) -> RDDScope:
@@ -95,7 +120,7 @@ class Recorder:
 
     @contextmanager
     def at(self, site: CallSite | None) -> Generator[None]:
-        """Streams made in here are said to be made at this place."""
+        """Streams made inside get this creation site."""
         before = self.site
         self._local.site = site
         try:
@@ -103,8 +128,8 @@ class Recorder:
         finally:
             self._local.site = before
 
-    def add_input(self, stream: DStream, recipe: Recipe | None, reason: str) -> None:
-        """Notes an input stream; without a recipe the graph cannot be restored, for `reason`."""
+    def add_input(self, stream: RecordedStream, recipe: Recipe | None, reason: str) -> None:
+        """Write down an input stream. Without a recipe the graph cannot be stored, for `reason`."""
         if recipe is None:
             self.why_not = self.why_not or reason
             self._add(stream, {"input": None})
@@ -112,8 +137,8 @@ class Recorder:
         functions = {name: self._encode(f) for name, f in recipe.functions.items()}
         self._add(stream, {"input": recipe.kind, "args": dict(recipe.args), "functions": functions})
 
-    def add_call(self, target: DStream | None, operator: str, args: Any, kwargs: Any, result: DStream | None) -> None:
-        """Notes one operator call; `target` None stands for the context."""
+    def add_call(self, target: RecordedStream | None, operator: str, args: Any, kwargs: Any, result: RecordedStream | None) -> None:
+        """Write down one operator call. `target` is None for a call of the context."""
         call = {
             "on": None if target is None else self.index_of(target),
             "call": operator,
@@ -123,7 +148,7 @@ class Recorder:
         self._add(result, call)
 
     def for_workers(self, function: Any) -> None:
-        """Notes a function that tasks will run, whether or not it is an argument of a call. start() tries to pickle it."""
+        """Note a function that tasks will run, whether or not it is an argument of a call. start() tries to pickle it."""
         self.worker_functions.append(UserFunction(function, self._here()))
 
     def runs_on_workers(self, function: Any) -> bool:
@@ -133,17 +158,17 @@ class Recorder:
     def _here(self) -> str:
         return (self.site or user_call_site()).short_form
 
-    def _add(self, stream: DStream | None, call: dict[str, Any]) -> None:
+    def _add(self, stream: RecordedStream | None, call: dict[str, Any]) -> None:
         if stream is not None and not any(s is stream for s in self._streams):
             call["stream"] = len(self._streams)
             self._streams.append(stream)
-        site = self.site or (None if stream is None else stream.creation_site)
+        site = self.site or (None if stream is None else _creation_site(stream))
         if site is not None:
             call["at"] = [site.function, site.file, site.line]
         self.calls.append(call)
 
-    def index_of(self, stream: DStream) -> int:
-        """Where the stream stands in the record; one that nobody noted (a class of the user's own) cannot be made again."""
+    def index_of(self, stream: RecordedStream) -> int:
+        """Return the index of a stream in the record. A stream that is not in it (of a class of the user's own) cannot be made again."""
         for index, known in enumerate(self._streams):
             if known is stream:
                 return index
@@ -151,18 +176,16 @@ class Recorder:
         return len(self._streams) - 1
 
     def _encode(self, value: Any) -> Any:
-        from kstream.dstream.dstream import DStream
-
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
-        if isinstance(value, DStream):
+        if isinstance(value, RecordedStream):
             return {"stream": self.index_of(value)}
         if isinstance(value, Duration):
             return {"ms": value.milliseconds}
         if isinstance(value, StorageLevel):
             parts = [value.useDisk, value.useMemory, value.useOffHeap, value.deserialized, value.replication]
             return {"level": parts}
-        if isinstance(value, (list, tuple)) and value and all(isinstance(v, DStream) for v in value):
+        if isinstance(value, (list, tuple)) and value and all(isinstance(v, RecordedStream) for v in value):
             return {"streams": [self.index_of(v) for v in value]}
         if hasattr(value, "ctx"):  # an RDD; those of a driver die with it
             self.why_not = self.why_not or f"{value} was made by the driver, outside the graph"
@@ -174,7 +197,7 @@ class Recorder:
 class Replay:
     """Makes a graph again from recorded calls. `functions` are the unpickled values."""
 
-    def __init__(self, host: Any, functions: list[Any], make_input: Callable[[Recipe], DStream]) -> None:
+    def __init__(self, host: Any, functions: list[Any], make_input: Callable[[Recipe], RecordedStream]) -> None:
         self._host = host
         self._functions = functions
         self._make_input = make_input
@@ -182,18 +205,18 @@ class Replay:
 
     @property
     def streams(self) -> list[Any]:
-        """The streams made so far, by their place in the record."""
+        """The streams made so far, by their index in the record."""
         return self._streams
 
     def run(self, calls: list[dict[str, Any]]) -> None:
         for call in calls:
             site = CallSite(*call["at"]) if "at" in call else None
-            with self._host.recorder.at(site):
+            with recorder_of(self._host).at(site):
                 result = self._input(call) if "input" in call else self._call(call)
             if "stream" in call:
                 self._streams.append(result)
 
-    def _input(self, call: dict[str, Any]) -> DStream:
+    def _input(self, call: dict[str, Any]) -> RecordedStream:
         functions = {name: self._decode(v) for name, v in call["functions"].items()}
         return self._make_input(Recipe(call["input"], call["args"], functions))
 
@@ -219,7 +242,7 @@ class Replay:
 
 
 def on_workers(*parameters: str) -> Callable[[F], F]:
-    """Says which parameters of an operator are functions that tasks run; all its other functions run on the driver. Below `recorded`."""
+    """Name the parameters of an operator that are functions for tasks; its other functions run on the driver. Below `recorded`."""
 
     def mark(method: F) -> F:
         setattr(method, _ON_WORKERS, parameters)
@@ -229,20 +252,27 @@ def on_workers(*parameters: str) -> Callable[[F], F]:
 
 
 def parameters_on_workers(method: Callable[..., Any]) -> tuple[str, ...]:
-    """What `on_workers` said of a method."""
+    """The parameters that `on_workers` has named."""
     return getattr(method, _ON_WORKERS, ())
 
 
-def recorded(method: Callable[P, R]) -> Callable[P, R]:
-    """Marks a public operator: its outermost calls are written down by the recorder of the stream (or context) it is on."""
+def recorder_of(target: Any) -> Recorder:
+    """The recorder of the graph that a stream or a context belongs to."""
+    return target._recorder
+
+
+def _creation_site(stream: Any) -> CallSite:
+    return stream._creation_site
+
+
+def recorded(method: F) -> F:
+    """Mark a public operator: the recorder of its stream (or context) writes down its outermost calls."""
     signature, of_tasks = inspect.signature(method), parameters_on_workers(method)
 
     @functools.wraps(method)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        from kstream.dstream.dstream import DStream
-
-        target: Any = args[0]
-        recorder: Recorder = target.recorder
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        target = args[0]
+        recorder = recorder_of(target)
         if recorder.nested:
             return method(*args, **kwargs)
         with recorder.calling(method.__name__):
@@ -251,9 +281,9 @@ def recorded(method: Callable[P, R]) -> Callable[P, R]:
             for function in (given.get(name) for name in of_tasks):
                 if function is not None:
                     recorder.for_workers(function)
-            on = target if isinstance(target, DStream) else None
-            made = result if isinstance(result, DStream) else None
+            on = target if isinstance(target, RecordedStream) else None
+            made = result if isinstance(result, RecordedStream) else None
             recorder.add_call(on, method.__name__, args[1:], kwargs, made)
         return result
 
-    return wrapper
+    return cast("F", wrapper)

@@ -1,24 +1,27 @@
 """StreamReference: a stream inside a user's function, when that function is stored with the graph.
 
-`stream.commitAsync(…)` inside `stream.foreachRDD(…)` is how Spark's users commit offsets, so such a function must survive a restart.
-Stored is the stream's place in the graph; the function gets a stand-in, which is the new stream once the graph has been made again.
+Spark's users commit offsets by `stream.commitAsync(…)` inside `stream.foreachRDD(…)`, so such a function must survive a restart. The
+stream's place in the graph is stored. The function gets a stand-in, which is the new stream once the graph has been made again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kstream.errors import IllegalStateError
 
-if TYPE_CHECKING:
-    from kstream.dstream.dstream import DStream
-    from kstream.dstream.recipe import Recorder
-
-_dumping: ContextVar[Recorder | None] = ContextVar("_dumping", default=None)
+_dumping: ContextVar[Callable[[Any], int] | None] = ContextVar("_dumping", default=None)
 _loading: ContextVar[list[StreamReference] | None] = ContextVar("_loading", default=None)
+
+
+class RecordedStream:
+    """The base of DStream, as far as the record of a graph knows streams. A stream is pickled as its place in the record."""
+
+    def __reduce__(self) -> Any:
+        return reduce_stream(self)
 
 
 class StreamReference:
@@ -26,13 +29,13 @@ class StreamReference:
 
     def __init__(self, index: int) -> None:
         self._index = index
-        self._stream: DStream | None = None
+        self._stream: RecordedStream | None = None
         loading = _loading.get()
         if loading is not None:
             loading.append(self)
 
     def bind(self, streams: list[Any]) -> None:
-        """The graph has been made again."""
+        """Become the new stream, once the graph has been made again."""
         self._stream = streams[self._index]
 
     def __getattr__(self, name: str) -> Any:
@@ -51,17 +54,17 @@ class StreamReference:
 
 
 def reduce_stream(stream: Any) -> Any:
-    """How a stream is pickled: by its place while a graph is stored, and not at all otherwise."""
-    recorder = _dumping.get()
-    if recorder is None:
+    """Pickle a stream by its place in the record, while a graph is stored. TypeError otherwise."""
+    index_of = _dumping.get()
+    if index_of is None:
         raise TypeError(f"{stream!r} cannot be used inside a function that runs on the workers: streams live on the driver")
-    return StreamReference, (recorder.index_of(stream),)
+    return StreamReference, (index_of(stream),)
 
 
 @contextmanager
-def dumping(recorder: Recorder) -> Generator[None]:
-    """In here streams of this recorder's graph can be pickled."""
-    token = _dumping.set(recorder)
+def dumping(index_of: Callable[[Any], int]) -> Generator[None]:
+    """In here streams can be pickled. `index_of` gives the place of a stream in the record of the graph."""
+    token = _dumping.set(index_of)
     try:
         yield
     finally:

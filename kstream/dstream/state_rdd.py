@@ -38,7 +38,7 @@ _lock = threading.Lock()
 
 
 class StateFiles:
-    """Writes and reads state for one driver, whose `epoch` is in the names. `place`: where workers find the store, if they can."""
+    """Writes and reads the states of one driver, whose `epoch` is in the names. `place`: where workers find the store, if they can."""
 
     def __init__(self, sc: SparkContext, store: FileStore, place: StorePlace | None, epoch: int) -> None:
         self._sc = sc
@@ -47,9 +47,16 @@ class StateFiles:
         self._epoch = epoch
 
     def write(self, time: Time, states: Mapping[str, RDD[Any]]) -> dict[str, StateCheckpoint]:
-        """Writes the states of a batch, by stream: one Spark job, one request a partition. Blocks. What it raises leaves files behind.
+        """Write the states of a batch: one Spark job, one request a partition. Blocks. An error leaves files behind.
 
-        A task may run twice; only the files that the job tells of are the state.
+        A task may run twice; only the files that the job returns are the state.
+
+        Args:
+            time: the batch.
+            states: the RDD of the state of each stream, by its `state_id`.
+
+        Returns:
+            The files of each stream's state.
         """
         place = self._place
         parts: list[RDD[Any]] = []
@@ -57,15 +64,15 @@ class StateFiles:
             prefix = names.state_prefix(time, self._epoch, stream)
             parts.append(rdd.mapPartitionsWithIndex(partial(_encoded if place is None else _written(place), stream, prefix)))
         job = parts[0] if len(parts) == 1 else self._sc.union(parts)
-        told: dict[str, dict[int, tuple[str, int]]] = {stream: {} for stream in states}
+        files_of: dict[str, dict[int, tuple[str, int]]] = {stream: {} for stream in states}
         if place is None:
             for stream, index, name, hashing, data in job.toLocalIterator():
                 self._store.create(name, data)
-                told[stream][index] = (name, hashing)
+                files_of[stream][index] = (name, hashing)
         else:
             for stream, index, name, hashing in job.collect():
-                told[stream][index] = (name, hashing)
-        found = {stream: _checkpoint(time, files) for stream, files in told.items()}
+                files_of[stream][index] = (name, hashing)
+        found = {stream: _checkpoint(time, files) for stream, files in files_of.items()}
         self._check_shared(file for state in found.values() for file in state.files)
         return found
 
@@ -82,9 +89,13 @@ class StateFiles:
                 )
 
     def read(self, checkpoint: StateCheckpoint, placed: KeyHash) -> RDD[Any]:
-        """An RDD of the state, with the partitions it was written in, known to Spark as those that `placed` gives for its keys.
+        """Make an RDD of a state, in the partitions it was written in.
 
-        The workers read a file when its partition is computed; CorruptRecordError and MissingFileError fail the task and name it.
+        The workers read a file when its partition is computed. CorruptRecordError and MissingFileError fail the task and name the file.
+
+        Args:
+            checkpoint: the files.
+            placed: the hash that placed the keys; Spark knows the partitions as those of this hash.
         """
         files = tuple(checkpoint.files)
         if self._place is not None:
@@ -94,7 +105,7 @@ class StateFiles:
         return self._sc.union(blobs).flatMap(_decoded)
 
     def hashing(self) -> int:
-        """What the workers' hash of a fixed word is now. One task."""
+        """The workers' hash of a fixed word, which tells whether they hash as the writers did. One task."""
         return self._sc.parallelize([_WORD], 1).map(_hash).first()
 
 
@@ -104,9 +115,9 @@ def _checkpoint(time: Time, files: Mapping[int, tuple[str, int]]) -> StateCheckp
 
 
 def _base(sc: SparkContext, partitions: int, placed: KeyHash) -> RDD[Any]:
-    """An RDD of so many empty partitions, which the JVM, too, takes for placed by that hash, so that nothing made of it is shuffled.
+    """Make an RDD of so many empty partitions, which the JVM, too, takes for placed by that hash. So nothing made of it is shuffled.
 
-    That costs a shuffle of nothing, once a SparkContext and number of partitions.
+    It costs a shuffle of nothing, once a SparkContext and number of partitions.
     """
     with _lock:
         bases: dict[Any, RDD[Any]] = sc.__dict__.setdefault(_BASES, {})

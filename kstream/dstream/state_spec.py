@@ -1,12 +1,12 @@
-"""StateSpec: what mapWithState is to do."""
+"""StateSpec: the mapping function of mapWithState and its options."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from kstream.batch_time import Duration, Seconds
+from kstream.batch_time import Duration
+from kstream.dstream.arguments import as_duration, takes_time
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -24,7 +24,8 @@ class StateSpec:
 
         stream.mapWithState(StateSpec.function(count).timeout(Minutes(30)).initialState([("a", 1)]))
 
-    Kept by the driver, pickled with the graph. An initial state given as an RDD is not: such a graph is made by `setup` at a restart.
+    The driver keeps it, and pickles it with a stored graph. An initial state given as an RDD is not pickled: `setup` makes such a graph
+    at a restart.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -36,32 +37,66 @@ class StateSpec:
 
     @staticmethod
     def function(mappingFunction: Callable[..., Any]) -> StateSpec:
-        """A spec of the function: (key, value, state) or (time, key, value, state), called in the workers once for each record.
+        """Make a spec of a mapping function.
 
-        What it returns is a record of the resulting stream, None is not. `state` is a State; `value` is None where the key is timing out;
-        `time` is the batch time, a datetime as `transform` has it.
+        Args:
+            mappingFunction: called in the workers with (key, value, state) once for each record, or with (time, key, value, state) if it
+                must be given four arguments. It returns a record of the resulting stream, or None for no record. `state` is a State.
+                `value` is None for a key that is timing out. `time` is the batch time, a datetime as `transform` has it.
+
+        Returns:
+            The spec, with no option set.
+
+        Raises:
+            TypeError: the function takes neither form.
         """
         return StateSpec(mappingFunction)
 
     def initialState(self, state: RDD[Any] | Iterable[tuple[Any, Any]]) -> StateSpec:
-        """What keys have before the first batch: an RDD, or an iterable, of (key, state). For a timeout, updated at that batch."""
+        """Set the states before the first batch. For a timeout they count as updated at that batch.
+
+        Args:
+            state: an RDD, or an iterable, of (key, state).
+
+        Returns:
+            The spec itself.
+        """
         self.initial = list(state) if isinstance(state, Iterable) else state
         return self
 
     def timeout(self, idleDuration: float | Duration) -> StateSpec:
-        """Forgets keys that had no data for longer than this (seconds or a Duration): at batch T, those last seen before T − it.
+        """Forget keys without data for longer than a duration: at batch T, those last seen before T − `idleDuration`.
 
-        The function is called for such a key once more, with the value None and `state.isTimingOut()`. Spark promises that at the next
-        checkpoint of the state; here it is in the first batch that finds the key idle for too long.
+        The function is called once more for such a key, with the value None and `state.isTimingOut()`. Spark promises that at the next
+        checkpoint of the state; here it happens in the first batch that finds the key idle for too long.
+
+        Args:
+            idleDuration: seconds or a Duration, above zero.
+
+        Returns:
+            The spec itself.
+
+        Raises:
+            ValueError: the duration is not above zero.
         """
-        duration = idleDuration if isinstance(idleDuration, Duration) else Seconds(idleDuration)
+        duration = as_duration(idleDuration)
         if duration.milliseconds <= 0:
             raise ValueError(f"the timeout of a state must be above zero, it is {duration}")
         self.timeout_duration = duration
         return self
 
     def numPartitions(self, numPartitions: int) -> StateSpec:
-        """The number of partitions of the state (default: spark.default.parallelism). It may be another after a restart."""
+        """Set the number of partitions of the state (default: spark.default.parallelism). It may be another after a restart.
+
+        Args:
+            numPartitions: one or more.
+
+        Returns:
+            The spec itself.
+
+        Raises:
+            ValueError: the number is below one.
+        """
         if numPartitions < 1:
             raise ValueError(f"a state needs one partition or more, not {numPartitions}")
         self.partitions = numPartitions
@@ -74,17 +109,3 @@ class StateSpec:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "initial": [] if self.needs_setup else self.initial}
-
-
-def takes_time(function: Callable[..., Any]) -> bool:
-    """Whether a mapping function takes (time, key, value, state) rather than (key, value, state). TypeError if it takes neither."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    required = sum(p.default is p.empty for p in positional)
-    most = 4 if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(positional)
-    if required > 4 or most < 3:
-        raise TypeError(f"{function!r} must take (key, value, state) or (time, key, value, state)")
-    return required == 4

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.storagelevel import StorageLevel
 
 from kstream.batch import KeyHash
 from kstream.batch_time import Duration, Time
-from kstream.dstream.dstream import DStream
+from kstream.dstream.node import DStreamNode
 from kstream.errors import NoRDDError, StorageError
 
 if TYPE_CHECKING:
     from pyspark import RDD
-
-    from kstream.dstream.input_dstream import InputDStream
 
 logger = logging.getLogger(__name__)
 _WRITTEN_EVERY = Duration(10_000)
@@ -24,22 +23,70 @@ _FULL_LINEAGE = 2
 _LEAST_GAIN = 4
 
 
-class StatefulDStream(DStream):
-    """Base of the streams that carry state. `compute` of a subclass asks `previous` for the state it goes on from.
+@dataclass(frozen=True)
+class Beginning:
+    """The state that a driver started from. It computes no state at or before this time."""
 
-    Its RDDs are persisted, for the next batch reads them; once a batch has ended the blocks of the state two batches before it are let go.
-    Every `checkpoint_duration` the state is written (`written` is called), and later batches go on from what was written: neither a restart
-    nor a task that is repeated goes further back. Batch times that were never planned leave the state as it is.
+    time: Time
+    was_empty: bool
+    """There was no state then. Otherwise there was one, and it is an error to ask for it."""
 
-    Where many batches are made before the first of them has run – after a downtime, or when a stream is behind – every state after so many
-    batches (`longest_lineage`) is checkpointed by Spark in the executors' own stores, which cuts the lineage when it has run. An executor
-    that is lost takes such blocks with it; `go_back` then makes the batches anew from what was written last.
 
-    Without a checkpoint directory of the StreamingContext (`uses_rdd_checkpoints`) the state is not written for a restart. Every
-    `checkpoint_duration` Spark checkpoints its RDD in the directory of the SparkContext, which cuts the lineage.
+@dataclass(frozen=True)
+class WrittenState:
+    """The newest durable state."""
+
+    time: Time
+    read: Callable[[], RDD[Any]] | None
+    """Makes an RDD of the state; None where there is no state yet."""
+
+
+@dataclass
+class Lineage:
+    """What the newest state's RDD descends from, and where Spark cuts that."""
+
+    base: Time
+    """The state that was read back or was there at the beginning. All newer RDDs descend from it."""
+    local_checkpoints: list[Time] = field(default_factory=list[Time])
+    """Batches whose state Spark checkpoints in the executors' own stores."""
+    rdd_checkpoints: dict[Time, RDD[Any]] = field(default_factory=dict[Time, Any])
+    """RDDs marked for Spark's reliable checkpoint, whose files are not removed yet."""
+    unread: dict[Time, Time] = field(default_factory=dict[Time, Time])
+    """States in files that RDDs descend from and that not every task has read yet → the newest batch made of them."""
+
+    def newest_cut(self) -> Time:
+        """The newest batch that tasks need not go behind."""
+        return max([self.base, *self.local_checkpoints, *self.rdd_checkpoints])
+
+    def restart_from(self, time: Time) -> None:
+        """Newer RDDs descend from the state that was read back."""
+        self.base = time
+        self.local_checkpoints = [t for t in self.local_checkpoints if t < time]
+        self.unread[time] = time
+
+    def is_anchor(self, time: Time, limit: Time) -> bool:
+        """Whether newer states can be computed again only from the blocks of this one, because Spark has cut the lineage there."""
+        if time not in self.local_checkpoints or time < self.base:
+            return False
+        return not any(time < cut <= limit for cut in self.local_checkpoints)
+
+
+class StatefulDStream(DStreamNode):
+    """Base of the streams that carry state. `compute` of a subclass gets the state to continue from by `previous`.
+
+    Its RDDs are persisted because the next batch reads them. When a batch has ended, the blocks of the state two batches earlier are
+    unpersisted. The state is written once every `checkpoint_duration` (`written` is called), and later batches continue from the written
+    state. Neither a restart nor a repeated task goes further back. Batch times that were never planned leave the state as it is.
+
+    After a downtime, or when a stream is behind, many batches are made before the first of them has run. Then Spark checkpoints the state
+    after every `longest_lineage` batches in the executors' own stores, which cuts the lineage. An executor that is lost takes such blocks
+    with it; `go_back` then makes the batches again from the state that was written last.
+
+    Without a checkpoint directory of the StreamingContext (`uses_rdd_checkpoints`) the state is not written for a restart. Then Spark
+    checkpoints its RDD every `checkpoint_duration` in the directory of the SparkContext, which cuts the lineage.
 
     `key_hash`: what places the keys of its RDDs; they are read back as such.
-    `survives_absence`: state of a stream that was taken out of the program for a while means something when the stream is back.
+    `survives_absence`: the state is still valid when the stream was taken out of the program for a while and is back.
     """
 
     key_hash = KeyHash.NONE
@@ -47,28 +94,24 @@ class StatefulDStream(DStream):
     longest_lineage = 30
     """Batches. Each adds three RDDs; with some two hundred the JVM's serializer may run out of stack, in the driver or in a worker."""
 
-    def __init__(self, parent: DStream, slide_duration: Duration) -> None:
+    def __init__(self, parent: DStreamNode, slide_duration: Duration) -> None:
         super().__init__(parent.ssc, (parent,), slide_duration)
         self.storage_level = StorageLevel.MEMORY_ONLY
-        self._number = self.ssc.graph.add_state_stream(self)
-        self._begun: Time | None = None
-        self._empty_before = True
-        self._lineage_from: Time | None = None
-        self._written: Time | None = None
-        self._read: Callable[[], RDD[Any]] | None = None
-        self._saving: tuple[Time, Time | None] | None = None
-        self._unread: dict[Time, Time] = {}
-        """States in files that RDDs descend from and that not every task has read yet, with the newest batch made of them."""
-        self._marks: list[Time] = []
         self.uses_rdd_checkpoints = False
         """Whether Spark's RDD checkpoints cut the lineage. Set at the start; then nothing is ever `is_due` or `written`."""
-        self._rdd_checkpoints: dict[Time, RDD[Any]] = {}
-        """RDDs marked for a checkpoint of Spark's, whose files are not removed yet."""
-        self._held: set[Time] = set()
-        self._inputs: list[InputDStream] | None = None
-        self._let_go: list[tuple[Time, RDD[Any]]] = []
-        self.kept_back = Duration(0)
+        self.window_lookback = Duration(0)
         """How far behind the newest batch the windows over this stream look. Set by the graph."""
+        self._number = self.ssc.graph.add_state_stream(self)
+        self._inputs: list[DStreamNode] | None = None
+        self._beginning = Beginning(Time(0), was_empty=True)
+        self._written: WrittenState | None = None
+        self._lineage = Lineage(Time(0))
+        self._being_written: tuple[Time, Time] | None = None
+        """The batch whose state is being written, and the base of its RDD's lineage then."""
+        self._with_blocks: set[Time] = set()
+        """Batches whose state is persisted."""
+        self._replaced: list[tuple[Time, RDD[Any]]] = []
+        """RDDs that a written state has replaced. Batches that still run may read their blocks."""
 
     @property
     def state_id(self) -> str:
@@ -78,62 +121,61 @@ class StatefulDStream(DStream):
     # -- a batch's state
 
     def previous(self, time: Time) -> RDD[Any] | None:
-        """The state as the batches before `time` left it; None before the first batch. For `compute`: never computes anything itself."""
+        """The state as the batches before `time` left it; None before the first batch. For `compute`: it computes nothing itself."""
         before = self.previous_time(time)
         return None if before is None else self._generated[before]
 
     def previous_time(self, time: Time) -> Time | None:
-        """Which batch left the state that `previous` gives: one slide duration before `time`, if that was planned."""
+        """The batch that left the state which `previous` returns: one slide duration before `time`, if that was planned."""
         return max((t for t in self._generated if t < time), default=None)
 
     def getOrCompute(self, time: Time) -> RDD[Any] | None:
-        """The state after a batch. Missing ones before it are made first, one after the other: recursion would be as deep as the gap."""
+        """Return the state after a batch. Missing older ones are made first, one by one: recursion would be as deep as the gap."""
         with self._lock:
             if time not in self._generated and self._is_time_valid(time):
-                assert self._begun is not None
-                if time <= self._begun:
+                if time <= self._beginning.time:
                     return self._before_the_beginning(time)
                 self._shorten_lineage()
-                newest = max((t for t in self._generated if t < time), default=self._begun)
+                newest = max((t for t in self._generated if t < time), default=self._beginning.time)
                 for missing in (newest + self.slide_duration).to(time, self.slide_duration):
                     if self.has_batch(missing):
-                        self._mark(missing, super().getOrCompute(missing))
-                if self._lineage_from in self._unread:
-                    self._unread[self._lineage_from] = time
+                        self._cut_long_lineage(missing, super().getOrCompute(missing))
+                if self._lineage.base in self._lineage.unread:
+                    self._lineage.unread[self._lineage.base] = time
             return self._generated.get(time)
 
-    def _mark(self, time: Time, state: RDD[Any] | None) -> None:
-        """Marks the state of a batch for a checkpoint of Spark's, where the lineage is to be cut.
+    def _cut_long_lineage(self, time: Time, state: RDD[Any] | None) -> None:
+        """Mark the state of a batch for a checkpoint of Spark's, where the lineage must be cut.
 
-        Under `uses_rdd_checkpoints` once an interval, by Spark's reliable checkpoint. Else by a local checkpoint, and only if the lineage
-        is `longest_lineage` slides long.
+        With `uses_rdd_checkpoints` that is once an interval, by Spark's reliable checkpoint. Otherwise by a local checkpoint, and only if
+        the lineage is `longest_lineage` slides long.
         """
-        self._held.add(time)
+        self._with_blocks.add(time)
         if state is None:
             return
-        base = max([t for t in (*self._marks, *self._rdd_checkpoints, self._lineage_from) if t is not None])
-        too_long = time.since(base) >= self.slide_duration * self.longest_lineage
+        cut = self._lineage.newest_cut()
+        too_long = time.since(cut) >= self.slide_duration * self.longest_lineage
         if self.uses_rdd_checkpoints:
             assert self.checkpoint_duration is not None
-            if too_long or time.floor(self.checkpoint_duration, self.zero_time) > base:
+            if too_long or time.floor(self.checkpoint_duration, self.zero_time) > cut:
                 state.checkpoint()
-                self._rdd_checkpoints[time] = state
+                self._lineage.rdd_checkpoints[time] = state
         elif too_long:
             state.localCheckpoint()
-            self._marks.append(time)
+            self._lineage.local_checkpoints.append(time)
 
     def has_batch(self, time: Time) -> bool:
         """Whether any batch since this stream's last one was planned, in any input it is made of."""
         if self._inputs is None:
-            self._inputs = self.ssc.graph.inputs_of(self)
+            self._inputs = list(self.ssc.graph.inputs_of(self))
         step = self.ssc.graph.batch_duration
         times = (time - self.slide_duration + step).to(time, step)
         return any(stream.has_batch(t) for stream in self._inputs for t in times)
 
     def _before_the_beginning(self, time: Time) -> None:
-        if not self._empty_before:
+        if not self._beginning.was_empty:
             raise NoRDDError(
-                f"the state of {self!r} at batch {time} is not known any more: this driver went on from the one at {self._begun}",
+                f"the state of {self!r} at batch {time} is not known any more: this driver went on from the one at {self._beginning.time}",
                 time=time.milliseconds,
             )
 
@@ -144,84 +186,98 @@ class StatefulDStream(DStream):
             if self.checkpoint_duration is None:
                 times = -(-_WRITTEN_EVERY.milliseconds // self.slide_duration.milliseconds)
                 self.checkpoint_duration = self.slide_duration * times
-            self._begun = self._lineage_from = zero_time
+            self._beginning = Beginning(zero_time, was_empty=True)
+            self._lineage.base = zero_time
         super().initialize(zero_time)
 
     def begin(self, time: Time, state: RDD[Any] | None, empty_before: bool) -> None:
-        """Before the first batch: the state at `time` is `state` (None: there is none yet), and nothing older is ever computed.
+        """Set the state to begin with, before the first batch. Nothing older is ever computed.
 
-        `empty_before`: there was no state then; else there was, and it is an error to ask for it.
+        Args:
+            time: the batch that left the state.
+            state: the state; None if there is none yet.
+            empty_before: there was no state at `time`. Otherwise there was, and it is an error to ask for it.
         """
         with self._lock:
-            self._begun = self._lineage_from = self._written = time
-            self._empty_before = empty_before
+            self._beginning = Beginning(time, empty_before)
+            self._lineage.base = time
+            self._written = WrittenState(time, None if state is None else lambda: state)
             if state is not None:
                 self._generated[time] = self._persisted(state)
-                self._held.add(time)
-                self._read = lambda: state
-                self._unread[time] = time
+                self._with_blocks.add(time)
+                self._lineage.unread[time] = time
 
     def is_due(self, time: Time) -> bool:
-        """Whether the state of a batch that has ended is to be written: at each multiple of the interval, or as soon as can be after it."""
+        """Whether the state of a batch that has ended must be written: at each multiple of the interval, or as soon as possible after."""
         with self._lock:
             if self.uses_rdd_checkpoints or time not in self._generated or self.checkpoint_duration is None or self.zero_time is None:
                 return False
-            since = self.zero_time if self._written is None else self._written
+            since = self.zero_time if self._written is None else self._written.time
             return time.floor(self.checkpoint_duration, self.zero_time) > since
 
     def state_at(self, time: Time) -> RDD[Any]:
-        """The state of a batch that `is_due`."""
+        """The state of a batch that `is_due`, to be written."""
         with self._lock:
-            self._saving = (time, self._lineage_from)
+            self._being_written = (time, self._lineage.base)
             return self._generated[time]
 
     def written(self, time: Time, read: Callable[[], RDD[Any]]) -> None:
-        """The state of the batch is durable; `read` makes an RDD of it. From here on batches are made from that. Called by any thread."""
+        """The state of the batch is durable: newer batches are made from it. Any thread.
+
+        Args:
+            time: the batch.
+            read: makes an RDD of the written state.
+        """
         with self._lock:
-            if self._written is None or time > self._written:
-                self._written, self._read = time, read
-            if self._saving is not None and self._saving[0] == time and self._saving[1] is not None:
-                self._unread.pop(self._saving[1], None)  # every partition was made, and is held
+            if self._written is None or time > self._written.time:
+                self._written = WrittenState(time, read)
+            if self._being_written is not None and self._being_written[0] == time:
+                self._lineage.unread.pop(self._being_written[1], None)  # every partition was made, and is persisted
 
     def reads_from(self, unfinished: Time) -> Time | None:
-        """The oldest state in files that batches from `unfinished` on, or later ones, may have to read; None for none. An output that
-        takes the first records only reads the first partition: the others are read by whoever comes first, batches later."""
+        """The oldest state in files that batches from `unfinished` on may have to read; None for none.
+
+        An output that takes the first records reads only the first partition. A later batch reads the others when it needs them.
+        """
         with self._lock:
-            limit = unfinished - self.slide_duration
-            self._unread = {base: newest for base, newest in self._unread.items() if base == self._lineage_from or newest > limit}
-            return min(self._unread, default=None)
+            limit, lineage = unfinished - self.slide_duration, self._lineage
+            lineage.unread = {base: newest for base, newest in lineage.unread.items() if base == lineage.base or newest > limit}
+            return min(lineage.unread, default=None)
 
     def go_back(self) -> None:
-        """Blocks of the state are lost with an executor: the batches after the last state that was written are made anew, when they are
-        asked for. Where that cannot be done, only a restart helps. Called by any thread."""
+        """Blocks of the state are lost with an executor: forget the batches after the last written state, so that they are made again.
+
+        Where they cannot be made again, only a restart helps. Any thread.
+        """
         with self._lock:
-            if self._written is None or self._read is None:
+            written = self._written
+            if written is None or written.read is None:
                 return
-            younger = [t for t in self._generated if t > self._written]
+            younger = [t for t in self._generated if t > written.time]
             if all(self.has_batch(t) for t in younger):
-                self._cut(self._written, self._read, younger)
+                self._continue_from(written.time, written.read, younger)
 
     def _shorten_lineage(self) -> None:
-        """Goes on from the newest state that was written, where that costs nothing, or little against what it saves.
+        """Continue from the newest written state, where that costs nothing, or little against what it saves.
 
-        Batches made while the state was being written descend from the RDD it was written from. Were they kept, the lineage would grow
-        with each round; made anew, their data is read again.
+        Batches made while the state was being written descend from the RDD it was written from. If they were kept, the lineage would grow
+        with each round. If they are made again, their data is read again.
         """
-        written, base, read = self._written, self._lineage_from, self._read
-        if written is None or base is None or read is None or written <= base or written not in self._generated:
+        written, base = self._written, self._lineage.base
+        if written is None or written.read is None or written.time <= base or written.time not in self._generated:
             return
-        younger = sorted(t for t in self._generated if t > written)
+        younger = sorted(t for t in self._generated if t > written.time)
         if younger:
             assert self.checkpoint_duration is not None
-            length, again = younger[-1].since(base), younger[-1].since(written)
+            length, again = younger[-1].since(base), younger[-1].since(written.time)
             if length < self.checkpoint_duration * _FULL_LINEAGE or length < again * _LEAST_GAIN:
                 return
             if not all(self.has_batch(t) for t in younger):
                 return
-        self._cut(written, read, younger)
+        self._continue_from(written.time, written.read, younger)
 
-    def _cut(self, written: Time, read: Callable[[], RDD[Any]], younger: list[Time]) -> None:
-        """Puts what was written in the place of the RDD it was written from, and forgets what was made since."""
+    def _continue_from(self, written: Time, read: Callable[[], RDD[Any]], younger: list[Time]) -> None:
+        """Replace the RDD that a state was written from by the written state, and forget the younger ones."""
         try:
             state = self._persisted(read())
         except StorageError as e:  # where the driver itself reads
@@ -229,16 +285,14 @@ class StatefulDStream(DStream):
             return
         if written in self._generated:
             self.stands_in(state, self._generated[written])
-        self._let_go += [(t, self._generated.pop(t)) for t in [*younger, written] if t in self._generated]
-        self._held.difference_update(younger)
+        self._replaced += [(t, self._generated.pop(t)) for t in [*younger, written] if t in self._generated]
+        self._with_blocks.difference_update(younger)
         self._generated[written] = state
-        self._held.add(written)
-        self._marks = [t for t in self._marks if t < written]
-        self._lineage_from = written
-        self._unread[written] = written
+        self._with_blocks.add(written)
+        self._lineage.restart_from(written)
 
     def stands_in(self, state: RDD[Any], made: RDD[Any]) -> None:
-        """`state` was read back and takes the place of what was `made`. For a subclass whose RDDs carry more than the state."""
+        """`state` was read back and replaces the RDD that was `made`. For a subclass whose RDDs carry more than the state."""
 
     def _persisted(self, rdd: RDD[Any]) -> RDD[Any]:
         return rdd if self.storage_level is None or rdd.is_cached else rdd.persist(self.storage_level)
@@ -246,32 +300,32 @@ class StatefulDStream(DStream):
     # -- clean-up
 
     def caught_up_to(self) -> Time:
-        """The newest batch whose state is made: what is newer must not be forgotten upstream."""
+        """The newest batch whose state is made. Nothing newer may be forgotten upstream."""
         with self._lock:
-            assert self._begun is not None
-            return max(self._generated, default=self._begun)
+            return max(self._generated, default=self._beginning.time)
 
     def clear_metadata(self, time: Time) -> None:
-        """Forgets as every stream does, but never the newest state; lets go of blocks sooner, as soon as no batch reads them."""
+        """Forget as every stream does, but never the newest state. Unpersist sooner: as soon as no batch reads the blocks."""
         with self._lock:
-            limit = time - self.slide_duration * 2 - self.kept_back
-            unread = [rdd for t, rdd in self._let_go if t <= limit]
-            self._let_go = [(t, rdd) for t, rdd in self._let_go if t > limit]
+            limit = time - self.slide_duration * 2 - self.window_lookback
+            unread = [rdd for t, rdd in self._replaced if t <= limit]
+            self._replaced = [(t, rdd) for t, rdd in self._replaced if t > limit]
             newest = max(self._generated, default=limit)
-            freed = [t for t in self._held if t <= limit and t != newest and not self._anchors(t, limit)]
-            self._held.difference_update(freed)
+            freed = [t for t in self._with_blocks if t <= limit and t != newest and not self._lineage.is_anchor(t, limit)]
+            self._with_blocks.difference_update(freed)
             unread += [self._generated[t] for t in freed if t in self._generated]
         self._unpersist(unread)
         super().clear_metadata(time)
 
     def remove_outdated_checkpoints(self) -> None:
-        """Removes the files of Spark's RDD checkpoints from which no remembered RDD descends. Blocks; called by the cleaner's thread.
+        """Remove the files of Spark's RDD checkpoints from which no remembered RDD descends. Blocks; the cleaner's thread.
 
         A checkpoint has files once a job has run. Until a newer one has files, the older one stays.
         """
+        checkpoints = self._lineage.rdd_checkpoints
         with self._lock:
             oldest = min(self._generated, default=None)
-            marked = {} if oldest is None else {t: rdd for t, rdd in self._rdd_checkpoints.items() if t <= oldest}
+            marked = {} if oldest is None else {t: rdd for t, rdd in checkpoints.items() if t <= oldest}
         files = {t: file for t, rdd in marked.items() if (file := rdd.getCheckpointFile()) is not None}
         needed = max(files, default=None)
         for time in sorted(marked):
@@ -279,14 +333,31 @@ class StatefulDStream(DStream):
                 if time in files:
                     self.ssc.state_rdds.remove_checkpoint(files[time])
                 with self._lock:
-                    del self._rdd_checkpoints[time]
+                    del checkpoints[time]
 
     def _forgettable(self, time: Time) -> list[Time]:
         newest = max(self._generated, default=None)
-        return [t for t in super()._forgettable(time) if t != newest and not self._anchors(t, time)]
+        return [t for t in super()._forgettable(time) if t != newest and not self._lineage.is_anchor(t, time)]
 
-    def _anchors(self, time: Time, limit: Time) -> bool:
-        """Whether later states can be computed again only from the blocks of this one: Spark has cut the lineage there."""
-        if time not in self._marks or (self._lineage_from is not None and time < self._lineage_from):
-            return False
-        return not any(time < mark <= limit for mark in self._marks)
+
+def oldest_required_batches(
+    order: Iterable[DStreamNode], first: Time, kept: Callable[[StatefulDStream, Time], Time | None]
+) -> dict[DStreamNode, Time]:
+    """How far back the batches from `first` on look: the oldest batch of each stream that must be known. Pure.
+
+    Args:
+        order: the streams, each before the streams it is made of.
+        first: the oldest batch that runs.
+        kept: `kept(stream, time)` is the batch, not after `time`, whose state is known; newer states are computed. None: the states of
+            this stream need nothing older.
+    """
+    required: dict[DStreamNode, Time] = {}
+    for stream in order:
+        time = required.setdefault(stream, first)
+        if isinstance(stream, StatefulDStream):
+            known = kept(stream, time)
+            time = time if known is None else min(time, known + stream.slide_duration)
+        back = stream.reaches_back_to(time)
+        for parent in stream.dependencies:
+            required[parent] = min(required.get(parent, first), back)
+    return required

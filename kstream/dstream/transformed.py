@@ -8,52 +8,45 @@ from typing import TYPE_CHECKING, Any
 
 from kstream.batch import Job
 from kstream.batch_time import Time
-from kstream.dstream.dstream import DStream
+from kstream.dstream.node import DStreamNode, check_same_slide
 from kstream.errors import NoRDDError
 
 if TYPE_CHECKING:
     from pyspark import RDD
 
 
-def same_slide(parents: Sequence[DStream]) -> None:
-    """ValueError unless the streams belong to one context and slide together."""
-    if not parents:
-        raise ValueError("needs at least one stream")
-    if any(p.ssc is not parents[0].ssc for p in parents):
-        raise ValueError("the streams belong to different contexts")
-    slides = sorted({p.slide_duration for p in parents})
-    if len(slides) > 1:
-        raise ValueError(f"the streams have different slide durations: {', '.join(map(str, slides))}")
+class RddOrigin(enum.Enum):
+    """Where the RDDs of a TransformedDStream come from. It decides how Spark's pages show them."""
+
+    FUSED = "no RDD of its own: PySpark runs the function in one pass with the next one"
+    OPERATOR = "RDDs of the operator"
+    USER = "RDDs of the user's own function, shown one by one within the operator"
 
 
-class Makes(enum.Enum):
-    """What the function of a TransformedDStream makes in the JVM, and whose it is: how its RDDs are shown on Spark's pages."""
-
-    NOTHING_YET = "PySpark runs it in one pass with what comes next"
-    RDDS = "RDDs of the operator"
-    USERS_RDDS = "RDDs of the user's own function, shown one by one within the operator"
-
-
-class TransformedDStream(DStream):
+class TransformedDStream(DStreamNode):
     """Applies `func(time, rdd, …)` to the parents' RDDs of each batch, on the driver, in the generator's thread."""
 
     def __init__(
-        self, parents: Sequence[DStream], func: Callable[..., RDD[Any] | None], name: str = "transform", makes: Makes = Makes.USERS_RDDS
+        self,
+        parents: Sequence[DStreamNode],
+        func: Callable[..., RDD[Any] | None],
+        name: str = "transform",
+        origin: RddOrigin = RddOrigin.USER,
     ) -> None:
-        same_slide(parents)
+        check_same_slide(parents)
         super().__init__(parents[0].ssc, parents, parents[0].slide_duration)
         self._func = func
         self.operator = name
-        self._makes = makes
+        self._origin = origin
 
     def compute(self, time: Time) -> RDD[Any] | None:
         if not any(parent.has_batch(time) for parent in self.dependencies):
             return None  # a batch planned before these inputs were added
         rdds = [self._parent_rdd(parent, time) for parent in self.dependencies]
-        if self._makes is Makes.NOTHING_YET:
+        if self._origin is RddOrigin.FUSED:
             result = self._func(time, *rdds)
         else:
-            result = self.placed(time, lambda: self._func(time, *rdds), open_to_inner=self._makes is Makes.USERS_RDDS)
+            result = self.placed(time, lambda: self._func(time, *rdds), open_to_inner=self._origin is RddOrigin.USER)
         if not hasattr(result, "flatMap"):  # which of all that might be returned by mistake only an RDD has
             what = "None" if result is None else f"a {type(result).__name__}"
             raise NoRDDError(
@@ -63,7 +56,7 @@ class TransformedDStream(DStream):
             )
         return result
 
-    def _parent_rdd(self, parent: DStream, time: Time) -> RDD[Any]:
+    def _parent_rdd(self, parent: DStreamNode, time: Time) -> RDD[Any]:
         rdd = parent.getOrCompute(time)
         if rdd is None:
             raise NoRDDError(f"{self.operator}: a parent stream has no RDD for batch {time}", time=time.milliseconds)
@@ -73,8 +66,8 @@ class TransformedDStream(DStream):
 class UnionDStream(TransformedDStream):
     """All parents' records of each batch, in the parents' order."""
 
-    def __init__(self, parents: Sequence[DStream]) -> None:
-        super().__init__(parents, lambda _time, *rdds: self.context_rdd_union(rdds), "union", Makes.RDDS)
+    def __init__(self, parents: Sequence[DStreamNode]) -> None:
+        super().__init__(parents, lambda _time, *rdds: self._union(rdds), "union", RddOrigin.OPERATOR)
 
     def has_batch(self, time: Time) -> bool:
         """Whether any parent's inputs were planned for the batch: an input added later takes nothing from the others."""
@@ -82,23 +75,26 @@ class UnionDStream(TransformedDStream):
 
     def compute(self, time: Time) -> RDD[Any] | None:
         rdds = [self._parent_rdd(parent, time) for parent in self.dependencies if parent.has_batch(time)]
-        return self.placed(time, lambda: self.context_rdd_union(rdds)) if rdds else None
+        return self.placed(time, lambda: self._union(rdds)) if rdds else None
 
-    def context_rdd_union(self, rdds: Sequence[RDD[Any]]) -> RDD[Any]:
+    def _union(self, rdds: Sequence[RDD[Any]]) -> RDD[Any]:
         return rdds[0] if len(rdds) == 1 else self.ssc.sparkContext.union(list(rdds))
 
 
-class ForEachDStream(DStream):
+class ForEachDStream(DStreamNode):
     """An output operation: `func(time, rdd)` on the driver, in a job thread, for each batch."""
 
-    def __init__(self, parent: DStream, func: Callable[[Time, RDD[Any]], object], name: str = "foreachRDD", *, own: bool = False) -> None:
+    def __init__(
+        self, parent: DStreamNode, func: Callable[[Time, RDD[Any]], object], name: str = "foreachRDD", *, own: bool = False
+    ) -> None:
+        """`own`: the jobs are run by a function of kstream, and Spark's pages show them where the user called the operation."""
         super().__init__(parent.ssc, (parent,), parent.slide_duration)
         self._func = func
         self._own = own
         self.operator = name
 
     def redirect(self, func: Callable[[Time, RDD[Any]], object]) -> None:
-        """Lets another function have what this output would have been handed: for a replay that is to leave the sink alone."""
+        """Give the RDDs of this output to another function: for a replay that must not write to the sink."""
         self._func = func
 
     def compute(self, time: Time) -> None:

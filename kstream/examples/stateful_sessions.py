@@ -32,7 +32,9 @@ def create_context(source: str, idle: float) -> StreamingContext:
     ssc = StreamingContext(conf, 1)
     host, _, port = source.rpartition(":")
     lines = ssc.socketTextStream(host, int(port)) if port.isdigit() else ssc.textFileStream(source)
-    sessions = lines.map(lambda line: line.partition(" ")[::2]).mapWithState(StateSpec.function(follow).timeout(idle))
+    sessions = lines.map(lambda line: (line.partition(" ")[0], line.partition(" ")[2])).mapWithState(
+        StateSpec.function(follow).timeout(idle)
+    )
     sessions.checkpoint(1)  # stores the state of every batch, because a socket cannot be read again
     sessions.pprint()
     sessions.stateSnapshots().map(lambda session: f"{session[0]} is here: {', '.join(session[1])}").pprint()

@@ -4,6 +4,6 @@ One idea: a partition of state is one `bytes` object. Spark moves, caches and st
 keys it has, in an index that is read without decoding, and copies the rest. So a batch costs what it touches, plus a copy.
 """
 
-from kstream.rdd.state import State
+from kstream.rdd.map_with_state import State
 
 __all__ = ["State"]

@@ -1,4 +1,7 @@
-"""update_partition: what one batch does to the states of one partition. Pure: bytes and records in, bytes and records out."""
+"""mapWithState in a worker: State, what the mapping function sees, and what one batch does to the states of a partition.
+
+Pure: bytes and records in, bytes and records out.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,86 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kstream.rdd.state import NOTHING, State
-from kstream.rdd.state_map import EMPTY, StateMap
+from kstream.errors import StateError
+from kstream.rdd.state_map import NOTHING, StateMap
+
+
+class State:
+    """The state of the key that a mapping function is called for. Good for one call of the function, in the worker.
+
+    Changes count when the function returns. An object from `get` that was changed in place is kept only if it is given to `update`.
+    """
+
+    __slots__ = ("_removed", "_timing_out", "_updated", "_value")
+
+    def __init__(self, value: Any = NOTHING, timing_out: bool = False) -> None:
+        self._value = value
+        self._timing_out = timing_out
+        self._updated = False
+        self._removed = False
+
+    def exists(self) -> bool:
+        """Whether the key has a state: one from before, or one given to `update` in this call, and not removed."""
+        return self._value is not NOTHING
+
+    def get(self) -> Any:
+        """Return the state.
+
+        Raises:
+            StateError: the key has none.
+        """
+        if self._value is NOTHING:
+            raise StateError("the key has no state: ask exists() before get(), or use getOption()", call="get")
+        return self._value
+
+    def getOption(self) -> Any:
+        """Return the state, or None if there is none."""
+        return None if self._value is NOTHING else self._value
+
+    def update(self, newState: Any) -> None:
+        """Set the state.
+
+        Args:
+            newState: the state from now on; it is pickled at the end of the batch.
+
+        Raises:
+            StateError: the state was removed in this call, or is timing out.
+        """
+        self._check("update")
+        self._value = newState
+        self._updated = True
+
+    def remove(self) -> None:
+        """Forget the key, whether it had a state or not.
+
+        Raises:
+            StateError: it was removed in this call already, or is timing out anyway.
+        """
+        self._check("remove")
+        self._value = NOTHING
+        self._updated = False
+        self._removed = True
+
+    def isTimingOut(self) -> bool:
+        """Whether the key's state goes after this call, because the key was idle for longer than the timeout."""
+        return self._timing_out
+
+    @property
+    def is_updated(self) -> bool:
+        return self._updated
+
+    @property
+    def is_removed(self) -> bool:
+        return self._removed
+
+    def _check(self, call: str) -> None:
+        if self._removed:
+            raise StateError(f"{call}() of a state that remove() has been called on in this same call of the function", call=call)
+        if self._timing_out:
+            raise StateError(f"{call}() of a state that is timing out: it goes after this call. Ask isTimingOut() first", call=call)
+
+    def __repr__(self) -> str:
+        return repr(self._value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +144,3 @@ def initial_states(pairs: Iterable[tuple[Any, Any]], time_ms: int) -> bytes:
 def snapshot(states: bytes) -> Iterable[tuple[Any, Any]]:
     """Every (key, state) of a partition."""
     return ((key, state) for key, state, _ in StateMap(states).items())
-
-
-__all__ = ["EMPTY", "NOTHING", "MapWithState", "initial_states", "snapshot"]

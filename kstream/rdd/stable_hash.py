@@ -44,8 +44,9 @@ def _form_of(key: Any) -> bytes:
         raise StateNotStorableError(
             f"{key!r:.200} cannot be the key of a state, {reason}. Use text, bytes, numbers, None, tuples of these, or objects of a class "
             "with __eq__ and __hash__ (a frozen dataclass)",
-            key=repr(key), reason=reason,
-        ) from e  # fmt: skip
+            key=repr(key),
+            reason=reason,
+        ) from e
 
 
 def _canonical(value: Any) -> bytes:

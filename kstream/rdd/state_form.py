@@ -111,8 +111,10 @@ class StateForm:
         if version > VERSION:
             raise FormatVersionError(
                 f"states are stored in version {version} of their form, this kstream reads up to {VERSION}: use the newer kstream",
-                path=None, version=version, supported=VERSION,
-            )  # fmt: skip
+                path=None,
+                version=version,
+                supported=VERSION,
+            )
         self._view = memoryview(data)
         index = _HEAD.size + 4 * self.buckets
         body = index + 8 * self.buckets
@@ -192,9 +194,14 @@ class StateForm:
         if not pickle:
             return view[at:time], new_time, view[time + 8 : self.bounds[number + 1]]
         return (
-            view[at:time], new_time, view[time + 8 : length], _COUNT.pack(len(pickle)), view[length + 4 : place.begin], pickle,
+            view[at:time],
+            new_time,
+            view[time + 8 : length],
+            _COUNT.pack(len(pickle)),
+            view[length + 4 : place.begin],
+            pickle,
             view[place.end : self.bounds[number + 1]],
-        )  # fmt: skip
+        )
 
     def _others(self, number: int, slot: int) -> list[int]:
         """The update times of a bucket less that of one slot."""

@@ -1,14 +1,13 @@
-"""StateMap: the states of one partition, as a dict over its bytes. Only what is asked for is decoded, only what changed is written."""
+"""StateMap: the states of one partition, as a dict over its bytes. It decodes only keys that are asked for, and writes only changes."""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from kstream.errors import StateNotStorableError
 from kstream.rdd.stable_hash import stable_hash
-from kstream.rdd.state import NOTHING
 from kstream.rdd.state_form import Change, Place, Row, StateForm, fitting, form_of
 
 PICKLE_PROTOCOL = 5
@@ -17,8 +16,18 @@ EMPTY = form_of((), 1)
 _READ, _TOUCHED, _PUT, _REMOVED = range(4)
 
 
+class _Nothing:
+    """In place of a state where there is none; None is a state like another."""
+
+    def __repr__(self) -> str:
+        return "<state not set>"
+
+
+NOTHING: Final = _Nothing()
+
+
 class _Entry:
-    """What is known of a key that was asked for. `place`: where it is stored, None if it is not."""
+    """A key that was asked for. `place`: where it is stored, None if it is not."""
 
     __slots__ = ("change", "key", "mark", "place", "updated", "value")
 
@@ -166,8 +175,9 @@ def _dump(key: Any, value: Any) -> bytes:
         raise StateNotStorableError(
             f"the state of key {key!r:.200} cannot be stored, {type(e).__name__}: {e}. A state is kept as a pickle: give "
             "update() plain values, or objects of a class in a module that the workers can import (not __main__)",
-            key=repr(key), reason=str(e),
-        ) from e  # fmt: skip
+            key=repr(key),
+            reason=str(e),
+        ) from e
 
 
 def _load(data: memoryview) -> tuple[Any, Any]:
@@ -177,5 +187,6 @@ def _load(data: memoryview) -> tuple[Any, Any]:
         raise StateNotStorableError(
             f"a stored state cannot be read, {type(e).__name__}: {e}. What it is made of must be importable under the name it had when "
             "it was stored, and take what was stored",
-            key=None, reason=str(e),
-        ) from e  # fmt: skip
+            key=None,
+            reason=str(e),
+        ) from e

@@ -13,8 +13,7 @@ from kstream.batch_time import Time
 from kstream.checkpoint import LogContents
 from kstream.checkpoint.state_log import States, StoredStates, forget_gone, read_states, set_aside
 from kstream.dstream.graph import DStreamGraph
-from kstream.dstream.reach import asked_from
-from kstream.dstream.stateful_dstream import StatefulDStream
+from kstream.dstream.stateful_dstream import StatefulDStream, oldest_required_batches
 from kstream.errors import CorruptRecordError
 from kstream.scheduler.ports import StatePort
 from kstream.storage import FileStore
@@ -86,7 +85,7 @@ class StateCheckpointer:
             chosen[stream] = self._choice(stream, stored, time, first)
             return chosen[stream].time
 
-        asked_from(self._graph.in_order(), first, kept)
+        oldest_required_batches(self._graph.in_order(), first, kept)
         return chosen
 
     def _choice(self, stream: StatefulDStream, stored: StoredStates, time: Time, first: Time) -> StateCheckpoint:
@@ -218,7 +217,7 @@ class StateCheckpointer:
             chosen[stream.state_id] = Time(0) if found is None else found.time
             return chosen[stream.state_id]
 
-        asked = asked_from(order, first, newest)
+        asked = oldest_required_batches(order, first, newest)
         limits = self._limits(chosen, first)
         old = {stream: [s for s in states if s.time < limits.get(stream, Time(0))] for stream, states in kept.items()}
         if any(old.values()):

@@ -18,7 +18,7 @@ from pyspark import RDD, SparkContext
 from pyspark.traceback_utils import first_spark_call
 
 from kstream.batch.rdd_scope import RDDScope
-from kstream.dstream.call_site import CallSite
+from kstream.dstream.recipe import CallSite
 
 R = TypeVar("R")
 _IN_PYSPARK = os.path.join(os.path.dirname(first_spark_call.__code__.co_filename), "(kstream)")

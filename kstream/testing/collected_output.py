@@ -24,7 +24,7 @@ class CollectedOutput:
     twice. Read it after `ManualClock.advance` has returned, or after stop. Any thread.
     """
 
-    def __init__(self, stream: DStream) -> None:
+    def __init__(self, stream: DStream[Any]) -> None:
         self._number = next(_numbers)
         self._lock = threading.Lock()
         self._batches: list[tuple[datetime, list[Any]]] = []

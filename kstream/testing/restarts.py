@@ -15,6 +15,7 @@ from kstream import crash_point
 from kstream.batch_time import Time
 from kstream.clock import clock_of_new_contexts
 from kstream.context import StreamingContext
+from kstream.context.factories import services_of_context
 from kstream.crash_point import CRASH_POINTS
 from kstream.errors import IllegalStateError
 from kstream.testing.manual_clock import ManualClock
@@ -112,9 +113,10 @@ class _Run:
         """Run one life, to its end or to the end of the run."""
         with clock_of_new_contexts(self._clock):
             ssc = StreamingContext.getOrCreate(str(self._place / str(life)), self._setup)
-        for number, output in enumerate(ssc.graph.output_streams):
+        graph = services_of_context(ssc).graph
+        for number, output in enumerate(graph.output_streams):
             output.redirect(partial(self._note, life, number))
-        interval = ssc.graph.batch_duration.milliseconds
+        interval = graph.batch_duration.milliseconds
         crash_point.install(self._at_crash_point)
         try:
             ssc.start()

@@ -12,6 +12,7 @@ import pytest
 from pyspark import SparkContext, StorageLevel
 
 from kstream import Seconds, StreamingContext, StreamingContextState, StreamingListener
+from kstream.dstream.base import node_of
 from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, NotSerializableError, StorageError
 from kstream.testing import ManualClock
 from tests.harness import START
@@ -438,7 +439,7 @@ def test_remember_keeps_every_stream_at_least_so_long(sc: SparkContext) -> None:
     for _ in range(5):
         stream.tick()
     stream.stop()
-    assert source.remember_duration == Seconds(3)
+    assert node_of(source).remember_duration == Seconds(3)
 
 
 def test_how_long_to_remember_is_said_once(sc: SparkContext) -> None:
@@ -446,7 +447,7 @@ def test_how_long_to_remember_is_said_once(sc: SparkContext) -> None:
     ssc.remember(60)
     with pytest.raises(ConfigurationError, match="is already set: 60000 ms; it cannot be set again"):
         ssc.remember(30)
-    assert ssc.graph.remember_duration == Seconds(60)
+    assert ssc._graph.remember_duration == Seconds(60)
 
 
 def test_a_context_says_what_it_is(sc: SparkContext) -> None:

@@ -364,7 +364,7 @@ def made_again(sc: SparkContext, build: Callable[[StreamingContext], DStream]) -
     active = StreamingContext.getActive()
     assert active is not None
     active.stop(stopSparkContext=False)
-    (stream,) = recovered(sc, path, build).graph.input_streams
+    (stream,) = recovered(sc, path, build)._graph.input_streams
     return stream
 
 
@@ -392,7 +392,7 @@ def test_receivers_that_would_leave_no_core_to_the_batches_are_refused_with_both
 
 
 def test_a_receivers_write_ahead_log_needs_a_checkpoint_directory(stream: Stream) -> None:
-    stream.ssc.settings.override("spark.streaming.receiver.writeAheadLog.enable", "true")
+    stream.ssc._settings.override("spark.streaming.receiver.writeAheadLog.enable", "true")
     stream.ssc.receiverStream(Counting(1)).foreachRDD(note)
     with pytest.raises(ConfigurationError, match="Cannot enable receiver write-ahead log without checkpoint directory set"):
         stream.start()

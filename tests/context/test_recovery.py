@@ -185,7 +185,7 @@ def test_the_stored_graph_decides_also_where_the_new_process_has_not_the_setting
 def test_getActiveOrCreate_restores_the_stored_graph_too(sc: SparkContext, clock: ManualClock, path: str, graph_mode: None) -> None:
     life(clock, path, setup, 1)
     made = StreamingContext.getActiveOrCreate(path, other_setup)
-    assert CALLED == ["setup"] and [stream.operator for stream in made.graph.output_streams] == ["foreachRDD"]
+    assert CALLED == ["setup"] and [stream.operator for stream in made._graph.output_streams] == ["foreachRDD"]
 
 
 @pytest.mark.usefixtures("graph_mode")
@@ -357,7 +357,7 @@ def test_interval_and_remember_come_back_with_the_graph(sc: SparkContext, clock:
     before = NumbersInput.made
     again = StreamingContext.getOrCreate(path, remembering)
     assert NumbersInput.made == before + 1
-    assert again.graph.batch_duration == Duration(500) and again.graph.remember_duration == Duration(5000)
+    assert again._graph.batch_duration == Duration(500) and again._graph.remember_duration == Duration(5000)
 
 
 def test_every_setting_is_stored_but_addresses_of_a_process_and_secrets() -> None:

@@ -11,6 +11,7 @@ from kstream.batch import InputOutcome
 from kstream.batch_time import Duration, Time
 from kstream.context.replay import Change, ReplayedBatch, Replayer, changed
 from kstream.dstream import ForEachDStream
+from kstream.dstream.base import node_of
 from kstream.errors import ConfigurationError, IntervalChangedError
 from tests.fakes import FakeEnvironment, FakeHost, FakeRDD, FakeStateDStream
 from tests.harness import START, Driver, LogInput, World, started
@@ -52,7 +53,7 @@ class Again:
         self.own: list[tuple[int, list[Any]]] = []
         self.shadowed: list[tuple[int, int, list[Any]]] = []
         self.failing: int | None = None
-        self.host.graph.add_output_stream(ForEachDStream(self.input.window(2), self._own))
+        self.host.graph.add_output_stream(ForEachDStream(node_of(self.input.window(2)), self._own))
         self.replayer = Replayer(self.host.graph, FakeEnvironment(), store or world.store, self._shadow if shadow else None)
 
     def _own(self, time: Time, rdd: FakeRDD) -> None:

@@ -14,6 +14,8 @@ from kstream import DStream, Milliseconds, Minutes, Seconds, State, StateSpec
 from kstream.batch import InputPlan
 from kstream.batch_time import Time
 from kstream.dstream import InputDStream, MapWithStateDStream
+from kstream.dstream.base import node_of
+from kstream.dstream.node import DStreamNode
 from kstream.dstream.recipe import Replay
 from kstream.errors import ConfigurationError, NoRDDError
 from tests.fakes import FakeHost, FakeRDD
@@ -37,16 +39,23 @@ class Batches(InputDStream):
         batch = self.batches[time]
         return None if batch is None else FakeRDD(batch)
 
-    def run(self, stream: DStream, form: Callable[[list[Any]], Any] = sorted) -> list[Any]:
+    def run(self, stream: DStream[Any] | DStreamNode, form: Callable[[list[Any]], Any] = sorted) -> list[Any]:
         """What `stream` has in each batch. Each batch ends before the next begins; what is not remembered is forgotten."""
-        stream.initialize(Time(min(self.batches).milliseconds - INTERVAL))
+        node = stream if isinstance(stream, DStreamNode) else node_of(stream)
+        node.initialize(Time(min(self.batches).milliseconds - INTERVAL))
         seen: list[Any] = []
         for time in self.batches:
             self.remember_plan(time, {})
-            rdd: Any = stream.getOrCompute(time)
+            rdd: Any = node.getOrCompute(time)
             seen.append(form(rdd.records))
-            stream.clear_metadata(time)
+            node.clear_metadata(time)
         return seen
+
+
+def state_stream(stream: DStream[Any]) -> Any:
+    """The stream of states behind a mapWithState."""
+    node: Any = node_of(stream)
+    return node.states
 
 
 def outcome(batches: list[Any], spec: StateSpec) -> tuple[list[list[Any]], list[dict[Any, Any]]]:
@@ -142,26 +151,27 @@ def test_another_driver_goes_on_from_the_stored_bytes_to_the_same_batches(after:
     whole = Batches(ones(LETTERS))
     expected = whole.run(whole.mapWithState(spec))
     first = Batches(ones(LETTERS[:after]))
-    stored = pickle.dumps(first.run(first.mapWithState(spec).states, list)[-1])
+    stored = pickle.dumps(first.run(state_stream(first.mapWithState(spec)), list)[-1])
     second = Batches(ones(LETTERS[after:]), START + (after + 1) * INTERVAL)
     made = second.mapWithState(spec)
-    previous: Any = made.states.previous
-    made.states.previous = lambda time: previous(time) or FakeRDD(pickle.loads(stored))
+    states = state_stream(made)
+    previous: Any = states.previous
+    states.previous = lambda time: previous(time) or FakeRDD(pickle.loads(stored))
     assert second.run(made) == expected[after:]
 
 
 def test_what_the_function_returned_is_not_known_of_a_batch_of_which_only_the_states_are() -> None:
     made = Batches(ones(["a"])).mapWithState(StateSpec.function(running_count))
-    made.initialize(Time(START))
-    made.states._generated[Time(START + INTERVAL)] = FakeRDD([b""])
+    node_of(made).initialize(Time(START))
+    state_stream(made)._generated[Time(START + INTERVAL)] = FakeRDD([b""])
     with pytest.raises(NoRDDError, match="not any more"):
-        made.getOrCompute(Time(START + INTERVAL))
+        node_of(made).getOrCompute(Time(START + INTERVAL))
 
 
 def test_a_window_that_slides_by_two_finds_what_the_function_returned_before_the_state_was_written() -> None:
     batches = Batches(ones(["a", "ab", "a", "b"]))
     made = batches.mapWithState(StateSpec.function(running_count)).checkpoint(1)
-    snapshots, window = made.stateSnapshots(), made.window(2, 2)
+    snapshots, window = node_of(made.stateSnapshots()), node_of(made.window(2, 2))
     zero = Time(min(batches.batches).milliseconds - INTERVAL)
     window.initialize(zero)
     snapshots.initialize(zero)
@@ -171,15 +181,15 @@ def test_a_window_that_slides_by_two_finds_what_the_function_returned_before_the
         assert snapshots.getOrCompute(time) is not None
         rdd: Any = window.getOrCompute(time)
         seen.append(None if rdd is None else sorted(rdd.records))
-        states: Any = made.states.state_at(time)
-        made.states.written(time, lambda states=states: FakeRDD(states.records))
+        states: Any = state_stream(made).state_at(time)
+        state_stream(made).written(time, lambda states=states: FakeRDD(states.records))
     assert seen == [None, [1, 1, 2], None, [2, 3]]
 
 
 # -- the spec and the stream
 
 
-def host_stream(interval_ms: int = 1000) -> DStream:
+def host_stream(interval_ms: int = 1000) -> Any:
     return LogInput(FakeHost({}, interval_ms), [])
 
 
@@ -187,11 +197,11 @@ def host_stream(interval_ms: int = 1000) -> DStream:
 def test_states_are_stored_every_ten_batches_unless_told_otherwise(interval_ms: int, every: Any) -> None:
     """Spark behaviour MS6."""
     stream = host_stream(interval_ms).mapWithState(StateSpec.function(running_count))
-    assert stream.states.checkpoint_duration == every
-    assert getattr(stream, "checkpoint_duration", None) is None
+    assert state_stream(stream).checkpoint_duration == every
+    assert node_of(stream).checkpoint_duration is None
     assert stream.checkpoint(Milliseconds(3 * interval_ms)) is stream
-    assert stream.states.checkpoint_duration == Milliseconds(3 * interval_ms)
-    assert getattr(stream, "checkpoint_duration", None) is None
+    assert state_stream(stream).checkpoint_duration == Milliseconds(3 * interval_ms)
+    assert node_of(stream).checkpoint_duration is None
 
 
 @pytest.mark.parametrize("interval", [0.5, 1.5, 0])
@@ -203,9 +213,9 @@ def test_a_checkpoint_interval_must_be_a_multiple_of_the_slide(interval: float) 
 
 def test_what_is_persisted_is_the_stream_of_states() -> None:
     stream = host_stream().mapWithState(StateSpec.function(running_count))
-    assert stream.storage_level is None and stream.states.storage_level.useMemory
+    assert node_of(stream).storage_level is None and state_stream(stream).storage_level.useMemory
     assert stream.persist(StorageLevel.DISK_ONLY) is stream
-    assert stream.storage_level is None and stream.states.storage_level == StorageLevel.DISK_ONLY
+    assert node_of(stream).storage_level is None and state_stream(stream).storage_level == StorageLevel.DISK_ONLY
 
 
 def test_a_spec_takes_its_options_in_any_order_and_returns_itself() -> None:
@@ -240,8 +250,8 @@ def test_the_graph_with_its_spec_is_made_again_from_its_record() -> None:
     replay._streams.append(other)
     replay.run(source.recorder.calls[1:])
     made = replay.streams[1]
-    assert isinstance(made, MapWithStateDStream) and made.states.checkpoint_duration == Seconds(20)
-    assert made.states._spec.timeout_duration == Seconds(5) and made.states._spec.initial == [("a", 1)]
+    assert isinstance(made, MapWithStateDStream) and state_stream(made).checkpoint_duration == Seconds(20)
+    assert state_stream(made)._spec.timeout_duration == Seconds(5) and state_stream(made)._spec.initial == [("a", 1)]
 
 
 def test_a_stream_may_go_through_two_states_in_a_row() -> None:

@@ -9,6 +9,7 @@ import pytest
 from pyspark import SparkContext, StorageLevel
 
 from kstream import DStream, Seconds
+from kstream.dstream.base import node_of
 from kstream.errors import NoRDDError
 from tests.fakes import FakeHost
 from tests.harness import LogInput
@@ -235,19 +236,19 @@ def test_window_and_slide_must_be_positive_multiples_of_the_parents_slide(window
 def test_windows_of_a_window_count_in_its_slides() -> None:
     """Spark behaviour WO14."""
     slow = host_stream().window(4, 2)
-    assert slow.slide_duration == Seconds(2)
+    assert node_of(slow).slide_duration == Seconds(2)
     with pytest.raises(ValueError, match="multiple"):
         slow.window(3)
-    assert slow.window(4).slide_duration == Seconds(2)
+    assert node_of(slow.window(4)).slide_duration == Seconds(2)
 
 
 def test_a_window_is_stored_in_its_parent() -> None:
     """Spark behaviour WO5."""
     parent = host_stream().map(lambda x: x)
     window = parent.window(2)
-    assert window.storage_level is None and parent.storage_level == StorageLevel.MEMORY_ONLY
+    assert node_of(window).storage_level is None and node_of(parent).storage_level == StorageLevel.MEMORY_ONLY
     assert window.persist(StorageLevel.DISK_ONLY) is window
-    assert window.storage_level is None and parent.storage_level == StorageLevel.DISK_ONLY
+    assert node_of(window).storage_level is None and node_of(parent).storage_level == StorageLevel.DISK_ONLY
 
 
 # -- outputs and storage
@@ -314,8 +315,8 @@ def test_a_queue_is_the_callers_list_and_may_grow(sc: SparkContext) -> None:
 def test_call_sites_are_the_users_own(sc: SparkContext) -> None:
     """Spark behaviour SC21."""
     stream = host_stream().map(lambda x: x).filter(bool)
-    assert stream.creation_site.function == "filter"
-    assert stream.creation_site.file == __file__
+    assert node_of(stream).creation_site.function == "filter"
+    assert node_of(stream).creation_site.file == __file__
     assert f"{__file__}:" in repr(stream)
 
 

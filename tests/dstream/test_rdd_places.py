@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from pyspark import RDD, SparkContext
 
-from kstream import DStream, Duration, Seconds, StreamingContext, Time
+from kstream import Duration, Seconds, StreamingContext, Time
 from kstream.batch.rdd_scope import RDDScope
 from kstream.batch_time import format_batch_time
-from kstream.dstream.call_site import CallSite
-from kstream.dstream.recipe import Replay
+from kstream.dstream.base import node_of
+from kstream.dstream.node import DStreamNode
+from kstream.dstream.recipe import CallSite, Replay
 from kstream.spark.rdd_placement import called_at
 from tests.fakes import FakeHost
 from tests.harness import LogInput
@@ -134,11 +135,11 @@ def test_the_rdds_of_an_operator_share_one_scope_a_batch(sc: SparkContext) -> No
         return grouped
 
     ran = Ran(sc, build)
-    number = ran.base.base_scope.id
+    number = node_of(ran.base).base_scope.id
     ours = {(id, name.replace("\n", " ")) for id, name in scopes(ran.rdds[0]) if id.endswith(f"_{ran.time.milliseconds}")}
     outputs = {(id, name) for id, name in ours if name.startswith("foreachRDD")}
     assert ours - outputs == {(f"{number}_{ran.time.milliseconds}", f"groupByKeyAndWindow @ {ran.at}")}
-    assert ran.stages[0] == f"groupByKeyAndWindow at {ran.base.creation_site}"
+    assert ran.stages[0] == f"groupByKeyAndWindow at {node_of(ran.base).creation_site}"
 
 
 def test_a_stored_rdd_is_named_after_its_operator_and_batch(sc: SparkContext) -> None:
@@ -151,7 +152,7 @@ def test_a_stored_rdd_is_named_after_its_operator_and_batch(sc: SparkContext) ->
         return mapped
 
     ran = Ran(sc, build)
-    site = ran.base.creation_site
+    site = node_of(ran.base).creation_site
     assert ran.rdds[0].name() == f"map at {site} @ {ran.at}" and ran.rdds[1].name() == "mine"
     (stored, *_) = lineage(ran.rdds[0])
     assert stored.creationSite().shortForm() == f"map at {site}"
@@ -172,7 +173,7 @@ def test_a_slice_leaves_the_callers_properties_alone(sc: SparkContext) -> None:
     sc.setLocalProperty("callSite.short", "mine")
     (rdd,) = reduced.slice(Time(stream.clock.time_ms() - 1000), Time(stream.clock.time_ms() - 1000))  # no window has asked for it
     assert sc.getLocalProperty("callSite.short") == "mine" and sc.getLocalProperty("spark.rdd.scope") is None
-    assert f"reduceByKey at {reduced.creation_site}" in sites(rdd)
+    assert f"reduceByKey at {node_of(reduced).creation_site}" in sites(rdd)
     sc.setLocalProperty("callSite.short", None)
 
 
@@ -181,20 +182,20 @@ def test_a_restored_graph_is_shown_where_it_was_built(sc: SparkContext) -> None:
     built = StreamingContext(sc, 1)
     numbers(built).countByValue().foreachRDD(lambda rdd: None)
     line = this_line() - 1
-    calls = built.recorder.calls
-    functions = [function.value for function in built.recorder.functions]
+    calls = built._recorder.calls
+    functions = [function.value for function in built._recorder.functions]
 
     def restored() -> Iterator[CallSite]:
         made = StreamingContext(sc, 1)
         restore_input = numbers_connector("numbers").restore_input
         Replay(made, functions, lambda recipe: restore_input(made, recipe)).run(calls)
-        yield made.graph.input_streams[0].creation_site
-        (output,) = made.graph.output_streams
+        yield made._graph.input_streams[0].creation_site
+        (output,) = made._graph.output_streams
         yield from (output.dependencies[0].creation_site, output.creation_site)
 
     numbered, counted, output = restored()
     assert counted == CallSite("countByValue", __file__, line) and output == CallSite("foreachRDD", __file__, line)
-    assert numbered == built.graph.input_streams[0].creation_site
+    assert numbered == built._graph.input_streams[0].creation_site
     for call in calls:
         del call["at"]
     assert {os.path.basename(site.file) for site in restored()} == {HERE, "streams.py"}
@@ -219,12 +220,12 @@ def test_nested_streams_of_one_operator_have_its_scope_and_each_call_has_its_own
     """Spark behaviour DS1."""
     source = LogInput(FakeHost({}), [])
     for make in (lambda: source.groupByKeyAndWindow(2, 1), lambda: source.countByWindow(2, 1)):
-        inner, todo = list[DStream](), [made := make()]
+        inner, todo = list[DStreamNode](), [made := node_of(make())]
         while todo and todo[0] is not source:
             inner.append(one := todo.pop(0))
             todo.extend(one.dependencies)
         assert len(inner) >= 3 and {stream.base_scope for stream in inner} == {made.base_scope}
-    first, second = source.groupByKeyAndWindow(2, 1), source.groupByKeyAndWindow(2, 1)
+    first, second = (node_of(source.groupByKeyAndWindow(2, 1)) for _ in range(2))
     assert first.base_scope is not None and second.base_scope is not None
     assert first.base_scope.name == "groupByKeyAndWindow" and first.base_scope.id != second.base_scope.id
     assert source.base_scope is not None and source.base_scope.name == "log input [0]"

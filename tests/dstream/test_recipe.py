@@ -15,7 +15,8 @@ from pyspark import SparkContext, StorageLevel
 from kstream import DStream, Duration, StreamingContext
 from kstream.checkpoint.stored_graph import GraphRecord, write_graph
 from kstream.context import recovery as restore
-from kstream.dstream.map_with_state_dstream import MapWithStateDStream
+from kstream.dstream import MapWithStateDStream
+from kstream.dstream.node import DStreamNode
 from kstream.dstream.recipe import Recorder, Replay, parameters_on_workers
 from kstream.storage import MemoryFileStore
 from tests.fakes import FakeHost
@@ -60,7 +61,7 @@ def loaded(record: GraphRecord) -> list[Any]:
     return stored.functions
 
 
-def shape(stream: DStream) -> tuple[Any, ...]:
+def shape(stream: DStreamNode) -> tuple[Any, ...]:
     """What a stream is made of, all the way up."""
     return (
         type(stream).__name__,
@@ -80,13 +81,13 @@ def test_an_operator_comes_back_from_its_record(sc: SparkContext, name: str) -> 
     stream = CALLS[name](source, source.map(lambda pair: pair), built)
     if stream is not None:
         stream.pprint()
-    recorder = built.recorder
+    recorder = built._recorder
     functions = loaded(restore.dump_graph(recorder))
     made = StreamingContext(sc, 1)
     restore_input = numbers_connector("numbers").restore_input
     Replay(made, functions, lambda recipe: restore_input(made, recipe)).run(recorder.calls)
-    assert [shape(s) for s in made.graph.output_streams] == [shape(s) for s in built.graph.output_streams]
-    assert made.recorder.calls == recorder.calls and recorder.why_not is None
+    assert [shape(s) for s in made._graph.output_streams] == [shape(s) for s in built._graph.output_streams]
+    assert made._recorder.calls == recorder.calls and recorder.why_not is None
 
 
 @pytest.mark.parametrize("method", [m for m in OFFERED if m.owner == "DStream" and m.parameters is not None], ids=lambda m: m.label)
@@ -120,13 +121,13 @@ def every_operator(source: DStream, host: Any) -> None:
 def test_every_operator_comes_back_from_its_record(sc: SparkContext) -> None:
     built = StreamingContext(sc, 1)
     every_operator(numbers(built), built)
-    recorder = built.recorder
+    recorder = built._recorder
     functions = loaded(restore.dump_graph(recorder))
     made = StreamingContext(sc, 1)
     restore_input = numbers_connector("numbers").restore_input
     Replay(made, functions, lambda recipe: restore_input(made, recipe)).run(recorder.calls)
-    assert [shape(s) for s in made.graph.output_streams] == [shape(s) for s in built.graph.output_streams]
-    assert made.recorder.calls == recorder.calls and recorder.why_not is None
+    assert [shape(s) for s in made._graph.output_streams] == [shape(s) for s in built._graph.output_streams]
+    assert made._recorder.calls == recorder.calls and recorder.why_not is None
 
 
 def test_calls_inside_an_operator_are_not_recorded() -> None:

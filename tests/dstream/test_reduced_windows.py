@@ -9,8 +9,10 @@ import pytest
 
 from kstream.batch_time import Duration, Time
 from kstream.dstream import ForEachDStream
-from kstream.dstream.reach import asked_from, in_order
-from kstream.dstream.reduced_windowed import ReducedWindowedDStream
+from kstream.dstream.base import node_of
+from kstream.dstream.node import in_order
+from kstream.dstream.stateful_dstream import oldest_required_batches
+from kstream.dstream.windowed_dstreams import ReducedWindowedDStream
 from tests.fakes import FakeHost, FakeRDD
 from tests.harness import LogInput
 
@@ -20,7 +22,7 @@ NOW = Time(60_000)
 
 def windowed(window: int, slide: int) -> ReducedWindowedDStream:
     host = FakeHost({})
-    stream = LogInput(host, []).reduceByKeyAndWindow(operator.add, operator.sub, window, slide, 1)
+    stream = node_of(LogInput(host, []).reduceByKeyAndWindow(operator.add, operator.sub, window, slide, 1))
     assert isinstance(stream, ReducedWindowedDStream)
     host.graph.add_output_stream(ForEachDStream(stream, lambda _time, _rdd: None))
     host.graph.initialize(ZERO)
@@ -42,7 +44,7 @@ def test_the_oldest_batch_that_is_subtracted_is_as_far_back_as_the_stream_says_i
     monkeypatch.setattr(parent, "slice_rdds", lambda begin, end: asked.append(begin) or [])
     stream.compute(NOW)
     assert min(asked) == stream.reaches_back_to(NOW)
-    assert asked_from(in_order([stream]), NOW, lambda _stream, time: before)[parent] == min(asked)
+    assert oldest_required_batches(in_order([stream]), NOW, lambda _stream, time: before)[parent] == min(asked)
 
 
 class Spark:

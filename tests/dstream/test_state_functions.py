@@ -10,9 +10,9 @@ import pytest
 
 from kstream import Duration
 from kstream.batch_time import Time
-from kstream.dstream import ForEachDStream, reduced_windowed
-from kstream.dstream.reduced_windowed import ReducedWindowedDStream
-from kstream.dstream.state_dstream import with_time_and_key
+from kstream.dstream import ForEachDStream, windowed_dstreams
+from kstream.dstream.arguments import with_time_and_key
+from kstream.dstream.windowed_dstreams import ReducedWindowedDStream
 from tests.fakes import FakeHost, FakeRDD
 from tests.harness import INTERVAL, LogInput
 
@@ -77,7 +77,7 @@ def window(batches: list[list[tuple[str, int]]], length: int, without: set[int],
 @pytest.mark.parametrize("length", [10, 60])
 def test_a_window_with_an_inverse_is_made_of_three_rdds_however_long_it_is(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     parts: list[int] = []
-    monkeypatch.setattr(reduced_windowed, "co_grouped", lambda rdds, n: parts.append(len(rdds)) or grouped(rdds, n))
+    monkeypatch.setattr(windowed_dstreams, "co_grouped", lambda rdds, n: parts.append(len(rdds)) or grouped(rdds, n))
     stream = window([[("a", 1)]] * 100, length, set())
     rdd: Any = stream.getOrCompute(ZERO + STEP * 100)
     assert rdd.records == [("a", length)]
@@ -87,7 +87,7 @@ def test_a_window_with_an_inverse_is_made_of_three_rdds_however_long_it_is(lengt
 @pytest.mark.parametrize("without", [set[int](), {4}, {4, 5, 6, 7}, {5, 6, 7, 8, 9}])
 def test_a_window_with_an_inverse_has_the_totals_of_what_was_planned_in_it(without: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where batch times were never planned, fewer or more of them than the window has."""
-    monkeypatch.setattr(reduced_windowed, "co_grouped", grouped)
+    monkeypatch.setattr(windowed_dstreams, "co_grouped", grouped)
     batches = [[("a", n)] for n in range(1, 15)]
     stream = window(batches, 3, without, keep=lambda pair: pair[1] != 0)
     for number in range(1, 15):
@@ -98,7 +98,7 @@ def test_a_window_with_an_inverse_has_the_totals_of_what_was_planned_in_it(witho
 
 
 def test_a_key_that_was_let_go_while_its_values_are_in_the_window_is_not_subtracted_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reduced_windowed, "co_grouped", grouped)
+    monkeypatch.setattr(windowed_dstreams, "co_grouped", grouped)
     stream = window([[("a", 1)], [("a", -1)], [], [("a", 5)]], 2, set(), keep=lambda pair: pair[1] != 0)
     results = [stream.getOrCompute(ZERO + STEP * n) for n in range(1, 5)]
     assert [rdd.records for rdd in results if rdd is not None] == [[("a", 1)], [], [], [("a", 5)]]

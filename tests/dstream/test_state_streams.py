@@ -17,6 +17,7 @@ from kstream.batch_time import Time
 from kstream.checkpoint import read_log
 from kstream.checkpoint.state_log import stored_states
 from kstream.dstream import InputDStream
+from kstream.dstream.base import node_of
 from kstream.dstream.rdd_functions import co_grouped
 from kstream.dstream.state_rdd import StateFiles
 from kstream.storage import FileStore, LocalFileStore, MemoryFileStore
@@ -69,7 +70,7 @@ def run(sc: SparkContext, ticks: int, streams: Mapping[str, tuple[Batches, Build
     together: dict[Any, list[tuple[str, DStream]]] = {}
     for name, (batches, build) in streams.items():
         made = build(BatchesInput(stream.ssc, [*batches, *[[]] * (ticks - len(batches))]))
-        together.setdefault(made.slide_duration, []).append((name, made.map(lambda pair, name=name: (name, pair))))
+        together.setdefault(node_of(made).slide_duration, []).append((name, made.map(lambda pair, name=name: (name, pair))))
     seen: dict[str, list[dict[Any, Any]]] = {name: [] for name in streams}
     for same in together.values():
         stream.ssc.union(*(made for _, made in same)).foreachRDD(lambda rdd, same=same: sort_out(rdd.collect(), [n for n, _ in same], seen))

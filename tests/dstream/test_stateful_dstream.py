@@ -8,7 +8,7 @@ import pytest
 
 from kstream import Duration
 from kstream.batch_time import Time
-from kstream.dstream import ForEachDStream
+from kstream.dstream import ForEachDStream, WindowedDStream
 from kstream.errors import ConfigurationError, NoRDDError
 from tests.fakes import FakeHost, FakeRDD, FakeStateDStream
 from tests.harness import INTERVAL, LogInput
@@ -41,8 +41,8 @@ class Made:
         self.input = LogInput(self.host, list(range(planned)))
         self.state = Sums(self.input, STEP)
         if every is not None:
-            self.state.checkpoint(STEP * every)
-        last: Any = self.state if window is None else self.state.window(window)
+            self.state.set_checkpoint_interval(STEP * every)
+        last: Any = self.state if window is None else WindowedDStream(self.state, STEP * window, STEP)
         self.host.graph.add_output_stream(ForEachDStream(last, lambda _time, _rdd: None))
         self.host.graph.initialize(ZERO)
         for batch in range(1, planned + 1):
@@ -247,7 +247,7 @@ def test_files_of_a_state_that_a_batch_was_made_of_are_named_until_it_ends_thoug
         made.state.state_at(at(batch))
         made.state.written(at(batch), lambda: FakeRDD([0]))
     made.records(4)
-    made.state._unread = {at(1): at(3), at(3): at(4)}
+    made.state._lineage.unread = {at(1): at(3), at(3): at(4)}
     assert (made.state.reads_from(at(3)), made.state.reads_from(at(4))) == (at(1), at(3))
 
 
@@ -299,7 +299,7 @@ def test_files_of_rdd_checkpoints_are_removed_when_no_remembered_rdd_descends_fr
         oldest = min(made.state.generated_times)
         removed = [int(file.removeprefix("rdd-")) for file in made.host.state_rdds.removed]
         assert all(any(at(newer) <= oldest for newer in range(old + 2, batch + 1, 2)) for old in removed)
-        kept = max(kept, len(made.state._rdd_checkpoints))
+        kept = max(kept, len(made.state._lineage.rdd_checkpoints))
     assert len(made.host.state_rdds.removed) == len(set(made.host.state_rdds.removed)) == 17
     assert kept <= 4
 
@@ -310,7 +310,7 @@ def test_windows_over_a_state_keep_the_rdd_checkpoints_that_they_may_read() -> N
         write(made, batch)
         made.host.graph.clear_metadata(at(batch))
         made.state.remove_outdated_checkpoints()
-    assert at(30) in made.state._rdd_checkpoints
+    assert at(30) in made.state._lineage.rdd_checkpoints
 
 
 def test_an_rdd_checkpoint_stays_while_no_newer_one_has_files() -> None:
@@ -321,7 +321,7 @@ def test_an_rdd_checkpoint_stays_while_no_newer_one_has_files() -> None:
     made.host.graph.clear_metadata(at(40))
     made.state.remove_outdated_checkpoints()
     assert made.host.state_rdds.removed == []
-    newer: Any = made.state._rdd_checkpoints[at(36)]
+    newer: Any = made.state._lineage.rdd_checkpoints[at(36)]
     newer.checkpoint_file = "rdd-36"
     made.state.remove_outdated_checkpoints()
     assert made.host.state_rdds.removed == ["rdd-2"]

@@ -12,6 +12,7 @@ from pyspark import SparkContext, StorageLevel
 
 from kstream import DStream
 from kstream.dstream import WindowedDStream
+from kstream.dstream.base import node_of
 from tests.fakes import FakeHost
 from tests.harness import LogInput
 from tests.streams import Build, Stream, run, run_all
@@ -117,7 +118,7 @@ WINDOWED: dict[str, Callable[[DStream], DStream]] = {
 def test_it_is_the_reduced_batches_that_a_window_keeps(name: str) -> None:
     """Spark behaviour WO5."""
     source = LogInput(FakeHost({}), [])
-    stream = WINDOWED[name](source)
+    stream = node_of(WINDOWED[name](source))
     while not isinstance(stream, WindowedDStream):
         (stream,) = stream.dependencies
     (kept,) = stream.dependencies

@@ -13,8 +13,7 @@ import pytest
 
 from kstream.errors import CorruptRecordError, FormatVersionError, StateNotStorableError
 from kstream.rdd import state_map
-from kstream.rdd.state import NOTHING
-from kstream.rdd.state_map import EMPTY, StateMap
+from kstream.rdd.state_map import EMPTY, NOTHING, StateMap
 
 
 def stored(states: StateMap) -> StateMap:

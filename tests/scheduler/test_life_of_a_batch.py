@@ -9,7 +9,9 @@ import pytest
 from kstream import crash_point
 from kstream.batch_time import Duration, Seconds, Time
 from kstream.checkpoint import names, read_log
-from kstream.dstream import DStream, TransformedDStream, UnionDStream
+from kstream.dstream import TransformedDStream, UnionDStream
+from kstream.dstream.base import node_of
+from kstream.dstream.node import DStreamNode
 from kstream.errors import ConfigurationError, NoRDDError
 from tests.fakes import FakeHost
 from tests.harness import INTERVAL, START, Driver, LogInput, World, mapped, started
@@ -216,13 +218,13 @@ def test_old_rdds_and_plans_are_forgotten_as_batches_end() -> None:
 def test_streams_remember_as_long_as_the_windows_below_need() -> None:
     """Spark behaviour BO20: outer 3 s, inner 3 + 4 = 7 s, mapped 3 + 4 + 2 = 9 s."""
     world = World()
-    streams: list[DStream] = []
+    streams: list[DStreamNode] = []
 
     def build(host: FakeHost, driver: Driver) -> None:
         inner_map = mapped(driver.input)
         inner = inner_map.window(2, 1)
         outer = inner.window(Seconds(4), Seconds(2))
-        streams.extend([outer, inner, inner_map])
+        streams.extend(map(node_of, (outer, inner, inner_map)))
         host.graph.remember(Seconds(3))
         driver.output(outer)
 
@@ -235,7 +237,7 @@ def test_streams_remember_as_long_as_the_windows_below_need() -> None:
     driver.stop()
     t10 = START + 10 * INTERVAL
 
-    def remembered(stream: DStream) -> list[int]:
+    def remembered(stream: DStreamNode) -> list[int]:
         return [(t.milliseconds - START) // INTERVAL for t in stream.generated_times]
 
     driver.engine._generator._clear_metadata()

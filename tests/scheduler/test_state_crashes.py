@@ -29,10 +29,12 @@ class StateStory(Story):
         self.every, self.chained = every, chained
 
     def _build(self, host: FakeHost, driver: Driver) -> None:
-        stream = FakeStateDStream(driver.input, Duration(INTERVAL)).checkpoint(Duration(INTERVAL * self.every))
+        stream = FakeStateDStream(driver.input, Duration(INTERVAL))
+        stream.set_checkpoint_interval(Duration(INTERVAL * self.every))
         if self.chained:
-            stream = FakeStateDStream(stream, Duration(INTERVAL)).checkpoint(Duration(INTERVAL * (self.every + 1)))
-        driver.output(stream if self.window is None else stream.window(self.window))
+            stream = FakeStateDStream(stream, Duration(INTERVAL))
+            stream.set_checkpoint_interval(Duration(INTERVAL * (self.every + 1)))
+        driver.output(stream if self.window is None else DStream(stream).window(self.window))
 
 
 def contents_of(world: World) -> dict[int, int]:

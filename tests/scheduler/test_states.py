@@ -29,7 +29,8 @@ def with_state(*every: int) -> Callable[[FakeHost, Driver], None]:
     def build(_host: FakeHost, driver: Driver) -> None:
         for batches in every:
             state = FakeStateDStream(driver.input, Duration(INTERVAL))
-            driver.output(state.checkpoint(Duration(INTERVAL * batches)))
+            state.set_checkpoint_interval(Duration(INTERVAL * batches))
+            driver.output(state)
         if not every:
             driver.output(driver.input)
 
@@ -266,7 +267,7 @@ def test_with_a_checkpoint_directory_of_the_spark_context_alone_it_starts_and_sa
     for _ in range(12):
         driver.tick(1)
         for state in driver.host.graph.active_states():
-            for rdd in state._rdd_checkpoints.values():
+            for rdd in state._lineage.rdd_checkpoints.values():
                 rdd.checkpoint_file = "a file"  # pyright: ignore
     driver.stop()
     assert "file:/checkpoints/of/spark, and no restart recovers it" in caplog.text

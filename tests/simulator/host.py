@@ -10,7 +10,6 @@ from kstream.batch import Job
 from kstream.batch_time import Duration, Time
 from kstream.conf import Settings
 from kstream.dstream.graph import DStreamGraph
-from kstream.dstream.recipe import Recorder
 
 
 class SimulatedHost:
@@ -21,8 +20,8 @@ class SimulatedHost:
         self.graph = DStreamGraph(Duration(interval_ms))
 
     @property
-    def recorder(self) -> Recorder:
-        return self.graph.recorder
+    def context(self) -> SimulatedHost:
+        return self
 
     @property
     def sparkContext(self) -> Any:

@@ -14,7 +14,7 @@ from py4j.clientserver import ClientServerConnection
 from pyspark import RDD, SparkContext, StorageLevel
 
 from kstream import State, StateSpec
-from kstream.dstream.map_with_state_dstream import LONGEST_LINEAGE
+from kstream.dstream.state_dstreams import LONGEST_LINEAGE
 from kstream.rdd.map_with_state import MapWithState, snapshot
 from kstream.rdd.state_map import EMPTY, StateMap
 from kstream.spark.state_rdds import MapWithStateRDD, SparkStateRDDs, aligned, jrdd, states_from
@@ -245,10 +245,10 @@ def test_a_stream_of_states_on_a_real_context(sc: SparkContext, tmp_path: Path) 
 
 def test_a_graph_that_begins_with_an_rdd_is_made_by_setup_again(sc: SparkContext) -> None:
     source = Stream(sc).ssc.queueStream([[]])
-    source.recorder.why_not = None
+    source._recorder.why_not = None
     spec = StateSpec.function(running_count).initialState(sc.parallelize([("a", 1)]))
     source.mapWithState(spec)
-    assert "RDD" in (source.recorder.why_not or "") and pickle.loads(pickle.dumps(spec)).initial == []
+    assert "RDD" in (source._recorder.why_not or "") and pickle.loads(pickle.dumps(spec)).initial == []
 
 
 def test_the_states_of_a_batch_look_up_no_java_class_by_its_full_name(sc: SparkContext, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kstream.clock import Clock, SystemClock
+from kstream.dstream.recipe import recorder_of
 from kstream.receiver import Receiver
 from kstream_kafka.zookeeper.group_member import GroupMember, ReceiverParts
 from kstream_kafka.zookeeper.group_reader import open_reader
@@ -97,7 +98,7 @@ class Decoders:
 
 def receiver_stream(
     ssc: StreamingContext, given: tuple[Any, Any, Any, Any], storageLevel: Any, key: Decoder, value: Decoder, *, reliable: bool
-) -> DStream:
+) -> DStream[Any]:
     """Create the stream of `KafkaUtils.createStream`. Errors as there.
 
     Args:
@@ -112,7 +113,8 @@ def receiver_stream(
     check_installed()
     kind = ReliableKafkaReceiver if reliable else KafkaReceiver
     if settings.params.storable() is None:
-        ssc.recorder.why_not = ssc.recorder.why_not or SECRETS
+        recorder = recorder_of(ssc)
+        recorder.why_not = recorder.why_not or SECRETS
     received = ssc.receiverStream(kind(settings, storageLevel))
     return received if key is None and value is None else received.mapPartitions(Decoders(key, value))
 

@@ -158,7 +158,7 @@ class FakeStream:
 
 class FakeContext:
     def __init__(self) -> None:
-        self.recorder = Recorder()
+        self._recorder = Recorder()
 
     def receiverStream(self, receiver: Receiver) -> Any:
         return FakeStream(receiver)
@@ -193,8 +193,8 @@ def test_records_are_decoded_in_the_batch_as_in_spark_2_4() -> None:
 
 def test_a_stream_with_a_secret_in_its_parameters_is_not_stored() -> None:
     ssc, _ = create({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "a", "sasl.password": "planted"})
-    assert ssc.recorder.why_not == SECRETS
-    assert create()[0].recorder.why_not is None
+    assert ssc._recorder.why_not == SECRETS
+    assert create()[0]._recorder.why_not is None
 
 
 def test_what_cannot_work_is_an_error_at_once() -> None:
@@ -224,7 +224,7 @@ def test_a_stored_graph_makes_the_stream_again(sc: Any) -> None:
 
     ssc = StreamingContext(sc, 1)
     stream = KafkaUtils.createStream(ssc, "z:2181", "g", {"t": 1}, {"bootstrap.servers": "k:9092"})
-    assert isinstance(stream, DStream) and ssc.recorder.why_not is None
-    assert [call["call"] for call in ssc.recorder.calls] == ["receiverStream", "mapPartitions"]
-    assert all(loads(dumps(function)) is not None for function in ssc.recorder.functions)
+    assert isinstance(stream, DStream) and ssc._recorder.why_not is None
+    assert [call["call"] for call in ssc._recorder.calls] == ["receiverStream", "mapPartitions"]
+    assert all(loads(dumps(function)) is not None for function in ssc._recorder.functions)
     ssc.stop(stopSparkContext=False)

@@ -1,4 +1,4 @@
-"""ReducedWindowedDStream: a window's totals made of the window before: less what fell out of it, plus what came in."""
+"""Windows over a stream's last batches: WindowedDStream, their union; ReducedWindowedDStream, totals made of the window before."""
 
 from __future__ import annotations
 
@@ -11,24 +11,64 @@ from pyspark.storagelevel import StorageLevel
 
 from kstream.batch import KeyHash
 from kstream.batch_time import Duration, Time
+from kstream.dstream.node import DStreamNode
 from kstream.dstream.rdd_functions import co_grouped
 from kstream.dstream.stateful_dstream import StatefulDStream
-from kstream.dstream.windowed import check_window
 from kstream.worker.process import freeze_gc
 
 if TYPE_CHECKING:
     from pyspark import RDD
 
-    from kstream.dstream.dstream import DStream
-
 Combine = Callable[[Any, Any], Any]
+
+
+def check_window(parent: DStreamNode, window: Duration, slide: Duration) -> None:
+    """ValueError unless both are positive multiples of the parent's slide duration."""
+    for name, value in (("window", window), ("slide", slide)):
+        if value.milliseconds <= 0 or not value.isMultipleOf(parent.slide_duration):
+            raise ValueError(
+                f"the {name} duration of a windowed stream ({value}) must be a positive multiple of the slide duration of its "
+                f"parent ({parent.slide_duration})"
+            )
+
+
+class WindowedDStream(DStreamNode):
+    """At T the parent's RDDs of (T − window, T]; a first, partial window is emitted too. Slides by its own step.
+
+    The parent is persisted (its RDDs are used `window / slide` times), this stream is not: persisting it persists the parent.
+    """
+
+    def __init__(self, parent: DStreamNode, window: Duration, slide: Duration) -> None:
+        check_window(parent, window, slide)
+        super().__init__(parent.ssc, (parent,), slide)
+        self.window_duration = window
+        parent.set_storage_level(StorageLevel.MEMORY_ONLY)
+
+    def set_storage_level(self, level: StorageLevel) -> None:
+        self.dependencies[0].set_storage_level(level)
+
+    def has_batch(self, time: Time) -> bool:
+        """Always: a window stands also where its newest batch is missing."""
+        return True
+
+    def reaches_back_to(self, time: Time) -> Time:
+        return time - self.window_duration + self.dependencies[0].slide_duration
+
+    def parent_remember_duration(self) -> Duration:
+        return self.remember_duration + self.window_duration
+
+    def compute(self, time: Time) -> RDD[Any] | None:
+        parent = self.dependencies[0]
+        rdds = parent.slice_rdds(time - self.window_duration + parent.slide_duration, time)
+        sc = self.ssc.sparkContext
+        return self.placed(time, lambda: sc.union(rdds) if rdds else sc.emptyRDD())
 
 
 class ReducedWindowedDStream(StatefulDStream):
     """At T: (key, the values of (T − window, T] combined), from a parent whose batches are reduced by key already.
 
-    What a batch costs depends on the slide duration and the number of keys, not on the window. A key that fell out of the window stays,
-    with whatever `inverse` has left of it, unless `keep` – called with each (key, value) – says that it is to go.
+    A batch costs by the slide duration and the number of keys, not by the window. A key that fell out of the window stays, with whatever
+    `inverse` has left of it, unless `keep` is false for (key, value).
     """
 
     key_hash = KeyHash.PYSPARK
@@ -36,15 +76,21 @@ class ReducedWindowedDStream(StatefulDStream):
     operator = "reduceByKeyAndWindow"
 
     def __init__(
-        self, parent: DStream, combine: Combine, inverse: Combine, window: Duration, slide: Duration, partitions: int,
+        self,
+        parent: DStreamNode,
+        combine: Combine,
+        inverse: Combine,
+        window: Duration,
+        slide: Duration,
+        partitions: int,
         keep: Callable[[Any], Any] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         check_window(parent, window, slide)
         super().__init__(parent, slide)
         self.window_duration = window
         self._combine, self._inverse, self._keep = combine, inverse, keep
-        self._partitions_of_state = partitions
-        parent.store(StorageLevel.MEMORY_ONLY)
+        self._partitions = partitions
+        parent.set_storage_level(StorageLevel.MEMORY_ONLY)
 
     def reaches_back_to(self, time: Time) -> Time:
         """A batch subtracts what has left the window since the batch before it."""
@@ -54,7 +100,7 @@ class ReducedWindowedDStream(StatefulDStream):
         return self.remember_duration + self.window_duration
 
     def compute(self, time: Time) -> RDD[Any] | None:
-        """The last state need not be of T − slide: at batch times that were never planned none is made."""
+        """Make the new totals. The last state need not be of T − slide: batch times that were never planned have none."""
         state, before = self.previous(time), self.previous_time(time)
         begin, left = time - self.window_duration, list[Any]()
         if before is not None:
@@ -63,7 +109,7 @@ class ReducedWindowedDStream(StatefulDStream):
         empty: RDD[Any] = self.ssc.sparkContext.emptyRDD()
         parts = [state or empty, *left, *self._batches(begin, time)]
         step = _step(self._combine, self._inverse, self._keep, 1 + len(left))
-        return self.placed(time, lambda: co_grouped(parts, self._partitions_of_state).mapPartitions(step, preservesPartitioning=True))
+        return self.placed(time, lambda: co_grouped(parts, self._partitions).mapPartitions(step, preservesPartitioning=True))
 
     def _batches(self, after: Time, until: Time) -> list[RDD[Any]]:
         """The parent's RDDs of (after, until]."""
@@ -82,7 +128,7 @@ def _step(
             left, came = (list(chain(*part)) for part in (batches[: first_new - 1], batches[first_new - 1 :]))
             totals = [inverse(old[0], reduce(combine, left))] if old and left else old
             if not totals and not came:
-                continue  # it has left the window, and the total before knew nothing of it: `keep` had let it go
+                continue  # the key has left the window, and `keep` dropped its total before
             record = key, reduce(combine, [*totals, *came])
             if keep is None or keep(record):
                 yield record

@@ -1,0 +1,104 @@
+"""How the arguments of operators are read: the user's functions by their parameters, durations and moments by their types."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from kstream.batch_time import Duration, Seconds, Time
+
+Update = Callable[[Time, Any, list[Any], Any], Any]
+"""(batch time, key, the key's values of this batch, its state or None) → its new state; None drops the key."""
+
+
+def as_duration(value: float | Duration) -> Duration:
+    """A Duration from seconds or a Duration."""
+    return value if isinstance(value, Duration) else Seconds(value)
+
+
+def as_time(moment: datetime | float | Time) -> Time:
+    """A Time from what pyspark takes for one: a datetime (naive ones are local, as those handed to foreachRDD) or seconds."""
+    if isinstance(moment, Time):
+        return moment
+    return Time(round((moment.timestamp() if isinstance(moment, datetime) else moment) * 1000))
+
+
+def check_inverse(name: str, inverse: object, order: str) -> None:
+    """TypeError for an inverse that is no function, such as the window's length in the order of Scala's arguments."""
+    if inverse is not None and not callable(inverse):
+        raise TypeError(f"{name} must be a function or None, it is {inverse!r}. The order is {order}; without an inverse give {name}=None")
+
+
+def takes_one_argument(func: Callable[..., Any]) -> bool:
+    """Whether `func` wants only the RDD, and not the batch time before it."""
+    return takes_only_rdds(func, 1)
+
+
+def takes_only_rdds(func: Callable[..., Any], rdds: int) -> bool:
+    """Whether `func` wants the RDDs only, and not the batch time before them.
+
+    Decided by its positional parameters without a default, then by all of them: `lambda rdd, name=name: …` wants the RDD.
+
+    Raises:
+        TypeError: it can be called neither way, or not at all.
+    """
+    given = ", ".join(["rdd"] if rdds == 1 else [f"rdd{n + 1}" for n in range(rdds)])
+    if not callable(func):
+        raise TypeError(
+            f"func must be a function of ({given}) or (time, {given}), it is {func!r}. Give the function itself, not the result of a call"
+        )
+    parameters = _positional(func)
+    if parameters is None:
+        return True
+    if parameters.required > rdds + 1 or not (parameters.takes_all or parameters.named >= rdds):
+        raise TypeError(f"{func!r} must take ({given}) or (time, {given}), it takes {parameters.required} arguments")
+    return parameters.required == rdds or (parameters.required < rdds and parameters.named == rdds)
+
+
+def takes_time(function: Callable[..., Any]) -> bool:
+    """Whether a mapping function takes (time, key, value, state) rather than (key, value, state). TypeError if it takes neither."""
+    parameters = _positional(function)
+    if parameters is None:
+        return False
+    if parameters.required > 4 or not (parameters.takes_all or parameters.named >= 3):
+        raise TypeError(f"{function!r} must take (key, value, state) or (time, key, value, state)")
+    return parameters.required == 4
+
+
+def with_time_and_key(function: Callable[..., Any]) -> Update:
+    """The user's function as one of (time, key, values, state).
+
+    pyspark's form takes (values, state). A function that must be given four arguments gets the batch `Time` and the key as well, as the
+    fullest form of Spark's Scala API does.
+
+    Raises:
+        TypeError: it must be given another number of arguments.
+    """
+    parameters = _positional(function)
+    required = 0 if parameters is None else parameters.required
+    if required == 4:
+        return function
+    if required > 2:
+        raise TypeError(f"{function!r} must take (values, state) or (time, key, values, state), it takes {required} arguments")
+    return lambda _time, _key, values, state: function(values, state)
+
+
+class _Positional(NamedTuple):
+    """The positional parameters of a function: those that must be given, those that have a name, and whether any number is taken."""
+
+    required: int
+    named: int
+    takes_all: bool
+
+
+def _positional(function: Callable[..., Any]) -> _Positional | None:
+    """The positional parameters of a function; None for a builtin that does not tell."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    takes_all = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    return _Positional(sum(p.default is p.empty for p in named), len(named), takes_all)

@@ -1,0 +1,76 @@
+# pyright: strict
+"""Checked by pyright in test_types.py, never run. A line with `# refused: WORDS` must be an error with these words, the others none."""
+
+from datetime import datetime
+from operator import add, sub
+from typing import Any
+
+from pyspark import RDD
+from typing_extensions import assert_type
+
+from kstream import DStream, Seconds, State, StateSpec, StreamingContext, Time
+
+Pairs = DStream[tuple[str, int]]
+
+
+def records(ssc: StreamingContext) -> None:
+    lines = ssc.textFileStream("/in")
+    assert_type(lines, DStream[str])
+    assert_type(lines.map(len), DStream[int])
+    assert_type(lines.flatMap(str.split).filter(bool), DStream[str])
+    assert_type(lines.mapPartitions(lambda it: [sum(map(len, it))]), DStream[int])
+    assert_type(lines.glom(), DStream[list[str]])
+    assert_type(lines.count(), DStream[int])
+    assert_type(lines.countByValue(), Pairs)
+    assert_type(lines.map(len).reduce(add), DStream[int])
+    assert_type(lines.window(Seconds(4), 2), DStream[str])
+    assert_type(lines.cache().setName("lines").checkpoint(10), DStream[str])
+    assert_type(lines.union(lines.map(len)), DStream[str | int])
+    assert_type(ssc.union(lines, lines), DStream[str])
+    assert_type(ssc.queueStream([[1, 2], [3]]), DStream[int])
+
+
+def pairs(lines: DStream[str]) -> None:
+    counts = lines.flatMap(str.split).map(lambda word: (word, 1)).reduceByKey(lambda a, b: a + b)
+    assert_type(counts, Pairs)
+    assert_type(counts.mapValues(float), DStream[tuple[str, float]])
+    assert_type(counts.join(counts.mapValues(str)), DStream[tuple[str, tuple[int, str]]])
+    assert_type(counts.leftOuterJoin(counts), DStream[tuple[str, tuple[int, int | None]]])
+    assert_type(counts.reduceByKeyAndWindow(add, sub, 4, 2), Pairs)
+    assert_type(counts.combineByKey(str, lambda a, b: a + str(b), add), DStream[tuple[str, str]])
+    counts.foreachRDD(lambda rdd: assert_type(rdd, RDD[tuple[str, int]]))
+
+
+def states(counts: Pairs) -> None:
+    def total(values: list[int], before: int | None) -> int | None:
+        return sum(values) + (before or 0)
+
+    def with_key(time: Time, key: str, values: list[int], before: float | None) -> float | None:
+        return before if key else None
+
+    def mapped(key: str, value: int | None, state: State) -> str:
+        return key
+
+    assert_type(counts.updateStateByKey(total), Pairs)
+    assert_type(counts.updateStateByKey(with_key, 2, [("a", 1.0)]), DStream[tuple[str, float]])
+    assert_type(counts.updateStateByKey(lambda values, before: sum(values) + (before or 0)), Pairs)
+    assert_type(counts.mapWithState(StateSpec.function(mapped)).stateSnapshots(), DStream[tuple[Any, Any]])
+
+
+def of_rdds(lines: DStream[str]) -> None:
+    def with_time(time: datetime, rdd: RDD[str]) -> RDD[int]:
+        return rdd.map(len)
+
+    assert_type(lines.transform(with_time), DStream[int])
+    assert_type(lines.transform(lambda rdd: rdd.map(len)), DStream[int])
+    lines.foreachRDD(lambda time, rdd: print(assert_type(time, datetime), assert_type(rdd, RDD[str])))
+    assert_type(lines.transformWith(lambda a, b: a.union(b), lines), DStream[str])
+
+
+def refused(lengths: DStream[int], counts: Pairs) -> None:
+    lengths.reduceByKey(add)  # refused: "DStream[int]" is not assignable to "DStream[tuple[
+    lengths.join(counts)  # refused: Could not bind method "join"
+    lengths.map(str.split)  # refused: "int" is not assignable to "str"
+    counts.mapValues(str.split)  # refused: "int" is not assignable to "str"
+    counts.getOrCompute(0)  # refused: Cannot access attribute "getOrCompute"
+    assert counts._node  # refused: "_node" is protected
