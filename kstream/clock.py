@@ -1,7 +1,7 @@
-"""Clocks. A clock is an argument everywhere in kstream, so that a test moves time by hand.
+"""Clocks. A clock is an argument everywhere in kstream, so that a test can move time by hand.
 
-`SystemClock` is the machine's. `ManualClock` (in `kstream.testing`) stands still until told. `RisingClock` wraps one of them so
-that batch times only rise: when the wall clock is set back, it goes on from where it was at the normal pace.
+`SystemClock` is the machine's. `ManualClock` (in `kstream.testing`) moves only by calls. `RisingClock` wraps one of them so that batch
+times only rise: if the wall clock is set back, it continues from its last time at the normal pace.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ logger = logging.getLogger(__name__)
 
 
 class StopFlag(Protocol):
-    """What ends a wait early: a `threading.Event`, or a simulated one."""
+    """Ends a wait early: a `threading.Event`, or a simulated one."""
 
     def is_set(self) -> bool: ...
     def wait(self, timeout: float | None = None) -> bool: ...
 
 
 class Clock(Protocol):
-    """Where the time comes from. Both readings are in milliseconds."""
+    """Tells the time and waits. Both readings are in milliseconds. Thread-safe."""
 
     def time_ms(self) -> int:
         """Milliseconds since the Unix epoch; may step back when the machine's clock is set."""
@@ -39,35 +39,35 @@ class Clock(Protocol):
         ...
 
     def wait(self, milliseconds: int, stop: StopFlag) -> bool:
-        """Blocks for so long or until `stop` is set, whichever is first; returns whether `stop` is set.
+        """Block until `milliseconds` have passed or `stop` is set; return whether `stop` is set.
 
-        May return early; the caller looks at the clock again.
+        It may return early; the caller reads the clock again.
         """
         ...
 
 
 @runtime_checkable
 class SettableClock(Protocol):
-    """A clock that stands still until it is told, such as `kstream.testing.ManualClock`."""
+    """A clock that moves only by calls, such as `kstream.testing.ManualClock`."""
 
     def set_time(self, time_ms: int) -> None: ...
 
 
 class Follower(Protocol):
-    """What has work to do when time moves: the engine of a context."""
+    """Has work to do when time moves: the engine of a context."""
 
     def wait_idle(self, timeout: float) -> bool:
-        """Blocks until all that was due has run; False if `timeout` seconds passed first."""
+        """Block until all work that is due has run; return False if `timeout` seconds passed first."""
         ...
 
     def timer_thread(self) -> object | None:
-        """The thread that waits on the clock, while it does."""
+        """The thread that waits on the clock; None if none does."""
         ...
 
 
 @runtime_checkable
 class FollowedClock(Protocol):
-    """A clock that waits for those who follow it when it is moved."""
+    """A clock that waits for its followers when it is moved."""
 
     def follow(self, follower: Follower) -> None: ...
     def unfollow(self, follower: Follower) -> None: ...
@@ -87,10 +87,14 @@ class SystemClock:
 
 
 class RisingClock:
-    """A clock whose `time_ms` never falls: behind its own past it runs on at the normal pace, ahead of the wall clock.
+    """A clock whose `time_ms` never falls.
 
-    `not_before_ms` is a time already used (the last planned batch at a restart). The wall clock leads again as soon as it has
-    caught up. One warning each time the two part. Thread-safe.
+    If the wall clock is behind, the time continues at the normal pace until the wall clock has caught up. It warns once each time that
+    the two diverge. Thread-safe.
+
+    Args:
+        clock: the wall clock.
+        not_before_ms: a time that is used already (at a restart, the last planned batch).
     """
 
     def __init__(self, clock: Clock, not_before_ms: int = 0) -> None:
@@ -112,7 +116,7 @@ class RisingClock:
             result = self._last
         if parted:
             logger.warning(
-                "the clock is %d ms behind the last batch time: batch times go on rising at the normal pace, ahead of the clock",
+                "the clock is %d ms behind the last batch time: batch times continue at the normal pace, ahead of the clock",
                 behind,
             )
         return result
@@ -133,7 +137,7 @@ _NAMES = {
 
 @contextmanager
 def clock_of_new_contexts(clock: Clock) -> Generator[None]:
-    """Contexts made in here, by this thread and without a clock of their own, take this one."""
+    """Give a clock to all contexts that this thread makes inside, unless they are given another."""
     token = _given.set(clock)
     try:
         yield
@@ -142,11 +146,19 @@ def clock_of_new_contexts(clock: Clock) -> Generator[None]:
 
 
 def given_clock() -> Clock | None:
+    """The clock of `clock_of_new_contexts` on this thread; None outside."""
     return _given.get()
 
 
 def clock_named(name: str | None) -> Clock | None:
-    """The clock that `spark.streaming.clock` names: a class by its dotted name, Spark's two included; made without arguments."""
+    """Make the clock that `spark.streaming.clock` names; its class is called without arguments.
+
+    Args:
+        name: the dotted name of a class, or of one of Spark's two clocks; None or "" is no clock.
+
+    Raises:
+        ConfigurationError: no clock can be made of it.
+    """
     if not name:
         return None
     module, _, made = _NAMES.get(name, name).rpartition(".")

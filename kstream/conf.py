@@ -1,7 +1,7 @@
-"""Every setting kstream reads: key, type, default, meaning, in one table.
+"""Every setting that kstream reads: key, type, default and meaning, in one table.
 
-`Settings` reads them from anything with `get(key)` (a SparkConf). A value that does not parse is a ConfigurationError
-that names the key. The README's table is made of `ENTRIES` (`python -m kstream.conf`).
+`Settings` reads them from any object with `get(key)`, such as a SparkConf. The README's table is generated from `ENTRIES`
+(`python -m kstream.conf`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kstream.errors import ConfigurationError
 
 
 class ConfSource(Protocol):
-    """What holds the settings; pyspark's SparkConf fits."""
+    """Has the settings as text; pyspark's SparkConf is one."""
 
     def get(self, key: str, /) -> str | None: ...
 
@@ -33,35 +33,35 @@ class Entry:
 ENTRIES: tuple[Entry, ...] = (
     Entry("spark.streaming.concurrentJobs", "int", 1, "Output operations run at the same time; above 1 needs pinned threads."),
     Entry("spark.streaming.checkpoint.directory", "str", None, "Checkpoint directory of a new context."),
-    Entry("spark.streaming.stopGracefullyOnShutdown", "bool", False, "On SIGTERM finish what was planned before stopping."),
+    Entry("spark.streaming.stopGracefullyOnShutdown", "bool", False, "On SIGTERM finish the planned batches before stopping."),
     Entry("spark.streaming.stopSparkContextByDefault", "bool", True, "Whether stop() also stops the SparkContext."),
     Entry(
         "spark.streaming.gracefulStopTimeout",
         "ms",
         None,
-        "How long a graceful stop waits for receivers, and then for batches; default 10 batch intervals, or an hour where no restart could "
-        "run the rest (no checkpoint, receivers without a write-ahead log, a queueStream).",
+        "Timeout of each of the two phases of a graceful stop: receivers, then batches; default 10 batch intervals, or an hour if no "
+        "restart could run the rest (no checkpoint, receivers without a write-ahead log, a queueStream).",
     ),
     Entry("spark.streaming.clock", "str", None, "For tests: the class of the clock, such as kstream.testing.ManualClock."),
     Entry(
         "spark.streaming.manualClock.jump",
         "ms",
         None,
-        "For tests: a restart sets a clock that can be set to so long after the last planned batch.",
+        "For tests: a restart sets a settable clock to this time after the last planned batch.",
     ),
     Entry("spark.streaming.unpersist", "bool", True, "Unpersist generated RDDs as they fall out of the remember duration."),
-    Entry("spark.streaming.kafka.maxRatePerPartition", "int", 0, "Most records of a partition in a second; 0 is no limit."),
+    Entry("spark.streaming.kafka.maxRatePerPartition", "int", 0, "Maximum records per second and partition; 0 is no limit."),
     Entry(
         "spark.streaming.kafka.minRatePerPartition",
         "int",
         1,
-        "Fewest records of a partition in a batch (not in a second) where a rate limits it.",
+        "Minimum records per batch (not per second) and partition under a rate limit.",
     ),
     Entry(
         "spark.streaming.kafka.maxRetries",
         "int",
         1,
-        "Retries when a partition's latest offset is not to be had; more while a leader is elected, for default.api.timeout.ms.",
+        "Retries of the look-up of latest offsets. During a leader election it is retried for default.api.timeout.ms.",
     ),
     Entry("spark.streaming.kafka.consumer.poll.ms", "ms", 120_000, "How long a task waits for the next record of its range."),
     Entry(
@@ -76,16 +76,16 @@ ENTRIES: tuple[Entry, ...] = (
         60_000,
         "How far back a file stream looks for files that show up late; rounded up to whole batches.",
     ),
-    Entry("spark.streaming.blockInterval", "ms", 200, "What a receiver stores within so long is one block, and one partition."),
-    Entry("spark.streaming.blockQueueSize", "int", 10, "Blocks of a receiver that may wait to be stored; then blocks grow."),
-    Entry("spark.streaming.receiver.maxRate", "int", 0, "Most records a second that a receiver may store one by one; 0 is no limit."),
-    Entry("spark.streaming.receiverRestartDelay", "ms", 2000, "How long after a failure a receiver is started again."),
-    Entry("spark.storage.maxReplicationFailures", "int", 1, "Executors that may fail to take the second replica of a block."),
+    Entry("spark.streaming.blockInterval", "ms", 200, "A receiver makes a block of the records of this interval; a block is a partition."),
+    Entry("spark.streaming.blockQueueSize", "int", 10, "Maximum blocks of a receiver that wait to be stored; beyond it, blocks grow."),
+    Entry("spark.streaming.receiver.maxRate", "int", 0, "Maximum records per second that a receiver stores one by one; 0 is no limit."),
+    Entry("spark.streaming.receiverRestartDelay", "ms", 2000, "Delay before a receiver is restarted after a failure."),
+    Entry("spark.storage.maxReplicationFailures", "int", 1, "Executors that may fail to store the second replica of a block."),
     Entry(
         "spark.streaming.receiver.writeAheadLog.enable",
         "bool",
         False,
-        "Keep what is received in the checkpoint, too, before it counts as received: it outlives driver and executors.",
+        "Log received data in the checkpoint before it is acknowledged: it survives driver and executors.",
     ),
     Entry("spark.streaming.receiver.blockStoreTimeout", "int", 30, "Seconds within which a block must be stored and logged."),
     Entry(
@@ -95,7 +95,7 @@ ENTRIES: tuple[Entry, ...] = (
         "A WriteAheadLog of your own for received data, by its dotted name; made with the configuration, or with nothing.",
     ),
     Entry("spark.streaming.receiver.writeAheadLog.rollingIntervalSecs", "int", 60, "Seconds until a receiver's log begins a new file."),
-    Entry("spark.streaming.receiver.writeAheadLog.maxFailures", "int", 3, "Tries of a write to a receiver's log before it fails."),
+    Entry("spark.streaming.receiver.writeAheadLog.maxFailures", "int", 3, "Attempts of a write to a receiver's log before it fails."),
     Entry(
         "spark.streaming.receiver.writeAheadLog.closeFileAfterWrite",
         "bool",
@@ -109,12 +109,12 @@ ENTRIES: tuple[Entry, ...] = (
         "A WriteAheadLog of your own for the driver, by its dotted name; made with the configuration, or with nothing.",
     ),
     Entry("spark.streaming.driver.writeAheadLog.rollingIntervalSecs", "int", 60, "Seconds until the driver's log begins a new file."),
-    Entry("spark.streaming.driver.writeAheadLog.maxFailures", "int", 3, "Tries of a write to the driver's log before it fails."),
+    Entry("spark.streaming.driver.writeAheadLog.maxFailures", "int", 3, "Attempts of a write to the driver's log before it fails."),
     Entry(
         "spark.streaming.driver.writeAheadLog.allowBatching",
         "bool",
         True,
-        "Write what waits for the driver's log at once, as one record.",
+        "Write all records that wait for the driver's log as one record.",
     ),
     Entry(
         "spark.streaming.driver.writeAheadLog.batchingTimeout",
@@ -128,8 +128,8 @@ ENTRIES: tuple[Entry, ...] = (
         False,
         "A file for each write to the driver's log; always so on stores whose files cannot grow.",
     ),
-    Entry("spark.streaming.backpressure.enabled", "bool", False, "Fit the rate to the processing speed (not active yet)."),
-    Entry("spark.streaming.backpressure.initialRate", "int", 0, "Rate before anything is measured; 0 is not used."),
+    Entry("spark.streaming.backpressure.enabled", "bool", False, "Adapt the rate to the processing speed (not active yet)."),
+    Entry("spark.streaming.backpressure.initialRate", "int", 0, "Rate before the first measurement; 0 is not used."),
     Entry(
         "spark.streaming.kstream.recovery",
         "str",
@@ -140,71 +140,71 @@ ENTRIES: tuple[Entry, ...] = (
         "spark.streaming.kstream.recovery.allow",
         "str",
         "",
-        "What a restart may do, words with commas between. `dropped:NAME`: forget the offsets of a stream that the job no longer has. "
+        "What a restart may do, separated by commas. `dropped:NAME`: forget the offsets of a stream that the job no longer has. "
         "`topics:NAME`: let a stream read none of the topics that it has offsets of.",
     ),
     Entry(
         "spark.streaming.kstream.downtime",
         "str",
         "catch-up",
-        "Batches missed while no driver ran: catch-up (the first takes what there is) or by-timestamp (each gets the records of its time).",
+        "Batches missed while no driver ran: catch-up (the first one reads all data) or by-timestamp (each reads the records of its time).",
     ),
-    Entry("spark.streaming.kstream.kafka.maxTasks", "int", 0, "Most tasks a batch of a Kafka stream is read by; 0 is one per partition."),
+    Entry("spark.streaming.kstream.kafka.maxTasks", "int", 0, "Maximum tasks per batch of a Kafka stream; 0 is one per partition."),
     Entry(
         "spark.streaming.kstream.kafka.maxRecordsPerTask",
         "int",
         0,
-        "Ranges of more records are read by several tasks, in order; 0 is never.",
+        "Ranges of more records are read by several tasks, in order; 0 disables this.",
     ),
     Entry(
         "spark.streaming.kstream.kafka.onDataLoss",
         "str",
         "fail",
-        "Records gone before they were read: fail (the batch does), skip (read on, into the ledger) or report (and tell listeners).",
+        "Records gone before they were read: fail (the batch fails), skip (continue, with a ledger entry) or report (tell listeners, too).",
     ),
     Entry(
         "spark.streaming.kstream.fileStream.splitBytes",
         "int",
         33_554_432,
-        "A file is read by a task for each so many bytes (Spark's on a local disk); compressed ones by one.",
+        "Bytes of a file that one task reads (Spark's on a local disk); one task reads a compressed file.",
     ),
     Entry(
         "spark.streaming.kstream.receiver.onDataLoss",
         "str",
         "fail",
-        "Received blocks that died with a driver: fail (the batch does), skip (go on, into the ledger) or report (and tell listeners).",
+        "Received blocks lost with a driver: fail (the batch fails), skip (continue, with a ledger entry) or report (tell listeners, too).",
     ),
     Entry(
         "spark.streaming.kstream.blockStore.memory",
         "bytes",
         128 * 1024 * 1024,
-        "Memory of each executor for received blocks, beside Spark's own (count it in memoryOverhead); more goes to its disk.",
+        "Memory of each executor for received blocks, outside Spark's own (add it to memoryOverhead); more goes to disk.",
     ),
     Entry(
         "spark.streaming.kstream.receiver.maxRegisteredResourcesWaitingTime",
         "ms",
         600_000,
-        "How long a start with receivers waits for executors with enough cores, before it fails; in local mode it does not wait.",
+        "Timeout of a start with receivers that waits for executors with enough cores; in local mode it does not wait.",
     ),
-    Entry("spark.streaming.kstream.receiver.port", "int", 0, "Port of the driver to which receivers talk; 0 is any."),
+    Entry("spark.streaming.kstream.receiver.port", "int", 0, "Port of the driver for its receivers; 0 is any."),
     Entry(
         "spark.streaming.kstream.rpc.encrypt",
         "bool",
         None,
-        "Encrypt what receivers and executors send each other and the driver; by default if Spark does (`spark.network.crypto.enabled`).",
+        "Encrypt the traffic of receivers and executors with each other and the driver; default: as Spark (`spark.network.crypto.enabled`).",
     ),
-    Entry("spark.streaming.kstream.history", "ms", 86_400_000, "How long plans that no restart needs are kept for replays; 0 is not."),
+    Entry("spark.streaming.kstream.history", "ms", 86_400_000, "How long plans that no restart needs are kept for replays; 0 keeps none."),
     Entry(
         "spark.streaming.kstream.checkpoint.singleWriter",
         "bool",
         False,
-        "There is never a second driver: checkpoints may lie on stores that cannot create a file only if it is absent.",
+        "There is never a second driver: allows stores of checkpoints that cannot create a file only if it is absent.",
     ),
     Entry(
         "spark.streaming.kstream.maxBatchFailures",
         "int",
         0,
-        "How often restarts run a failed batch again before they give it up: it goes to the ledger, the stream goes on. 0: never given up.",
+        "How often restarts run a failed batch before they give it up: it goes to the ledger, the stream continues. 0: never.",
     ),
 )
 
@@ -215,7 +215,7 @@ _TIME = re.compile(r"\s*(\d+)\s*([a-z]*)\s*")
 
 
 def parse_time_ms(text: str) -> int:
-    """Milliseconds of a Spark time string: `500`, `500ms`, `10s`, `2m`, `1h`. ValueError if it is none."""
+    """Parse a time string of Spark (`500`, `500ms`, `10s`, `2m`, `1h`) into milliseconds. ValueError if it is none."""
     match = _TIME.fullmatch(text.lower())
     if not match or match[2] not in _UNITS:
         raise ValueError(f"not a time: {text!r}")
@@ -223,7 +223,7 @@ def parse_time_ms(text: str) -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes of a size in Spark's words: `1048576`, `512k`, `64m`, `1g`. ValueError if it is none."""
+    """Parse a size of Spark (`1048576`, `512k`, `64m`, `1g`) into bytes. ValueError if it is none."""
     match = _SIZE.fullmatch(text.lower())
     if not match:
         raise ValueError(f"not a size: {text!r}")
@@ -231,7 +231,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_bool(text: str) -> bool:
-    """Spark's two booleans, in any case. ValueError if it is neither."""
+    """Parse `true` or `false`, in any case. ValueError if it is neither."""
     value = {"true": True, "false": False}.get(text.strip().lower())
     if value is None:
         raise ValueError(f"neither true nor false: {text!r}")
@@ -242,21 +242,30 @@ _PARSERS: dict[str, Any] = {"bool": parse_bool, "int": int, "float": float, "ms"
 
 
 class Settings:
-    """Typed view of a configuration. `get` sees later changes of the source, unless `values` was given."""
+    """Typed view of a configuration.
+
+    Args:
+        source: the configuration.
+        values: a copy of all its settings. `get` then reads the copy, because a SparkConf calls the JVM for each key; later changes of
+            the source are not seen.
+    """
 
     def __init__(self, source: ConfSource, values: Mapping[str, str] | None = None) -> None:
-        """`values`: a copy of all settings of a source that no longer changes. `get` then reads the copy: a SparkConf calls the JVM for
-        each key."""
         self.source = source
         self._values = source if values is None else values
         self._overrides: dict[str, str] = {}
 
     def override(self, key: str, value: str) -> None:
-        """From now on `value` is the text of a setting of the table, whatever the source says: a command's option."""
+        """Set the text of a setting of the table, from now on; it wins over the source. For options of commands."""
         self._overrides[BY_KEY[key].key] = value
 
     def get(self, key: str) -> Any:
-        """The value of a setting of the table, parsed; its default when unset. KeyError for a key not in the table."""
+        """Return the parsed value of a setting; its default if it is not set.
+
+        Raises:
+            ConfigurationError: the text is no value of the setting's kind.
+            KeyError: the key is not in the table.
+        """
         entry = BY_KEY[key]
         text = self._overrides.get(key) or self._values.get(key)
         if text is None:

@@ -5,7 +5,7 @@
     ├── IllegalStateError             a call came in the wrong phase of life (start after stop …)
     ├── ListenerStopError             stop() was called from inside a listener
     ├── BatchError                    something about one batch
-    │   ├── PlanFailedError           an input could not be planned; nothing moved
+    │   ├── PlanFailedError           an input could not be planned; no offset moved
     │   └── NoRDDError                an operator needed an RDD and its parent had none
     ├── DataLossError                 data that a batch was to read is gone for good
     │   ├── FileLostError             a planned file has been removed, or cut
@@ -14,16 +14,16 @@
     │   └── RecordLengthError         its size is no multiple of the record length
     ├── StorageError                  the store under a checkpoint failed
     │   ├── AlreadyExistsError        create-if-absent found the name taken
-    │   ├── MissingFileError          a name that must be there is not
+    │   ├── MissingFileError          a file does not exist
     │   └── UnsupportedStoreError     the store cannot create-if-absent
     ├── WriteAheadLogError            a record could not be written to a batched write-ahead log
     ├── BlockNotStoredError           a received block could not be kept
-    ├── RpcError                      another process of the application could not do what it was asked
+    ├── RpcError                      another process of the application could not do a request
     │   ├── RpcRefusedError           it knows no such token
     │   └── RpcUnreachableError       it did not answer
     ├── NotEnoughCoresError           the cluster has not given the cores that receivers need
     ├── NotSerializableError          a function of the user's cannot be pickled, or the graph cannot be stored
-    ├── CheckpointError               what is stored cannot be used as it is
+    ├── CheckpointError               stored data cannot be used as it is
     │   ├── CorruptRecordError        a record's bytes are not what was written
     │   ├── FormatVersionError        written by a newer kstream
     │   ├── IntervalChangedError      the batch interval differs from the stored one
@@ -33,7 +33,7 @@
     │   ├── TopicsChangedError        a stream reads none of the topics whose offsets are stored for it
     │   └── NotRecoverableError       an input cannot be restored at all (queueStream)
     ├── FencedError                   another driver has taken this checkpoint
-    ├── StateError                    a key's State was asked for, or told, what it cannot be
+    ├── StateError                    a call of a key's State that its condition does not allow
     ├── StateNotStorableError         a key or its state cannot be kept as bytes
     ├── MissingDependencyError        an optional part is not installed
     └── JavaNotFoundError             no Java that Spark can run on
@@ -89,7 +89,7 @@ class BatchError(KStreamError):
 
 
 class PlanFailedError(BatchError):
-    """The inputs of a batch could not be planned; no cursor moved, the next batch starts at the same offsets."""
+    """The inputs of a batch could not be planned; the next batch starts at the same offsets."""
 
     retriable = True
 
@@ -131,7 +131,7 @@ class AlreadyExistsError(StorageError):
 
 
 class MissingFileError(StorageError):
-    """A file that was asked for is not there."""
+    """A file does not exist."""
 
     retriable = False
 
@@ -147,7 +147,7 @@ class BlockNotStoredError(KStreamError):
 
 
 class RpcError(KStreamError):
-    """Another process of the application could not do what it was asked. Facts: place (host:port)."""
+    """Another process of the application could not do a request. Facts: place (host:port)."""
 
 
 class RpcRefusedError(RpcError):
@@ -155,7 +155,7 @@ class RpcRefusedError(RpcError):
 
 
 class RpcUnreachableError(RpcError):
-    """No answer: the process is dead, or the network between. What was asked may have been done."""
+    """No answer: the process is dead, or the network fails. The request may have been done."""
 
     retriable = True
 
@@ -175,7 +175,7 @@ class NotSerializableError(KStreamError):
 
 
 class CheckpointError(KStreamError):
-    """What is stored under a checkpoint cannot be used as it is. Facts: path."""
+    """The stored data of a checkpoint cannot be used as it is. Facts: path."""
 
 
 class CorruptRecordError(CheckpointError):
@@ -218,7 +218,7 @@ class FencedError(KStreamError):
 
 
 class StateError(KStreamError):
-    """A key's State was asked for, or told, what it cannot be: it has none, was removed, or is timing out. Facts: call."""
+    """A call of a key's State that its condition does not allow: no state, removed, or timing out. Facts: call."""
 
 
 class StateNotStorableError(KStreamError):
@@ -234,11 +234,11 @@ class JavaNotFoundError(KStreamError):
 
 
 _WHERE = "__kstream_where__"
-_WORDS = "__kstream_words__"
+_WORKER_TRACEBACK = "__kstream_worker_traceback__"
 
 
 def add_note(error: BaseException, where: str) -> None:
-    """Says below an error's message where in the user's streams it came from; the first to say so is right.
+    """Add a note to an error: where in the user's streams it came from. Only the first note counts.
 
     On Python 3.10 a traceback does not show notes; they are in `error.__notes__` all the same.
     """
@@ -247,9 +247,9 @@ def add_note(error: BaseException, where: str) -> None:
     _note(error, _WHERE, where)
 
 
-def add_worker_traceback(error: BaseException, words: str) -> None:
-    """Says below an error's message what it is really about, where that stands in the middle of a long one; the last line tells it."""
-    _note(error, _WORDS, words)
+def add_worker_traceback(error: BaseException, traceback: str) -> None:
+    """Add a note to an error: the traceback of a Python worker, whose last line is the actual error."""
+    _note(error, _WORKER_TRACEBACK, traceback)
 
 
 def _note(error: BaseException, key: str, note: str) -> None:
@@ -261,14 +261,14 @@ def _note(error: BaseException, key: str, note: str) -> None:
 
 
 def where_of(error: BaseException) -> str:
-    """What `add_note` has noted, else nothing."""
+    """The note of `add_note`; "" without one."""
     return getattr(error, _WHERE, "")
 
 
 def in_a_line(error: BaseException) -> str:
-    """An error in one line: the last of what `add_worker_traceback` has noted, else its type and the first line of its message."""
-    words: str = getattr(error, _WORDS, "")
-    if words:
-        return words.splitlines()[-1]
+    """An error in one line: the last one of a worker's traceback, else its type and the first line of its message."""
+    traceback: str = getattr(error, _WORKER_TRACEBACK, "")
+    if traceback:
+        return traceback.splitlines()[-1]
     first = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -78,8 +78,15 @@ def test_a_receiver_tells_where_it_runs_and_its_last_error(kind: Any) -> None:
     """Spark behaviour SL3."""
     names = ("streamId", "name", "active", "location", "executorId", "lastErrorMessage", "lastError", "lastErrorTime")
     assert figures(kind(BROKEN).receiverInfo(), *names) == [
-        3, "SocketReceiver-3", False, "host", "1", "lost it", "OSError: lost it", 1005,
-    ]  # fmt: skip
+        3,
+        "SocketReceiver-3",
+        False,
+        "host",
+        "1",
+        "lost it",
+        "OSError: lost it",
+        1005,
+    ]
     assert figures(kind(WELL).receiverInfo(), *names)[5:] == ["", "", -1]
 
 

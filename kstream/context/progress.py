@@ -1,4 +1,4 @@
-"""Progress: what each batch did, as JSON values, in the names of Structured Streaming's progress where the thing is the same."""
+"""Progress of each batch, as JSON values, with the names of Structured Streaming's progress where the meaning is the same."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from kstream.batch_time import Duration
 from kstream.listener import StreamingListener
 
 KEPT = 100
-"""Batches whose progress is kept: `spark.sql.streaming.numRecentProgressUpdates` keeps as many."""
+"""Number of batches whose progress is kept, the default of `spark.sql.streaming.numRecentProgressUpdates`."""
 
 
 class BatchProgress(dict[str, Any]):
-    """A dict of JSON values, with pyspark's two ways of writing it out."""
+    """A dict of JSON values, with pyspark's two text forms."""
 
     @property
     def json(self) -> str:
-        """One line."""
+        """The progress in one line."""
         return json.dumps(self)
 
     @property
     def prettyJson(self) -> str:
-        """For people."""
+        """The progress indented, for people."""
         return json.dumps(self, indent=2)
 
 
 def progress_of(info: BatchInfo, interval: Duration, name: str) -> BatchProgress:
     """The progress of a batch that has ended.
 
-    `batchId` is the batch time in ms; durations are ms; rates are records a second, null where nothing was timed. `sources` has an
-    entry for each input, with what the input itself tells (`startOffset`, `endOffset`, lag …); `outputs` one for each output
-    operation, with `failureReason` null where it succeeded.
+    `batchId` is the batch time in ms; durations are ms; rates are records per second, null if nothing was timed. `sources` has an entry
+    for each input, with the facts that the input reports (`startOffset`, `endOffset`, lag …). `outputs` has one for each output operation;
+    its `failureReason` is null after a success.
     """
     rows, seconds = info.numRecords(), info.processingDelay() / 1000
     moment = datetime.fromtimestamp(info.batch_time.milliseconds / 1000, timezone.utc)
@@ -76,13 +76,13 @@ class ProgressListener(StreamingListener):
             self._recent.append(batchCompleted.info)
 
     def last(self) -> BatchProgress | None:
-        """Of the batch that ended last; None before the first."""
+        """The progress of the batch that ended last; None before the first."""
         with self._lock:
             info = self._recent[-1] if self._recent else None
         return None if info is None else progress_of(info, self._interval, self._name)
 
     def recent(self) -> list[BatchProgress]:
-        """Of the last batches, in the order in which they ended."""
+        """The progress of the last batches, in the order in which they ended."""
         with self._lock:
             infos = list(self._recent)
         return [progress_of(info, self._interval, self._name) for info in infos]

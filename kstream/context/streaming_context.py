@@ -1,4 +1,4 @@
-"""StreamingContext: the entry point; puts the rooms together and owns their life."""
+"""StreamingContext: the entry point; it connects the rooms and owns their life."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kstream.batch_time import Duration, Seconds
 from kstream.checkpoint.reader import has_checkpoint
 from kstream.clock import Clock, FollowedClock, SystemClock, clock_named, given_clock
 from kstream.conf import Settings
-from kstream.context import recovery as restore
+from kstream.context import recovery
 from kstream.context.engine import Engine
 from kstream.context.factories import ContextServices, StreamFactories
 from kstream.context.progress import BatchProgress, ProgressListener
@@ -46,17 +46,31 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _LAST_STEPS_S = 60
-"""For what a stop does when all it waits for has ended."""
+"""Seconds for the last steps of a stop, after its two waiting phases."""
 __all__ = ["StreamingContext", "StreamingContextState"]
 
 
 class StreamingContext(StreamFactories):
-    """Main entry point: makes streams from sources, starts and stops their processing. The API is pyspark.streaming's.
+    """Main entry point: makes streams from sources, and starts and stops their processing. The API is pyspark.streaming's.
 
-    `sparkContext` is a SparkContext, or a SparkConf to make one of (found Java, workers over Unix sockets). `batchDuration` is
-    seconds or a Duration. `jssc` is in pyspark's signature and must be None: there is no JVM's context behind this one. `clock`: else
-    the one that spark.streaming.clock names, else the machine's. Build it in one thread; start and stop may be called from any. One
-    context may be active at a time.
+    Build it in one thread; `start` and `stop` may be called from any. One context may be active at a time.
+
+    Example:
+        ssc = StreamingContext(SparkConf().setMaster("local[2]").setAppName("words"), 1)
+        lines = ssc.socketTextStream("localhost", 9999)
+        lines.flatMap(str.split).map(lambda word: (word, 1)).reduceByKey(operator.add).pprint()
+        ssc.start()
+        ssc.awaitTermination()
+
+    Args:
+        sparkContext: a SparkContext; or a SparkConf, of which one is made on a Java that is found, with workers over Unix sockets.
+        batchDuration: the batch interval, in seconds or as a Duration.
+        jssc: must be None. It is only in pyspark's signature: this context has none of the JVM behind it.
+        clock: where batch times come from. Default: the clock that `spark.streaming.clock` names, else the machine's.
+
+    Raises:
+        ConfigurationError: the batch interval is missing or not above zero, `jssc` is given, or a setting cannot be read.
+        JavaNotFoundError: there is no Java to make a SparkContext on.
     """
 
     _activation_lock: ClassVar[threading.RLock] = threading.RLock()
@@ -95,10 +109,11 @@ class StreamingContext(StreamFactories):
 
     @property
     def clock(self) -> Clock:
-        """The clock that batch times come from: the machine's, or the one a test moves."""
+        """The clock of batch times: the machine's, or the one that a test moves."""
         return self._clock
 
     def _check_can_add(self, what: str) -> None:
+        """Raise IllegalStateError if the context has been started. `what` names what would be added, in the plural."""
         if self._state is StreamingContextState.ACTIVE:
             raise IllegalStateError(f"adding new {what} after starting a context is not supported", state="active")
         if self._state is StreamingContextState.STOPPED:
@@ -108,28 +123,46 @@ class StreamingContext(StreamFactories):
 
     @classmethod
     def getActive(cls) -> StreamingContext | None:
-        """The context that has been started and not stopped, if there is one. Takes no lock: user functions call it, too."""
+        """Return the context that is started and not stopped; None if there is none. Takes no lock: functions of the user may call it."""
         return cls._active
 
     @classmethod
     def getOrCreate(cls, checkpointPath: str, setupFunc: Callable[[], StreamingContext]) -> StreamingContext:
-        """The context that `setupFunc` makes; if a stream has run in `checkpointPath`, it goes on from there exactly.
+        """Make the context of a job. If the job has run with this checkpoint before, `start` continues exactly where it stopped.
 
         `setupFunc` is called at every start. Stored offsets are bound to its input streams by name (`DStream.setName`), else by
-        position, and state by position; start() reports what was kept. A stored graph is restored instead, and `setupFunc` is not
-        called, if an earlier start set `spark.streaming.kstream.recovery=graph` in its SparkConf. The checkpoint directory of the
-        context is set here.
+        position, and state by position; `start` reports the result. Only if an earlier start had
+        `spark.streaming.kstream.recovery=graph` in its SparkConf, the stored graph is restored and `setupFunc` is not called.
+
+        Example:
+            def setup():
+                ssc = StreamingContext(SparkConf().setAppName("job"), 1)
+                ssc.textFileStream("/data/in").count().pprint()
+                return ssc
+
+            ssc = StreamingContext.getOrCreate("/data/checkpoint", setup)
+            ssc.start()
+            ssc.awaitTermination()
+
+        Args:
+            checkpointPath: a path, or the URL of a store; it becomes the checkpoint directory of the context.
+            setupFunc: makes a StreamingContext and all its streams, and returns the context.
+
+        Returns:
+            The context, not started.
 
         Raises:
             CheckpointError: the stored data cannot be trusted.
             GraphNotRestoredError: a stored graph cannot be restored.
+            ConfigurationError: `setupFunc` has not returned a StreamingContext.
+            StorageError: the store cannot be read, or the directory cannot be made.
         """
         store = open_checkpoint(checkpointPath)
         has_run = has_checkpoint(store)
-        stored = restore.load_graph(store) if has_run and not restore.setup_is_demanded() else None
+        stored = recovery.load_graph(store) if has_run and not recovery.setup_is_demanded() else None
         if stored is not None:
             logger.info("restoring the graph stored in %s without calling setup", checkpointPath)
-            context: Any = restore.make_again(stored, cls, lambda ssc, recipe: ssc._make_input(recipe))
+            context: Any = recovery.make_again(stored, cls, lambda ssc, recipe: ssc._make_input(recipe))
         else:
             if has_run:
                 logger.info("calling setup; the offsets stored in %s go to its streams by name or position", checkpointPath)
@@ -143,7 +176,16 @@ class StreamingContext(StreamFactories):
 
     @classmethod
     def getActiveOrCreate(cls, checkpointPath: str | None, setupFunc: Callable[[], StreamingContext]) -> StreamingContext:
-        """The active context; if there is none, getOrCreate (or `setupFunc` alone, without a path)."""
+        """Return the active context; if there is none, make one.
+
+        Args:
+            checkpointPath: as of `getOrCreate`; None calls `setupFunc` alone.
+            setupFunc: as of `getOrCreate`.
+
+        Raises:
+            TypeError: `setupFunc` cannot be called.
+            KStreamError: as `getOrCreate`.
+        """
         if not callable(setupFunc):
             raise TypeError(f"setupFunc should be callable, it is {setupFunc!r}")
         with cls._activation_lock:
@@ -160,11 +202,18 @@ class StreamingContext(StreamFactories):
     # -- life
 
     def start(self) -> None:
-        """Starts the processing and returns. From a checkpoint that has run before: goes on where that stopped.
+        """Start the processing and return. With a checkpoint that has run before, continue where it stopped.
 
-        Every function for the workers is pickled here, once, to see that it can be. A second call does nothing. IllegalStateError after
-        stop, or while another context is active. NotSerializableError for a function that cannot be pickled. If starting fails the
-        context is STOPPED and the error raised.
+        Every function for the workers is pickled here once, to find out whether it can be. A second call does nothing. With receivers it
+        blocks until the cluster has enough cores. If the start fails, the context is STOPPED.
+
+        Raises:
+            IllegalStateError: the context was stopped, or another one is active.
+            ConfigurationError: there is no output operation, or a setting cannot work.
+            NotSerializableError: a function cannot be pickled.
+            NotEnoughCoresError: the cluster has not given the cores that receivers need.
+            CheckpointError: the stored data cannot be used; the subclass and the message say why.
+            StorageError: the store of the checkpoint failed.
         """
         with self._lock, StreamingContext._activation_lock:
             if self._state is StreamingContextState.ACTIVE:
@@ -194,8 +243,8 @@ class StreamingContext(StreamFactories):
         crash_point.install_from_environment()
         if not self._graph.output_streams:
             raise ConfigurationError("No output operations registered, so nothing to execute (try pprint or foreachRDD)")
-        stores_graph = restore.recovery_mode(self._settings) == restore.GRAPH and self._checkpoint is not None
-        record = restore.dump_graph(self._recorder) if stores_graph else restore.check_functions(self._recorder)
+        stores_graph = recovery.recovery_mode(self._settings) == recovery.GRAPH and self._checkpoint is not None
+        record = recovery.dump_graph(self._recorder) if stores_graph else recovery.check_functions(self._recorder)
         store = None if self._checkpoint is None else open_checkpoint_to_write(self._checkpoint, self._settings)
         if self._checkpoint is not None:
             set_checkpoint_dir(self._sc, self._checkpoint)
@@ -214,7 +263,7 @@ class StreamingContext(StreamFactories):
             received=partial(open_received_blocks, self._sc, self._settings, self._clock, self._bus.post, self._stop_wanted),
         )
         graceful = self._settings.get("spark.streaming.stopGracefullyOnShutdown")
-        # Before anything runs: a SIGTERM that comes while missed batches are being planned waits for the start, then stops it.
+        # Before anything runs: a SIGTERM that comes while missed batches are planned waits for the start, and then stops the context.
         patience = 2 * (self._engine.patience() + self._graph.batch_duration.seconds) + _LAST_STEPS_S if graceful else 0
         self._hook = ShutdownHook(self._sc, graceful, partial(self.stop, True), patience)
         receivers = sum(isinstance(stream, ReceiverInputDStream) for stream in self._graph.active_inputs())
@@ -228,13 +277,13 @@ class StreamingContext(StreamFactories):
             self._clock.follow(self._engine)
 
     def _store_graph(self, store: FileStore, record: GraphRecord | None) -> None:
-        """Store the graph, or remove one that this start was not made of. A batch runs after it: else a driver that is killed while missed
-        batches run would leave an old graph to the next start."""
+        """Store the graph, or delete one that this start was not made of. No batch runs before this: a driver that is killed while
+        missed batches run must not leave an old graph to the next start."""
         if record is None:
-            restore.drop_graph(store)
+            recovery.drop_graph(store)
         else:
-            restore.store_graph(store, record, self._graph, self._sc)
-        restore.store_connections(store, self._graph)
+            recovery.store_graph(store, record, self._graph, self._sc)
+        recovery.store_connections(store, self._graph)
 
     def _on_error(self, message: str, error: BaseException) -> None:
         where = where_of(error)
@@ -245,20 +294,23 @@ class StreamingContext(StreamFactories):
         self._on_error("this driver has been fenced", error)
 
     def _on_exhausted(self) -> None:
-        """A bounded run is done: stop, but leave the SparkContext to whoever made it. From a thread of its own: stop joins the caller."""
+        """Stop after a bounded run, without the SparkContext. On a thread of its own, because `stop` joins the calling one."""
         stop = partial(self.stop, stopSparkContext=False, stopGraceFully=True)
         threading.Thread(target=stop, name="bounded-run-end", daemon=True).start()
 
     def stop(self, stopSparkContext: bool | None = None, stopGraceFully: bool = False) -> None:
-        """Stops the processing; with `stopSparkContext` (default: spark.streaming.stopSparkContextByDefault) Spark as well.
+        """Stop the processing, and block until it has stopped. Any thread; may be called again.
 
-        Graceful: what has been received and planned so far is finished first – within `spark.streaming.gracefulStopTimeout`, by default ten
-        batch intervals where a restart from the checkpoint runs the rest, and an hour where none could. Otherwise running jobs get 2 s, and
-        what is unfinished runs at the next start from the checkpoint. May be called again.
+        Without `stopGraceFully` running jobs get 2 s; unfinished batches run at the next start from the checkpoint.
 
-        From inside a batch (an output function, or a function of `transform`): a graceful stop returns at once, and another thread does the
-        stop. The batch ends first, its end is noted, and no restart runs it again. The state is ACTIVE until then; `awaitTermination` waits
-        for it. If another stop is under way, any stop returns at once.
+        From inside a batch (an output function, or a function of `transform`) a graceful stop returns at once; another thread stops the
+        context. The batch ends first and is recorded as done, so no restart runs it again. The state is ACTIVE until then;
+        `awaitTermination` waits for the stop. If another stop runs already, a stop from inside a batch returns at once.
+
+        Args:
+            stopSparkContext: also stop the SparkContext. Default: `spark.streaming.stopSparkContextByDefault`.
+            stopGraceFully: first finish all data that was received and planned so far, within `spark.streaming.gracefulStopTimeout`. Its
+                default is ten batch intervals if a restart from the checkpoint can run the rest, else an hour.
 
         Raises:
             ListenerStopError: the caller is a StreamingListener.
@@ -269,7 +321,7 @@ class StreamingContext(StreamFactories):
             stopSparkContext = self._settings.get("spark.streaming.stopSparkContextByDefault")
         if self._engine is not None and self._engine.is_own_thread():
             if self._stop_wanted.is_set():
-                return  # another's stop, which holds the lock, waits for this batch
+                return  # the other stop holds the lock and waits for this batch
             if stopGraceFully:
                 self._stop_from_another_thread(stopSparkContext)
                 return
@@ -287,12 +339,12 @@ class StreamingContext(StreamFactories):
                 self._stop_wanted.clear()
                 raise
             finally:
-                self._waiter.notify_stop()  # whatever failed, nobody is to wait for ever
+                self._waiter.notify_stop()  # whatever failed, no thread may wait without end
 
     def _stop_from_another_thread(self, stopSparkContext: bool | None) -> None:
-        """Stops gracefully without the caller, a batch that the stop has to wait for.
+        """Stop gracefully on another thread: the caller is a batch that the stop has to wait for.
 
-        The thread is no daemon: a program whose main thread ends meanwhile must not cut the batch short.
+        The thread is no daemon: if the main thread of the program ends meanwhile, the batch must not be cut short.
         """
         self._stop_wanted.set()
         try:
@@ -313,27 +365,61 @@ class StreamingContext(StreamFactories):
             self._hook.remove()
 
     def getState(self) -> StreamingContextState:
-        """INITIALIZED, ACTIVE or STOPPED."""
+        """Return INITIALIZED, ACTIVE or STOPPED. Any thread."""
         return self._state
 
     def awaitTermination(self, timeout: float | None = None) -> None:
-        """Blocks until the context stops (or `timeout` seconds have passed); raises the first error of the streams."""
+        """Block until the context stops, or an error comes. Any thread.
+
+        An error does not stop the context: its streams continue.
+
+        Args:
+            timeout: seconds; None waits without a limit.
+
+        Raises:
+            Exception: the first error of the streams, in each call.
+        """
         self._waiter.wait(timeout)
 
     def awaitTerminationOrTimeout(self, timeout: float) -> bool:
-        """Blocks as awaitTermination does; returns whether the context has stopped."""
+        """Block until the context stops, an error comes, or the timeout passes. Any thread.
+
+        Args:
+            timeout: seconds.
+
+        Returns:
+            Whether the context has stopped.
+
+        Raises:
+            Exception: the first error of the streams, in each call.
+        """
         return self._waiter.wait(timeout)
 
     # -- settings of the context
 
     def remember(self, duration: float | Duration) -> None:
-        """Makes every stream remember its RDDs at least so long (seconds or a Duration). Once: ConfigurationError the second time."""
+        """Make every stream remember its RDDs at least for a duration.
+
+        Args:
+            duration: seconds, or a Duration.
+
+        Raises:
+            ConfigurationError: it was called before.
+        """
         self._graph.remember(duration if isinstance(duration, Duration) else Seconds(duration))
 
     def checkpoint(self, directory: str | None) -> None:
-        """Stores plans under this path or URL; None: nowhere. If a stream has run there, start() goes on where it stopped.
+        """Set the checkpoint directory. If a job has run with it before, `start` continues where that job stopped.
 
-        A local directory is made at once; StorageError where it cannot be made. Nothing else is read or written before start().
+        A local directory is created at once. Nothing else is read or written before `start`.
+
+        Args:
+            directory: a path, or the URL of a store; None is no checkpoint.
+
+        Raises:
+            StorageError: the directory cannot be created.
+            ConfigurationError: the URL has a password in it.
+            IllegalStateError: the context has been started.
         """
         self._check_can_add("checkpoint directories")
         if directory is not None:
@@ -341,20 +427,25 @@ class StreamingContext(StreamFactories):
         self._checkpoint = directory
 
     def addStreamingListener(self, streamingListener: StreamingListener) -> None:
-        """Tells the listener of every event from now on."""
+        """Send every event from now on to a listener. Any thread.
+
+        Args:
+            streamingListener: its methods are called one after the other, on one thread of their own.
+        """
         self._bus.add(streamingListener)
 
     def removeStreamingListener(self, streamingListener: StreamingListener) -> None:
+        """Send no more events to a listener. Any thread."""
         self._bus.remove(streamingListener)
 
     @property
     def lastProgress(self) -> BatchProgress | None:
-        """What the batch that ended last did, as JSON values (`kstream.context.progress`); None before the first."""
+        """The progress of the batch that ended last, as JSON values (`kstream.context.progress`); None before the first. Any thread."""
         return self._progress.last()
 
     @property
     def recentProgress(self) -> list[BatchProgress]:
-        """The same of the last 100 batches, in the order in which they ended."""
+        """The progress of the last 100 batches, in the order in which they ended. Any thread."""
         return self._progress.recent()
 
     # -- streams
@@ -369,7 +460,7 @@ class StreamingContext(StreamFactories):
         """Apply a function to the RDDs of several streams, batch by batch.
 
         Args:
-            dstreams: streams that slide together.
+            dstreams: streams of this context with the same slide duration.
             transformFunc: transformFunc(tuple of RDDs) or transformFunc(time, tuple of RDDs), on the driver; returns an RDD.
 
         Returns:
@@ -385,7 +476,7 @@ class StreamingContext(StreamFactories):
 
 
 def _batch_duration(given: float | Duration | None, jssc: Any) -> Duration:
-    """The batch duration of a new context. ConfigurationError where there is none to be had."""
+    """The batch interval of a new context. ConfigurationError if there is none, or it cannot work."""
     if jssc is not None:
         raise ConfigurationError("jssc must be None: no context of the JVM's streaming stands behind this one", key="jssc", value=jssc)
     if given is None:

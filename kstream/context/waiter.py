@@ -1,8 +1,4 @@
-"""StreamingContextState: where a context is in its life.
-
-----
-
-ContextWaiter: what awaitTermination waits on."""
+"""StreamingContextState: the states of a context. ContextWaiter: waits for its end, or for an error."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from types import TracebackType
 
 
 class StreamingContextState(enum.Enum):
-    """INITIALIZED (streams may be added) → ACTIVE → STOPPED."""
+    """The life of a context: INITIALIZED (streams may be added) → ACTIVE → STOPPED."""
 
     INITIALIZED = "initialized"
     ACTIVE = "active"
@@ -20,7 +16,7 @@ class StreamingContextState(enum.Enum):
 
 
 class ContextWaiter:
-    """Holds the first error and whether the context has stopped. Thread-safe."""
+    """Holds the first error, and whether the context has stopped. Thread-safe."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -29,21 +25,31 @@ class ContextWaiter:
         self._stopped = False
 
     def notify_error(self, error: BaseException) -> None:
+        """Record an error, if it is the first, and wake the waiting threads."""
         with self._changed:
             if self._error is None:
                 self._error, self._traceback = error, error.__traceback__
             self._changed.notify_all()
 
     def notify_stop(self) -> None:
+        """Record that the context has stopped, and wake the waiting threads."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     def wait(self, timeout: float | None) -> bool:
-        """Blocks until stopped, an error or `timeout` seconds; raises the error, each time it is called; returns whether stopped.
+        """Block until the context stops, an error comes, or the timeout passes.
 
-        The error has the traceback it had when it came, also the second time. The streams go on all the same.
-        Waits in short steps where there is no timeout, so that signals are handled.
+        Without a timeout it waits in short steps, so that signals are handled. An error does not end the streams.
+
+        Args:
+            timeout: seconds; None waits without a limit.
+
+        Returns:
+            Whether the context has stopped.
+
+        Raises:
+            BaseException: the first error of the streams, in each call, with its own traceback.
         """
         with self._changed:
             if timeout is not None:

@@ -276,7 +276,7 @@ def _error_of(verb: str, place: str, error: Any) -> Exception:
     if kind == "UnsupportedFileSystemException" or "ClassNotFoundException" in said:
         return UnsupportedStoreError(f"neither kstream, fsspec nor this Hadoop knows how to open {place}: {said}", path=place)
     return StorageError(
-        f"cannot {verb} {place}: {kind}: {said}. Check the namenode, the datanodes and the permissions; the stream goes on by itself "
+        f"cannot {verb} {place}: {kind}: {said}. Check the namenode, the datanodes and the permissions; the stream continues by itself "
         "once it works again.",
         path=place,
     )

@@ -154,7 +154,7 @@ def _mapped(verb: str, path: Path) -> Generator[None]:
     except OSError as e:
         raise StorageError(
             f"cannot {verb} {path}: {e.strerror or e}. Check free space, permissions and the disk; "
-            "the stream goes on by itself once it works again.",
+            "the stream continues by itself once the disk works again.",
             path=str(path),
             errno=e.errno,
         ) from e

@@ -51,9 +51,16 @@ class ObjectFileStore:
     """
 
     def __init__(self, url: str, retry_for: timedelta = RETRY_FOR, request_timeout: timedelta = REQUEST_TIMEOUT) -> None:
-        """Sends nothing. `request_timeout` is for one request, its body included.
+        """Sends no request.
 
-        MissingDependencyError without obstore; ConfigurationError where the URL names no bucket or account.
+        Args:
+            url: of a bucket, with a prefix.
+            retry_for: how long a failing request is retried.
+            request_timeout: of one request, its body included.
+
+        Raises:
+            MissingDependencyError: obstore is not installed.
+            ConfigurationError: the URL names no bucket or account.
         """
         self._url = url.rstrip("/")
         self._retry_for = retry_for
@@ -69,9 +76,12 @@ class ObjectFileStore:
         return f"{self._url}/{name}"
 
     def prepare(self, single_writer: bool) -> None:
-        """Tries with a probe object whether the server honours the condition: UnsupportedStoreError if not. Three requests.
+        """Test with a probe object whether the server honours the condition. Three requests.
 
-        With `single_writer` such a server is taken with a warning: from then on `create` looks first and writes then.
+        With `single_writer` a server that does not is used with a warning: `create` then looks for the name before it writes.
+
+        Raises:
+            UnsupportedStoreError: the server does not honour the condition, and `single_writer` is not set.
         """
         try:
             works = refuses_a_second_create(self)
@@ -86,7 +96,7 @@ class ObjectFileStore:
                 f"more than one driver runs, set {SINGLE_WRITER}=true",
                 path=self._url,
             )
-        logger.warning("%s; singleWriter is set, so it is used, and a second driver would not be noticed", said)
+        logger.warning("%s; singleWriter is set, so the store is used, and a second driver would not be noticed", said)
         self._conditional = False
 
     def create(self, name: str, data: bytes) -> None:
@@ -166,7 +176,7 @@ class ObjectFileStore:
             return obstore.get(self._retrying, name).attributes.get(_WRITER)
 
     def _tries(self) -> Iterator[bool]:
-        """One item a try, True for the last; sleeps in between, longer each time, until `retry_for` is over."""
+        """Yield one item per attempt, True for the last. Sleeps in between, longer each time, until `retry_for` is over."""
         end = time.monotonic() + self._retry_for.total_seconds()
         pause = _FIRST_PAUSE
         while time.monotonic() + pause.total_seconds() < end:
@@ -177,7 +187,7 @@ class ObjectFileStore:
 
     @contextmanager
     def _mapped(self, verb: str, name: str) -> Generator[None]:
-        """Turns what obstore raises into our errors. Not `from` it: refusals of S3 repeat keys and session tokens in their body."""
+        """Map errors of obstore to ours. Not raised `from` them: the body of a refusal by S3 repeats keys and session tokens."""
         from obstore import exceptions
 
         place, told = self.path(name), None
@@ -203,7 +213,7 @@ def _failed(verb: str, place: str, error: Exception) -> StorageError:
     code = _CODE.search(text)
     if isinstance(error, FileNotFoundError) and (code is None or code[1] not in ("NoSuchBucket", "ContainerNotFound")):
         return MissingFileError(f"{place} is not there", path=place)
-    said = _said(text) + (f" ({code[1]})" if code else "")
+    said = _first_line(text) + (f" ({code[1]})" if code else "")
     no_credentials = _METADATA.search(text) is not None
     if status == _NOT_IMPLEMENTED and not no_credentials:
         return UnsupportedStoreError(f"cannot {verb} {place}: {said}", path=place)
@@ -212,12 +222,12 @@ def _failed(verb: str, place: str, error: Exception) -> StorageError:
     if no_credentials:
         hint = "No credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     return StorageError(
-        f"cannot {verb} {place}: {said}. {hint}; the stream goes on by itself once it works again.", path=place, passing=passing
+        f"cannot {verb} {place}: {said}. {hint}; the stream continues by itself once the store works again.", path=place, passing=passing
     )
 
 
-def _said(text: str) -> str:
-    """What the client says itself: the first line, without the server's body."""
+def _first_line(text: str) -> str:
+    """The client's own message: the first line, without the body of the server's answer."""
     line = next(iter(text.splitlines()), "no reason given").partition(": <")[0]
     return line[line.find("Error performing") :] if "Error performing" in line else line
 
@@ -228,7 +238,7 @@ def _status(text: str) -> str | None:
 
 
 def object_client(url: str) -> ObjectStore:
-    """obstore's client of a bucket, configured as checkpoints have it. MissingDependencyError without obstore. Sends nothing."""
+    """Make obstore's client of a bucket, configured as for checkpoints. Sends no request. MissingDependencyError without obstore."""
     return _client(url, _MOST_TRIES, RETRY_FOR, REQUEST_TIMEOUT)
 
 
@@ -251,11 +261,11 @@ def _client(url: str, most_tries: int, retry_for: timedelta, request_timeout: ti
     try:
         return from_url(url, **options)
     except (exceptions.BaseError, ValueError) as e:
-        told = _said(str(e))
+        told = _first_line(str(e))
     raise ConfigurationError(f"{url} cannot be used: {told}", key="url", value=url)
 
 
 def _plain_http() -> bool:
-    """Whether the user has named an endpoint without TLS; the client refuses it unless told."""
+    """Whether the user has named an endpoint without TLS, which the client refuses by default."""
     allowed = os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true"
     return allowed or any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)

@@ -22,12 +22,16 @@ def batch(ms: int = 1_763_719_200_000, processing: int | None = 500) -> BatchInf
 
 def test_a_batch_is_told_in_the_names_of_structured_streaming() -> None:
     assert progress_of(batch(), Seconds(2), "orders") == {
-        "name": "orders", "timestamp": "2025-11-21T10:00:00.000Z", "batchId": 1_763_719_200_000, "numInputRows": 10,
-        "inputRowsPerSecond": 5.0, "processedRowsPerSecond": 20.0,
+        "name": "orders",
+        "timestamp": "2025-11-21T10:00:00.000Z",
+        "batchId": 1_763_719_200_000,
+        "numInputRows": 10,
+        "inputRowsPerSecond": 5.0,
+        "processedRowsPerSecond": 20.0,
         "durationMs": {"schedulingDelay": 15, "processingDelay": 500, "totalDelay": 515},
         "sources": [{"id": 0, "numInputRows": 10, **KAFKA}, {"id": 1, "numInputRows": 0}],
         "outputs": [{"id": 0, "name": "foreachRDD at job.py:3", "durationMs": 500, "failureReason": "ValueError: no"}],
-    }  # fmt: skip
+    }
 
 
 def test_a_batch_that_took_no_time_has_no_rate_instead_of_a_division_error() -> None:

@@ -49,9 +49,18 @@ def test_a_block_that_lies_in_the_log_alone_prefers_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("cores", "receivers", "task_cpus", "free"),
-    [(1, 0, 1, True), (1, 1, 1, False), (2, 1, 1, True), (2, 2, 1, False), (2, 0, 2, True), (2, 1, 2, False), (3, 1, 2, False),
-     (4, 1, 2, True), (1, 0, 2, False)],
-)  # fmt: skip
+    [
+        (1, 0, 1, True),
+        (1, 1, 1, False),
+        (2, 1, 1, True),
+        (2, 2, 1, False),
+        (2, 0, 2, True),
+        (2, 1, 2, False),
+        (3, 1, 2, False),
+        (4, 1, 2, True),
+        (1, 0, 2, False),
+    ],
+)
 def test_a_core_is_free_if_one_more_task_fits_beside_the_receivers(cores: int, receivers: int, task_cpus: int, free: bool) -> None:
     executor = Executor("host1", "a", cores)
     assert executors_with_free_core([executor], {"a": receivers}, task_cpus) == ([executor] if free else [])

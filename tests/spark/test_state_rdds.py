@@ -34,9 +34,12 @@ def ones(text: str) -> list[tuple[str, int]]:
 
 
 def batch(
-    sc: SparkContext, records: list[Any], states: RDD[bytes] | None = None, function: Callable[..., Any] = running_count,
+    sc: SparkContext,
+    records: list[Any],
+    states: RDD[bytes] | None = None,
+    function: Callable[..., Any] = running_count,
     partitions: int = 2,
-) -> MapWithStateRDD:  # fmt: skip
+) -> MapWithStateRDD:
     rdds = SparkStateRDDs(sc)
     before = rdds.initial([], partitions, 0) if states is None else states
     data = sc.parallelize(records, 3) if records else None
