@@ -204,7 +204,7 @@ ENTRIES: tuple[Entry, ...] = (
         "spark.streaming.kstream.maxBatchFailures",
         "int",
         0,
-        "How often restarts run a failed batch before they give it up: it goes to the ledger, the stream continues. 0: never.",
+        "How often restarts run a failed batch before it is given up: it goes to the ledger, the stream continues. 0: never.",
     ),
 )
 
