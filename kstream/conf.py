@@ -191,7 +191,7 @@ ENTRIES: tuple[Entry, ...] = (
         "spark.streaming.kstream.rpc.encrypt",
         "bool",
         None,
-        "Encrypt the traffic of receivers and executors with each other and the driver; default: as Spark (`spark.network.crypto.enabled`).",
+        "Encrypt the traffic of receivers and executors with each other and the driver; default: `spark.network.crypto.enabled`.",
     ),
     Entry("spark.streaming.kstream.history", "ms", 86_400_000, "How long plans that no restart needs are kept for replays; 0 keeps none."),
     Entry(

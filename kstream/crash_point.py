@@ -1,6 +1,6 @@
 """The named moments in a batch's life at which a test may kill the driver.
 
-`reach(name)` costs one comparison when nobody listens. `KSTREAM_CRASH_AT=plan-durable:3` in the environment kills this process
+`reach(name)` costs one comparison when no hook is installed. `KSTREAM_CRASH_AT=plan-durable:3` in the environment kills this process
 with SIGKILL the third time it gets there: no handler, no finally, just as a machine dies. A third part names another signal
 (`plan-durable:3:SIGSTOP` freezes it). Tests in one process install a hook.
 """
@@ -27,13 +27,13 @@ _hook: Callable[[str], None] | None = None
 
 
 def install(hook: Callable[[str], None] | None) -> None:
-    """Calls `hook(name)` at each crash point from now on; None takes it away."""
+    """Call `hook(name)` at each crash point from now on; None removes the hook."""
     global _hook
     _hook = hook
 
 
 def reach(name: str) -> None:
-    """The driver is at `name` now."""
+    """Mark that the driver is at the crash point `name` now."""
     if _hook is not None:
         _hook(name)
 
@@ -52,7 +52,7 @@ def _killer(point: str, nth: int, how: signal.Signals) -> Callable[[str], None]:
 
 
 def install_from_environment() -> None:
-    """Arms the point named by KSTREAM_CRASH_AT, if it is set."""
+    """Install a hook that kills this process at the crash point of KSTREAM_CRASH_AT, if it is set."""
     spec = os.environ.get(VARIABLE)
     if spec:
         point, *rest = spec.split(":")

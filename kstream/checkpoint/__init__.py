@@ -10,7 +10,7 @@ runs a pending batch again with the very same ranges. Under a checkpoint's path:
     failed/<time>-<plan's>-<run's>    the batch failed in that driver's life
     given-up/<time>-<epoch>           the ledger: failed too often, never run again
     lost/<time>-<plan's>-<run's>      the ledger: records that were gone before the batch could read them
-    forgotten/<time>-<epoch>          plans that --forget-batch set aside; epoch 0: the plan was missing, and the user goes on without it
+    forgotten/<time>-<epoch>          plans that --forget-batch set aside; epoch 0: the plan was missing, and the user continues without it
     history/<first>-<last>-<epoch>    plans that no restart needs any more, many to a file (see history.py)
     adopted/<epoch>                   the plans that its driver found: older epochs' plans that are not among them never ran
     state/<time>-<epoch>-<stream>-<partition>-<nonce>

@@ -1,4 +1,4 @@
-"""Which stored stream is which stream of the graph that starts now: by name, else by position. Pure.
+"""Binds stored streams to the streams of the graph that starts now: by name, else by position. Pure.
 
 A plan stores the data of each input under the input's number, which is its position in the graph that made it, with its name if it has
 one. After the code has changed, numbers mean something else. `rebound` rewrites plans as if the graph of now had made them; the stored
@@ -23,28 +23,30 @@ TOPICS = "topics:"
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What became of each stored stream (`matched`: stored number → number now), and which streams have no data stored (`new`)."""
+    """The streams of a stored graph, those of the graph now, and which are the same."""
 
     stored: Names
     now: Names
     matched: Mapping[int, int]
+    """Stored number → number now."""
 
     @property
     def vanished(self) -> list[int]:
-        """Stored numbers that no stream of the graph goes on with."""
+        """Stored numbers that no stream of the graph now continues."""
         return [number for number in sorted(self.stored) if number not in self.matched]
 
     @property
     def new(self) -> list[int]:
+        """Numbers of streams without stored data."""
         return sorted(set(self.now) - set(self.matched.values()))
 
     @property
     def unchanged(self) -> bool:
-        """Whether every stream is where it was."""
+        """Whether every stream has the same number as before."""
         return not self.vanished and not self.new and all(old == new for old, new in self.matched.items())
 
     def report(self) -> str:
-        """What was kept and what was not, one line a stream."""
+        """A text with one line per stream: continued, new, or vanished."""
         matched = sorted(self.matched.items(), key=lambda pair: pair[1])
         lines = [f"  {_call(self.now[new], new)}: goes on, {self._from(old, new)}" for old, new in matched]
         lines += [f"  {_call(self.now[number], number)}: is new, and begins as at a first start" for number in self.new]
@@ -57,9 +59,10 @@ class Binding:
 
 
 def bind(stored: Names, now: Names) -> Binding:
-    """Named streams by name; a stored stream without a name by position, if nothing of that name or number is taken.
+    """Bind named streams by name, and a stored stream without a name by position, if that position is free.
 
-    So a stream may be given a name later, and lose it never without a word: what was stored under a name goes to that name only.
+    Naming an unnamed stream later keeps its offsets. Removing a name is reported as a vanished stream, because offsets that were stored
+    under a name only go to that name.
     """
     by_name = {name: number for number, name in now.items() if name is not None}
     matched = {old: by_name[name] for old, name in stored.items() if name is not None and name in by_name}
@@ -75,10 +78,10 @@ def names_of(plan: BatchPlan) -> Names:
 
 
 def mappings(plans: Iterable[BatchPlan], now: Names) -> dict[int, Mapping[int, int]]:
-    """Epoch → where the streams of the graph of that epoch's driver are now (number then → number now).
+    """Return, per epoch, the numbers that the streams of that driver's graph have now (number then → number now).
 
-    An old graph is followed from driver to driver: each has bound what it found to its own streams, so that a stream that got its
-    name later, and then another position, is known in the plans of its first days, too.
+    An old graph is followed from driver to driver, because each driver has bound the stored streams to its own. So a stream that first got
+    a name, and later another position, is recognised in its oldest plans, too.
     """
     graphs = {plan.epoch: names_of(plan) for plan in plans if not plan.void}
     epochs = sorted(graphs)
@@ -94,7 +97,7 @@ def mappings(plans: Iterable[BatchPlan], now: Names) -> dict[int, Mapping[int, i
 
 
 def renumbered(plan: BatchPlan, mapping: Mapping[int, int], now: Names) -> BatchPlan:
-    """The plan with the numbers and names of now; data of streams that are gone is left out."""
+    """The plan with the numbers and names of now, without the data of streams that are gone."""
     inputs = {mapping[old]: data for old, data in plan.inputs.items() if old in mapping}
     records = {mapping[old]: count for old, count in plan.num_records.items() if old in mapping}
     names = {number: name for number, name in now.items() if number in inputs and name is not None}
@@ -129,8 +132,8 @@ def _kept_mapping(kept: KeptOffsets, newest: BatchPlan | None, now: Names) -> Ma
         in_plan = {number: stored for stored, number in bind(planned, kept.streams).matched.items()}
     else:
         in_plan = bind(kept.streams, planned).matched
-    goes_on = bind(planned, now).matched
-    return {number: goes_on[stored] for number, stored in in_plan.items() if stored in goes_on}
+    to_now = bind(planned, now).matched
+    return {number: to_now[stored] for number, stored in in_plan.items() if stored in to_now}
 
 
 def binding_of(contents: LogContents, now: Names) -> Binding:
@@ -145,12 +148,12 @@ def _newest(contents: LogContents) -> BatchPlan | None:
 
 
 def called(names: Names, number: int) -> str:
-    """How a word of `allow` names a stream: its name, else its number."""
+    """The name of a stream in the setting `recovery.allow`: its name, else its number."""
     return names[number] or str(number)
 
 
 def not_allowed(binding: Binding, allow: Collection[str]) -> list[str]:
-    """The vanished streams that nobody said may go, as `dropped:NAME` would name them."""
+    """The vanished streams that `allow` does not drop, as `dropped:NAME` would name them."""
     vanished = [called(binding.stored, number) for number in binding.vanished]
     return [name for name in vanished if DROPPED + name not in allow]
 

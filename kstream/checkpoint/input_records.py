@@ -82,7 +82,7 @@ def write_kept(store: FileStore, kept: KeptOffsets) -> None:
     if kept.inputs:
         try:
             store.create(names.kept_offsets(kept.epoch), format.encode(_KEPT_OFFSETS, kept_fields(kept)))
-        except AlreadyExistsError:  # the store's client tried twice: nobody else has this epoch
+        except AlreadyExistsError:  # a retry of the store's client: no other driver has this epoch
             pass
     for epoch in _epochs(store):
         if epoch < kept.epoch:

@@ -77,7 +77,7 @@ def forget_batch(store: FileStore, time: Time) -> list[str]:
 
 
 def forget_missing(store: FileStore, time: Time) -> bool:
-    """Record that the stream goes on without the plan of a batch. Returns False if the batch does not lie between two plans."""
+    """Record that the job continues without the plan of a batch. Return False if the batch is not between two plans."""
     planned = {planned_time for planned_time, _ in _plan_keys(store)}
     if not planned or not min(planned) < time < max(planned):
         return False

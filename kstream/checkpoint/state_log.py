@@ -122,7 +122,7 @@ def set_aside(store: FileStore, epoch: int, gone: States) -> None:
     """Record the states whose streams the driver of `epoch` does not have: the next driver may have them again."""
     try:
         store.create(names.gone_states(epoch), format.encode("gone-states", {"epoch": epoch, "states": states_fields(gone)}))
-    except AlreadyExistsError:  # the store's client tried twice
+    except AlreadyExistsError:  # a retry of the store's client
         pass
 
 

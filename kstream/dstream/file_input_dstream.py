@@ -93,7 +93,7 @@ class FileInputDStream(InputDStream):
     def planned(self, time: Time, data: Mapping[str, Any]) -> None:
         self._selection.listed_ms = data["listed"]
         changes = [Change(*row) for row in data.get("changed", ())]
-        self._selection.told(changes)
+        self._selection.mark_reported(changes)
         for change in changes:
             logger.warning(
                 "%s had %d bytes when it was taken and has %d now: what was added is not read. Files must be moved into %s whole.",
@@ -102,7 +102,7 @@ class FileInputDStream(InputDStream):
 
     def remember_plan(self, time: Time, data: Mapping[str, Any]) -> None:
         super().remember_plan(time, data)
-        self._selection.took(time, _files(data))
+        self._selection.mark_taken(time, _files(data))
 
     def restored(self, time: Time, data: Mapping[str, Any]) -> None:
         if "files" not in data:

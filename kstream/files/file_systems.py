@@ -26,24 +26,28 @@ class FileSystem(Protocol):
     """Lists and opens. Blocks; what the client of a file system raises goes to the caller."""
 
     def qualified(self, path: str) -> str:
-        """The whole form of a path or URL as the user gave it."""
+        """Return the absolute path or full URL of what the user gave."""
         ...
 
     def list(self, directory: str) -> list[Entry]:
-        """Everything directly in a directory, anew; FileNotFoundError or NotADirectoryError if it is none."""
+        """List a directory, without a cache; FileNotFoundError or NotADirectoryError if it is none."""
         ...
 
     def open(self, path: str) -> BinaryIO:
-        """A file to read, and to seek in."""
+        """Open a file to read and to seek in."""
         ...
 
 
 @functools.lru_cache(maxsize=8)
 def file_system(url: str) -> FileSystem:
-    """The file system of a path or URL; one a process. Sends nothing yet, as a rule.
+    """Return the file system of a path or URL, made once per process. In general it sends no request yet.
 
-    An object store is reached by its own fsspec package (s3fs, gcsfs, adlfs) where that is installed, else by obstore; either takes its
-    credentials from the environment. MissingDependencyError with neither; UnsupportedStoreError for a scheme nobody knows.
+    An object store is reached by its own fsspec package (s3fs, gcsfs, adlfs) if that is installed, else by obstore. Both take credentials
+    from the environment.
+
+    Raises:
+        MissingDependencyError: a package is missing.
+        UnsupportedStoreError: neither kstream nor fsspec knows the scheme.
     """
     scheme = scheme_of(url)
     if scheme in ("", "file"):
@@ -117,7 +121,7 @@ class FsspecFiles:
         return Entry(path, False, self._modified(name, info), int(info["size"] or 0))
 
     def _modified(self, name: str, info: Mapping[str, Any]) -> int:
-        """From the listing; where that has no times, by a question for each version of a file."""
+        """The time in the listing; if that has none, one request for each version of a file."""
         for key in _TIMES:
             if info.get(key) is not None:
                 return milliseconds(info[key])
@@ -135,10 +139,10 @@ class FsspecFiles:
 
 
 class ObjectFiles:
-    """A bucket by obstore, for those who have no package of fsspec for it. A directory is a common prefix."""
+    """A bucket by obstore, if no fsspec package for it is installed. A directory is a common prefix."""
 
     def __init__(self, url: str) -> None:
-        """Sends nothing. MissingDependencyError without obstore; ConfigurationError where the URL names no bucket."""
+        """Sends no request. MissingDependencyError without obstore; ConfigurationError if the URL names no bucket."""
         from kstream.storage.object_store import object_client
 
         parts = urlsplit(url)
@@ -190,7 +194,7 @@ class _ObjectFile(io.RawIOBase):
 
 
 def milliseconds(moment: Any) -> int:
-    """A modification time as file systems write it – seconds, milliseconds, a datetime (UTC if it does not say), ISO 8601 – as ms."""
+    """Convert a modification time to ms: from seconds, milliseconds, a datetime (UTC without a zone), or ISO 8601."""
     if isinstance(moment, str):
         moment = datetime.fromisoformat(moment.replace("Z", "+00:00"))
     if isinstance(moment, datetime):

@@ -2,8 +2,8 @@
 
 The batch at T takes the files whose modification time lies in (threshold, T], once each. `threshold` is T − window (the remember
 window, a minute by default), but never before `since_ms`, when the stream started, and never after the last batch that saw a whole
-listing: a stream whose listings failed for an hour, or whose batches were left out, loses nothing. The window is there for files that
-show up late under an old time (moved in, or stamped by another machine's clock); older ones are never seen, as in Spark.
+listing: a stream whose listings failed for an hour, or whose batches were skipped, loses nothing. The window is for files that appear late
+with an old time (moved in, or stamped by another machine's clock); older files are never seen, as in Spark.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kstream.batch_time import Duration, Time
 from kstream.files.directory import FileStatus
 
 HIDDEN = "."
-"""Names that begin so are never taken."""
+"""Files whose names begin so are never taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +40,20 @@ class Selection:
         self.listed_ms = since_ms
         """The newest batch (or start) by which everything in the directory had been looked at."""
         self._taken: dict[str, tuple[Time, int]] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def threshold(self, time: Time) -> int:
-        """A batch takes nothing that was modified at this moment or before."""
+        """The time (ms) up to which modified files are too old for a batch."""
         return max(self.since_ms, min((time - self._window).milliseconds, self.listed_ms))
 
     def select(self, time: Time, listed: Iterable[FileStatus], keep: Callable[[str], bool], until: Time | None = None) -> list[FileStatus]:
-        """What the batch takes, by path; with `until`, what it and those up to that one will. Moves nothing.
+        """Return the files that a batch takes, sorted by path. Changes no state.
 
-        `keep` is the user's filter, asked last.
+        Args:
+            time: of the batch.
+            listed: the files in the directory.
+            keep: the user's filter; called last.
+            until: return the files of this batch and the following ones up to this time.
         """
         threshold, last = self.threshold(time), (until or time).milliseconds
         found = (
@@ -64,28 +68,28 @@ class Selection:
         return sorted(found)
 
     def changes(self, listed: Iterable[FileStatus]) -> list[Change]:
-        """Files that have another size than when they were taken, each told once: what was added to them nobody reads."""
+        """Find files whose size has changed since they were taken, each until it is marked as reported. No batch reads the added bytes."""
         found: list[Change] = []
         for file in listed:
             taken = self._taken.get(file.path)
-            if taken is not None and taken[1] != file.size and file.path not in self._told:
+            if taken is not None and taken[1] != file.size and file.path not in self._reported:
                 found.append(Change(file.path, taken[1], file.size))
         return found
 
-    def took(self, time: Time, files: Iterable[FileStatus]) -> None:
-        """The batch's plan is durable."""
+    def mark_taken(self, time: Time, files: Iterable[FileStatus]) -> None:
+        """Remember the files of a batch. Called once its plan is durable."""
         for file in files:
             self._taken[file.path] = (time, file.size)
 
-    def told(self, changes: Iterable[Change]) -> None:
-        """These are written down and not to be told again."""
-        self._told.update(change.path for change in changes)
+    def mark_reported(self, changes: Iterable[Change]) -> None:
+        """Do not find these changes again: they are in the plan of a batch."""
+        self._reported.update(change.path for change in changes)
 
     def forget(self, up_to: Time) -> None:
-        """Forgets what batches at `up_to` and before took. A file of these that is modified anew is a new file."""
+        """Forget the files of batches at `up_to` and before. Such a file is a new file once it is modified again."""
         for path in [path for path, (time, _) in self._taken.items() if time <= up_to]:
             del self._taken[path]
-            self._told.discard(path)
+            self._reported.discard(path)
 
     def __len__(self) -> int:
         return len(self._taken)

@@ -1,7 +1,7 @@
-"""Stopping on SIGTERM, in the two ways a driver can be asked to end.
+"""Stops the context on SIGTERM, which reaches a driver in two ways.
 
-Started as `python job.py`, the signal reaches Python. Under spark-submit it reaches the JVM, which ends in 0.6 s and tells Python
-nothing; there a shutdown hook of Hadoop's ShutdownHookManager runs before Spark's own (priority 50), and jobs still run inside it.
+Of `python job.py`, the signal reaches Python. Under spark-submit it reaches the JVM, which ends in 0.6 s without a word to
+Python; there a shutdown hook of Hadoop's ShutdownHookManager runs before Spark's own (priority 50), and jobs still run inside it.
 """
 
 from __future__ import annotations
@@ -44,16 +44,20 @@ def under_spark_submit() -> bool:
 
 
 class ShutdownHook:
-    """Calls `stop(graceful)` when the driver is told to end. Take it away with `remove` once the context has stopped.
+    """Calls `stop(graceful)` when the driver is asked to end. Call `remove` once the context has stopped.
 
-    Plain Python: SIGTERM, if the context was started in the main thread and nobody else handles the signal. A graceful stop lets
-    the program run on after `awaitTermination`; any other ends it by the signal. spark-submit: the program runs on in either case, for as
-    long as the JVM's other hooks let it. Were nobody to stop the context there, Spark would end under it, and the batch that was running
-    would count as failed.
+    Plain Python: on SIGTERM, if the context was started in the main thread and no other code handles the signal. After a graceful stop the
+    program continues behind `awaitTermination`; any other stop ends it by the signal. spark-submit: the program continues in either case,
+    until the other hooks of the JVM have run. Without the stop, Spark would end during the batch, and the batch would count as failed.
+
+    Args:
+        sc: the SparkContext of the streams.
+        graceful: how to stop.
+        stop: stops the context.
+        patience_s: seconds that a stop may take; afterwards the JVM of spark-submit ends without it.
     """
 
     def __init__(self, sc: SparkContext, graceful: bool, stop: Callable[[bool], None], patience_s: float = 0) -> None:
-        """`patience_s`: how long a stop may take; after that the JVM of spark-submit goes on without it."""
         self._graceful = graceful
         self._stop = stop
         self._jvm_hook: Any = None
@@ -64,7 +68,7 @@ class ShutdownHook:
             self._listen()
 
     def remove(self) -> None:
-        """From any thread; the handler itself stays (only the main thread may take it away) and then does what SIGTERM does."""
+        """Remove the hook. Any thread. The handler stays, because only the main thread may remove it, and does what SIGTERM does."""
         global _current
         if _current is self:
             _current = None
@@ -97,11 +101,11 @@ class ShutdownHook:
             _current = self
 
     def hand_over(self) -> None:
-        """Stops on a thread of its own, so that what the signal interrupted can finish."""
+        """Stop on a thread of its own, so that the interrupted code can finish."""
         threading.Thread(target=self._stop_and_leave, name="streaming-shutdown", daemon=False).start()
 
     def _stop_and_leave(self) -> None:
-        logger.warning("SIGTERM: stopping %s", "gracefully" if self._graceful else "at once")
+        logger.warning("SIGTERM: the context stops %s", "gracefully" if self._graceful else "at once")
         self._stop(self._graceful)
         if not self._graceful:
             os._exit(128 + signal.SIGTERM)

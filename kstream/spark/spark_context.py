@@ -1,4 +1,4 @@
-"""Making a SparkContext the way kstream wants it, where kstream is the one that makes it."""
+"""Makes a SparkContext with the settings that kstream needs; pickles and unpickles functions of the user."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ def spark_version() -> tuple[int, int]:
 
 
 def make_spark_context(conf: SparkConf) -> SparkContext:
-    """A new SparkContext of `conf`, on a Java that is found or brought; workers over Unix sockets (Spark ≥ 4.1).
+    """Make a SparkContext, on a Java that is found or made, with workers over Unix sockets (Spark ≥ 4.1).
 
-    The sockets cut the cost of a Python task to a half or less; a value in `conf` wins. On a local master the workers run the
-    Python of the driver, so that they find what it has installed (pyspark's default is whatever `python3` is on PATH).
+    The sockets cut the cost of a Python task to a half or less; a value in `conf` wins. On a local master the workers run the Python of
+    the driver, so that they find its packages (pyspark's default is the `python3` on PATH).
+
+    Raises:
+        JavaNotFoundError: there is no Java.
     """
     if active_spark_context() is None:
         from kstream.spark.java import ensure_java
@@ -54,16 +57,16 @@ def default_conf() -> SparkConf:
 
 
 MADE_UP = {"spark.master": "local[*]", "spark.ui.showConsoleProgress": "true", "spark.submit.pyFiles": ""}
-"""What Spark's launcher sets by itself in a JVM that was not told. Nobody gave these settings."""
+"""Settings that Spark's launcher sets by default in a JVM. The user has not given them."""
 
 
 @contextmanager
 def restored_conf(stored: Mapping[str, str]) -> Generator[SparkConf]:
-    """The settings of a SparkContext that goes on from `stored`, in a process that has none yet. Make the SparkContext in the block.
+    """Yield the settings of a SparkContext that restores `stored`, in a process that has none yet. Make the SparkContext in the block.
 
-    What this process was given (`--master` and `--conf` of spark-submit, spark-defaults.conf) wins over what is stored, except for the
-    application's name, which spark-submit makes up where it is not told. A JVM that does not run yet is launched with the stored
-    settings, as by the first start: memory, packages and the class path count only there.
+    Settings that this process was given (`--master` and `--conf` of spark-submit, spark-defaults.conf) win over the stored ones, except
+    the application's name, for which spark-submit has a default. A JVM that does not run yet is launched with the stored settings, as by
+    the first start: memory, packages and the class path only have an effect at the launch.
     """
     from kstream.spark.java import ensure_java
 
@@ -93,7 +96,7 @@ def restored_conf(stored: Mapping[str, str]) -> Generator[SparkConf]:
 
 
 def given_names(command: str, environ: Mapping[str, str]) -> set[str]:
-    """The settings that the words of spark-submit, or its files of defaults, name."""
+    """The keys of the settings on the command line of spark-submit, and in its files of defaults."""
     names = set(_CONF_OPTION.findall(command))
     if _MASTER_OPTION.search(command):
         names.add("spark.master")
@@ -111,7 +114,7 @@ _DEFAULT = re.compile(r"^\s*(spark\.[^\s=:]+)", re.MULTILINE)
 
 
 def settings_of(sc: SparkContext) -> dict[str, str]:
-    """The settings of a SparkContext, less the options that Spark puts before those of every JVM it launches."""
+    """The settings of a SparkContext, without the options that Spark adds for every JVM that it launches."""
     settings = dict(sc.getConf().getAll())
     own = str(sc._jvm.org.apache.spark.launcher.JavaModuleOptions.defaultModuleOptions())  # pyright: ignore
     for key in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
@@ -124,20 +127,20 @@ def settings_of(sc: SparkContext) -> dict[str, str]:
 
 
 def dump_functions(functions: Sequence[object]) -> bytes:
-    """The user's functions, pickled together so that what they share stays shared."""
+    """Pickle functions of the user together, so that shared objects stay shared."""
     with _no_broadcasts_left():
         return cloudpickle_dumps(list(functions))
 
 
 def try_to_pickle(functions: Sequence[object]) -> None:
-    """Pickle the functions as `dump_functions` does and keep nothing. Raises what cloudpickle raises."""
+    """Pickle functions like `dump_functions`, and drop the bytes. Raises the errors of cloudpickle."""
     with _no_broadcasts_left():
         CloudPickler(_Nowhere()).dump(list(functions))
 
 
 @contextmanager
 def _no_broadcasts_left() -> Generator[None]:
-    """Broadcast variables that are pickled in here are not sent with this thread's next job, as PySpark would do."""
+    """Keep PySpark from sending broadcast variables that are pickled inside with the next job of this thread."""
     try:
         yield
     finally:
@@ -147,11 +150,12 @@ def _no_broadcasts_left() -> Generator[None]:
 
 
 class _Nowhere:
-    """A file that forgets what is written to it."""
+    """A file that drops all that is written to it."""
 
     def write(self, data: Any) -> int:
         return len(data)
 
 
 def load_functions(data: bytes) -> list[object]:
+    """The inverse of `dump_functions`."""
     return cloudpickle_loads(data)

@@ -1,8 +1,8 @@
-"""WorkerRDD: an RDD whose partitions are made in Spark's Python workers by `make(index)`, from nothing that is sent to them.
+"""WorkerRDD: an RDD whose partitions Spark's Python workers make by `make(index)`, without input data.
 
-PySpark only has RDDs of data that is already somewhere. This is a PipelinedRDD over a JVM RDD of n empty partitions, so that a
-later `map` or `filter` runs in the same Python worker, in one pass. The empty RDD is made once per SparkContext and n: `parallelize`
-writes a file and calls the JVM several times, too dear for every batch. Works with pyspark 3.5 – 4.3 (`PipelinedRDD`'s constructor).
+PySpark only has RDDs of existing data. This is a PipelinedRDD over a JVM RDD of n empty partitions, so that a later `map` or `filter` runs
+in the same Python worker, in one pass. The empty RDD is made once per SparkContext and n: `parallelize` writes a file and calls the JVM
+several times, which is too slow for every batch. Works with pyspark 3.5 – 4.3 (`PipelinedRDD`'s constructor).
 """
 
 from __future__ import annotations
@@ -26,15 +26,20 @@ else:
 
 _BASES = "_kstream_empty_rdds"
 _MOST_BASES = 32
-"""Empty RDDs kept a SparkContext; beyond that the oldest goes. Numbers of partitions and of executors do not change all the time."""
+"""Empty RDDs kept per SparkContext; beyond that the oldest is dropped. Numbers of partitions and executors change rarely."""
 _lock = threading.Lock()
 
 
 class WorkerRDD(PipelinedRDD[Any, Any]):
-    """An RDD of `partitions` partitions, partition i being `make(i)`. `make` is pickled into the tasks by cloudpickle.
+    """An RDD whose partition i has the records of `make(i)`.
 
-    Made on the driver, by any thread; nothing runs until an action. Each computation of a partition calls `make` anew.
-    `locations[i]` are the places partition i prefers, in Spark's notation (`executor_<host>_<id>`, or a host); a hint to Spark.
+    Made on the driver, by any thread; nothing runs until an action. Each computation of a partition calls `make` again.
+
+    Args:
+        sc: the SparkContext.
+        partitions: their number.
+        make: cloudpickle sends it in the tasks.
+        locations: per partition the places that it prefers, in Spark's notation (`executor_<host>_<id>`, or a host); a hint to Spark.
     """
 
     def __init__(
@@ -42,7 +47,7 @@ class WorkerRDD(PipelinedRDD[Any, Any]):
     ) -> None:
         def compute(index: int, nothing: Iterable[Any]) -> Iterable[Any]:
             freeze_gc()
-            for _ in nothing:  # to its end: Spark throws a worker away whose input was left unread, and every task starts a new one
+            for _ in nothing:  # to its end: Spark discards a worker with unread input, and every task starts a new one
                 pass
             return make(index)
 
@@ -50,7 +55,7 @@ class WorkerRDD(PipelinedRDD[Any, Any]):
 
 
 def _empty_rdd(sc: SparkContext, partitions: int, locations: Sequence[Sequence[str]] | None) -> Any:
-    """The JVM-backed RDD of so many empty partitions; kept on the SparkContext, so that it goes with it."""
+    """The JVM's RDD of empty partitions; kept on the SparkContext, so that both end together."""
     places = tuple(tuple(where) for where in locations or ())
     key: Any = (partitions, places if any(places) else None)
     with _lock:

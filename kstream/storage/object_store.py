@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT = timedelta(seconds=3)  # three round trips to the other side of the world are below one second
 REQUEST_TIMEOUT = timedelta(seconds=10)  # records have a few KB and take milliseconds; a large stored graph has a few MB
-RETRY_FOR = timedelta(seconds=10)  # a 503 SlowDown or a failing-over balancer is over by then; what lasts longer is to be told
+RETRY_FOR = timedelta(seconds=10)  # a 503 SlowDown or a failing-over balancer is over by then; a longer failure is raised
 _FIRST_PAUSE = timedelta(milliseconds=100)
 _LONGEST_PAUSE = timedelta(seconds=2)
 _MOST_TRIES = 20
@@ -190,15 +190,15 @@ class ObjectFileStore:
         """Map errors of obstore to ours. Not raised `from` them: the body of a refusal by S3 repeats keys and session tokens."""
         from obstore import exceptions
 
-        place, told = self.path(name), None
+        place, error = self.path(name), None
         try:
             yield
         except exceptions.AlreadyExistsError as e:
-            told = _taken(place, str(e))
+            error = _taken(place, str(e))
         except (exceptions.BaseError, OSError) as e:
-            told = _failed(verb, place, e)
-        if told is not None:
-            raise told from None
+            error = _failed(verb, place, e)
+        if error is not None:
+            raise error from None
 
 
 def _taken(place: str, text: str) -> StorageError:
@@ -257,12 +257,12 @@ def _client(url: str, most_tries: int, retry_for: timedelta, request_timeout: ti
         "backoff": {"init_backoff": _FIRST_PAUSE, "max_backoff": _LONGEST_PAUSE, "base": 2},
     }
     options: Any = {"client_options": client, "retry_config": retry}
-    told = None
+    reason = None
     try:
         return from_url(url, **options)
     except (exceptions.BaseError, ValueError) as e:
-        told = _first_line(str(e))
-    raise ConfigurationError(f"{url} cannot be used: {told}", key="url", value=url)
+        reason = _first_line(str(e))
+    raise ConfigurationError(f"{url} cannot be used: {reason}", key="url", value=url)
 
 
 def _plain_http() -> bool:

@@ -21,7 +21,7 @@ def names(selection: Selection, time_ms: int, *files: FileStatus) -> list[str]:
 def take(selection: Selection, time_ms: int, *files: FileStatus) -> list[str]:
     """As a batch whose plan becomes durable."""
     taken = selection.select(Time(time_ms), files, lambda _path: True)
-    selection.took(Time(time_ms), taken)
+    selection.mark_taken(Time(time_ms), taken)
     selection.listed_ms = time_ms
     return [file.path for file in taken]
 
@@ -99,7 +99,7 @@ def test_a_file_that_grew_after_it_was_taken_is_told_once() -> None:
     assert selection.changes([at("a", SINCE + 1500, 3)]) == []  # touched, no more
     changes = selection.changes(grown)
     assert changes == [Change("a", 3, 5)]
-    selection.told(changes)
+    selection.mark_reported(changes)
     assert selection.changes(grown) == []
 
 
