@@ -103,4 +103,4 @@ def test_a_dead_writers_file_is_read_also_when_its_datanode_was_killed_and_start
     killed_writer(store.url, 100)
     own_hdfs.restart_datanode()
     assert list(FileBasedWriteAheadLog(store, "log").readAll()) == [b"%d" % number for number in range(100)]
-    assert len([said for said in caplog.messages if "was left open, and its datanodes have been restarted" in said]) == 1
+    assert len([said for said in caplog.messages if "its writer left it open and its datanodes were restarted" in said]) == 1

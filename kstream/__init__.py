@@ -3,7 +3,7 @@
     from kstream import StreamingContext
     from kstream_kafka import KafkaUtils
 
-Only public names live here. The map of the rooms is ARCHITECTURE.md beside this file.
+This module has public names only. The map of the rooms is ARCHITECTURE.md beside this file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
     "Time",
 ]
 
-# Imported on first use: they need pyspark, which platforms bring themselves and which a task reading Kafka need not load again.
+# Imported on first use: they need pyspark, which a platform may bring itself, and which a task that reads Kafka need not load again.
 _LAZY = {
     "StreamingContext": "kstream.context",
     "StreamingContextState": "kstream.context",

@@ -1,7 +1,8 @@
-"""StreamingListener: what a user subclasses to hear of batches.
+"""StreamingListener: the base class of listeners to batches and receivers.
 
-Called on one thread of its own, one event after the other, in order, never concurrently. A slow listener delays the others, not
-the batches. What a listener raises is logged and the next one is called. `ssc.stop()` from inside raises ListenerStopError.
+Listeners are called on one thread of their own, one event after the other, in order, never concurrently. A slow listener delays the
+others, not the batches. An error of a listener is logged, and the next listener is called. `ssc.stop()` from inside raises
+ListenerStopError.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from kstream.batch import events
 
 
 class StreamingListener:
-    """Override what you want to hear; every method does nothing by default. The parameters are named as in pyspark."""
+    """Base class: override the methods of the events you want; each does nothing by default. Parameters have pyspark's names."""
 
     def __init__(self) -> None: ...
 

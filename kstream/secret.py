@@ -1,4 +1,4 @@
-"""What looks like a secret, by name or by value. Used for settings of Spark and Hadoop, and for arguments of operators.
+"""Recognises secrets by name or by value, in settings of Spark and Hadoop, and in arguments of operators.
 
 The rule for a value. Besides URLs with a password and private keys, a word such as `password` or `token` counts in two places:
 

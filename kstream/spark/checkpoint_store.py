@@ -1,4 +1,4 @@
-"""From a checkpoint's path or URL to its store, those that need a JVM among them. Imports pyspark only where Hadoop is needed."""
+"""From a checkpoint's path or URL to its store, Hadoop's included. Imports pyspark only if Hadoop is needed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOCAL = ("", "file")
 
 
 def make_checkpoint_directory(url: str) -> None:
-    """Makes a local directory, so that a wrong path is an error where it is given. Sends nothing to any other store.
+    """Create a local directory, so that a wrong path is an error at once. Sends no request to any other store.
 
     Raises:
         StorageError: the directory cannot be made.
@@ -31,10 +31,10 @@ def make_checkpoint_directory(url: str) -> None:
 
 
 def set_checkpoint_dir(sc: SparkContext, url: str) -> None:
-    """Sets the checkpoint directory of the SparkContext, for `rdd.checkpoint()` in the user's functions; Spark's StreamingContext does so.
+    """Set the checkpoint directory of the SparkContext, as Spark's StreamingContext does, for `rdd.checkpoint()` in functions of the user.
 
-    Sets local directories and URLs that only Hadoop knows. Object stores and other URLs of fsspec are left out: pip's pyspark has no file
-    system for them. A failure is a warning: no batch depends on it.
+    Only for local directories and URLs that only Hadoop knows: pip's pyspark has no file system for object stores and other URLs of fsspec.
+    A failure is a warning, because no batch depends on it.
     """
     scheme = scheme_of(url)
     if scheme not in _LOCAL and is_known(scheme):
@@ -43,11 +43,11 @@ def set_checkpoint_dir(sc: SparkContext, url: str) -> None:
     try:
         sc.setCheckpointDir(directory)
     except Exception as e:
-        logger.warning("the checkpoint directory of the SparkContext could not be set to %s, rdd.checkpoint() needs it: %s", directory, e)
+        logger.warning("the SparkContext: its checkpoint directory could not be set to %s, so rdd.checkpoint() will fail: %s", directory, e)
 
 
 def open_checkpoint(url: str) -> FileStore:
-    """The store under a URL, to read what lies there. For a scheme that is left to Hadoop a JVM is started where there is none."""
+    """Open the store under a URL to read it. For a scheme that only Hadoop knows, a JVM is started if there is none."""
     if not is_known(scheme_of(url)):
         from kstream.spark.hadoop_file_store import open_hadoop
 
@@ -56,7 +56,7 @@ def open_checkpoint(url: str) -> FileStore:
 
 
 def open_checkpoint_to_write(url: str, settings: Settings) -> FileStore:
-    """The store under a URL, for a driver: tried, so that its create can be trusted. UnsupportedStoreError where it cannot."""
+    """Open the store under a URL for a driver, and test that its create can be trusted: UnsupportedStoreError if not. May block."""
     single_writer = settings.get(SINGLE_WRITER)
     if not is_known(scheme_of(url)):
         return prepare_to_write(open_checkpoint(url), single_writer)

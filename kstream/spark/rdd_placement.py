@@ -1,4 +1,4 @@
-"""SparkPlacement: makes Spark's pages show RDDs, stages and stored blocks where the user called the operator, not inside kstream.
+"""SparkPlacement: Spark's pages show RDDs, stages and stored blocks at the user's call of the operator, not inside kstream.
 
 Spark's Scala DStreams set two local properties around the making of an RDD, its call site and its scope; so does this. PySpark stands
 in the way twice. It makes the JVM's RDDs as late as it can, so that a `map` shows up with whatever uses it. And where it does make
@@ -26,7 +26,7 @@ _call: Callable[..., Any] = lambda function, *rest: function(*rest)  # noqa: E73
 
 
 class SparkPlacement:
-    """`properties` are the local properties that all jobs and RDDs of the streams have; they are copied, never changed."""
+    """Sets call site and scope of RDDs. `properties` are the local properties of all jobs and RDDs; they are copied, never changed."""
 
     def __init__(self, sc: SparkContext, properties: Any) -> None:
         self._context: Any = sc._jsc.sc()  # pyright: ignore
@@ -35,7 +35,7 @@ class SparkPlacement:
         self._placed: dict[tuple[str, bool], Any] = {}
 
     def place(self, site: CallSite, scope: RDDScope | None, open_to_inner: bool, body: Callable[[], R]) -> R:
-        """Runs `body` on this thread; the RDDs it makes have the call site and the scope. See `dstream.ports.Placement`."""
+        """Run `body` on this thread; the RDDs that it makes have the call site and the scope. See `dstream.ports.Placement`."""
         before = self._context.getLocalProperties()
         properties = self.properties_of(site.short_form, str(site), open_to_inner)
         if scope is not None:
@@ -50,7 +50,7 @@ class SparkPlacement:
         return called_at(site, body)
 
     def name(self, rdd: RDD[Any], name: str) -> None:
-        """Names an RDD that has no name yet; it is made in the JVM now."""
+        """Name an RDD that has no name yet; this makes it in the JVM now."""
         if rdd.name() is None:
             rdd.setName(name)
 
@@ -70,7 +70,7 @@ class SparkPlacement:
 
 
 def called_at(site: CallSite, body: Callable[[], R]) -> R:
-    """Runs `body` on a stack that looks to pyspark as if the user's line had called the operator of pyspark itself.
+    """Run `body` on a stack that looks to pyspark as if the user's line had called the operator of pyspark itself.
 
     Two frames do it: one in the user's file, and one, in pyspark's folder, with the operator's name. Tracebacks show them, too: the
     user's own line is among them.

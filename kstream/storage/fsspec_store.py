@@ -17,14 +17,14 @@ _TEMPORARY = ".tmp-"
 
 
 class FsspecFileStore:
-    """`create` looks, writes a temporary file and moves it: whole as far as the file system's move is, and *not* exclusive.
+    """`create` looks for the name, writes a temporary file and moves it: as atomic as the file system's move, and *not* exclusive.
 
-    Two threads of one process cannot both win; two processes can. A write whose answer was lost may land later: where other stores
-    refuse it, here it stands. So it is opened only to read, or where the user says that there is one writer.
+    Two threads of one process cannot both succeed; two processes can. A write whose answer was lost may happen later: other stores refuse
+    it, this one does not. So it is opened only to read, or if the user says that there is one writer.
     """
 
     def __init__(self, url: str) -> None:
-        """MissingDependencyError where the file system's own package is missing; UnsupportedStoreError for an unknown scheme."""
+        """MissingDependencyError if the file system's own package is missing; UnsupportedStoreError for an unknown scheme."""
         self._url = url.rstrip("/")
         self._fs, self._root = _file_system(self._url)
         self._lock = threading.Lock()
@@ -37,7 +37,7 @@ class FsspecFileStore:
         return f"{self._url}/{name}"
 
     def prepare(self, single_writer: bool) -> None:
-        """Says aloud what is given up; UnsupportedStoreError unless the user has declared it."""
+        """Warn that a second driver would not be noticed; UnsupportedStoreError unless the user has declared a single writer."""
         if not single_writer:
             raise UnsupportedStoreError(f"{self._url} cannot create a file only if it is absent", path=self._url)
         logger.warning(
@@ -107,7 +107,7 @@ class FsspecFileStore:
             raise
         except FileNotFoundError as e:
             raise MissingFileError(f"{place} is not there", path=place) from e
-        except Exception as e:  # every file system of fsspec raises what its client does
+        except Exception as e:  # the errors of fsspec are those of each client
             raise StorageError(f"cannot {verb} {place}: {type(e).__name__}: {e}", path=place) from e
 
 

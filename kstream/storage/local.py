@@ -16,9 +16,9 @@ _BY_UMASK, _OWNER_ONLY = 0o666, 0o600
 
 
 class LocalFileStore:
-    """Create-if-absent = temp file, fsync, `os.link`, fsync of the directory: 0.4 ms, and two writers cannot both win.
+    """Create-if-absent = temporary file, fsync, `os.link`, fsync of the directory: 0.4 ms, and two writers cannot both succeed.
 
-    (`open(…, "x")` would let a reader see half a record; rename would overwrite.)
+    With `open(…, "x")` a reader could see half a record, and a rename would overwrite.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -32,7 +32,7 @@ class LocalFileStore:
         return str(self._root / name)
 
     def make_root(self) -> None:
-        """Makes the directory if it is missing. StorageError where that cannot be done."""
+        """Create the directory if it does not exist. StorageError if that fails."""
         try:
             _make_directories(self._root)
         except OSError as e:
@@ -130,7 +130,7 @@ class LocalFileStore:
 
 
 def _make_directories(directory: Path) -> None:
-    """Makes missing directories, each durable in its parent before anything is put inside."""
+    """Create missing directories, each durable in its parent before it gets a file."""
     if directory.is_dir():
         return
     _make_directories(directory.parent)
@@ -148,7 +148,7 @@ def _sync_directory(directory: Path) -> None:
 
 @contextmanager
 def _mapped(verb: str, path: Path) -> Generator[None]:
-    """Turns what the operating system says into a StorageError with the path and what to do."""
+    """Map an OSError to a StorageError with the path and advice."""
     try:
         yield
     except OSError as e:
@@ -160,11 +160,11 @@ def _mapped(verb: str, path: Path) -> Generator[None]:
         ) from e
 
 
-_SYNC: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # not everywhere; it saves the write of the modification time
+_SYNC: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # where the system has it: it saves the write of the modification time
 
 
 class LocalAppendableFile:
-    """Opened with O_APPEND: a second writer of the same file, were there one, could not overwrite what the first has written."""
+    """A file that grows; each append is durable. Opened with O_APPEND: a second writer could not overwrite data of the first."""
 
     def __init__(self, path: Path, mapped: Callable[[str, Path], AbstractContextManager[None]]) -> None:
         self._path = path
@@ -181,11 +181,11 @@ class LocalAppendableFile:
         with self._mapped("write", self._path):
             descriptor, written = self._open(), 0
             try:
-                while written < len(data):  # the system writes less where the disk is full, or the data has 2 GiB
+                while written < len(data):  # a full disk, or data of 2 GiB, makes the system write less
                     written += os.write(descriptor, data[written:] if written else data)
                 _SYNC(descriptor)
             except OSError:
-                self._take_off(descriptor, written)
+                self._truncate(descriptor, written)
                 raise
             return os.lseek(descriptor, 0, os.SEEK_CUR) - len(data)
 
@@ -200,8 +200,8 @@ class LocalAppendableFile:
             raise OSError(f"{self._path} was closed")
         return self._descriptor
 
-    def _take_off(self, descriptor: int, written: int) -> None:
-        """Best effort: what stays behind is a torn record, or one that is written again elsewhere."""
+    def _truncate(self, descriptor: int, written: int) -> None:
+        """Truncate what was written, if possible; otherwise a torn record stays, or one that is written again elsewhere."""
         try:
             end = os.lseek(descriptor, 0, os.SEEK_CUR)
             if written and os.fstat(descriptor).st_size == end:

@@ -1,4 +1,4 @@
-"""MemoryFileStore: files in this process, by URL. Restarts within one process only."""
+"""MemoryFileStore: files in the memory of this process, by URL. A restart in another process does not find them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MemoryFileStore:
 
     @classmethod
     def forget(cls, url: str) -> None:
-        """Drops every file under the URL; stores already open keep theirs."""
+        """Drop every file under the URL. Stores that are open keep theirs."""
         with cls._lock:
             cls._stores.pop(url.rstrip("/"), None)
 
