@@ -12,6 +12,7 @@ from kstream.errors import IllegalStateError, RpcError, RpcUnreachableError
 from kstream.receiver.block_reading import BlockLocations, ReadRecord, Replica
 from kstream.receiver.received_block_tracker import ReceivedBlockInfo, ReceivedBlockTracker
 from kstream.receiver.receiver_tracker import ReceiverTracker
+from kstream.rpc import RpcServer
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -51,22 +52,22 @@ class ReceivedBlocks:
 
     def __init__(
         self,
-        receivers: ReceiverTracker,
+        tracker: ReceiverTracker,
         blocks: ReceivedBlockTracker,
         reader: BlockReader,
         log: ReadRecord | None = None,
-        on_close: Callable[[], None] = lambda: None,
+        server: RpcServer | None = None,
     ) -> None:
         """
         Args:
             log: Reads a record of a receiver's write-ahead log, in any worker; None if receivers write none.
-            on_close: Called first by `close`: nobody reaches the driver any more.
+            server: The driver's port, which `close` closes.
         """
-        self._receivers = receivers
+        self._tracker = tracker
         self._blocks = blocks
         self._reader = reader
         self._log = log
-        self._on_close = on_close
+        self._server = server
         self._lock = threading.Lock()
         self._ending = False
         self._released: list[ReceivedBlockInfo] = []
@@ -80,11 +81,11 @@ class ReceivedBlocks:
 
     def start(self) -> None:
         """Run the receivers. Returns at once."""
-        self._receivers.start()
+        self._tracker.start()
 
     def stop(self, timeout: float) -> None:
         """Stop the receivers, which may store until then. Blocks for `timeout` seconds at most."""
-        self._receivers.stop(timeout)
+        self._tracker.stop(timeout)
         self._ending = True
 
     def has_unallocated_blocks(self) -> bool:
@@ -96,8 +97,9 @@ class ReceivedBlocks:
 
     def close(self) -> None:
         """Close the driver's port and end the stores, though their executors may live on. Nothing can be read any more."""
-        self._on_close()
-        for store in self._receivers.stores():
+        if self._server is not None:
+            self._server.close()
+        for store in self._tracker.stores():
             try:
                 self._reader.end(store)
             except RpcError as e:  # dead with its executor, or soon to be
@@ -115,13 +117,13 @@ class ReceivedBlocks:
         with self._lock:
             released, self._released = self._released, []
         self._reader.forget(block.block_id for block in released)
-        stores, again = self._receivers.by_store(released)
+        stores, again = self._tracker.by_store(released)
         for store, block_ids in stores.items() if not self._ending else ():  # the blocks end with their stores
             try:
                 self._reader.remove(store, block_ids)
             except RpcUnreachableError as e:
                 logger.warning("the block store of executor %s does not answer; its blocks are removed later: %s", store.executor_id, e)
-                self._receivers.doubt_store(store)
+                self._tracker.doubt_store(store)
                 again.update(block_ids)
             except Exception as e:
                 logger.warning("%d blocks that are not needed any more stay on executor %s: %s", len(block_ids), store.executor_id, e)
@@ -129,7 +131,7 @@ class ReceivedBlocks:
             self._released += [block for block in released if block.block_id in again]
         if self._log is not None:
             for stream in self._blocks.stream_ids:
-                self._receivers.clean_up(stream, up_to.milliseconds)
+                self._tracker.clean_up(stream, up_to.milliseconds)
 
     # -- for streams
 
@@ -165,7 +167,7 @@ class ReceivedBlocks:
 
     def _locate(self, block: ReceivedBlockInfo) -> BlockLocations:
         handle = block.handle if self._log is not None else None
-        return BlockLocations(block.block_id, block.num_records, self._receivers.replicas(block), handle, self._log)
+        return BlockLocations(block.block_id, block.num_records, self._tracker.replicas(block), handle, self._log)
 
 
 class NoReceivedBlocks:

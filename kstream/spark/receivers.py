@@ -83,12 +83,7 @@ def open_received_blocks(
         raise
     server.answer(tracker.handlers)
     set_receivers(sc, tracker.receivers_on_executors)
-
-    def close() -> None:
-        set_receivers(sc, None)
-        server.close()
-
-    return ReceivedBlocks(tracker, blocks, reader, None if logs is None else logs.read, close)
+    return ReceivedBlocks(tracker, blocks, reader, None if logs is None else logs.read, server)
 
 
 def _addresses(sc: SparkContext) -> tuple[str, str]:
@@ -204,6 +199,8 @@ class SparkBlockReader:
             return self._clients.setdefault(store, RpcClient(store.host, store.port, self._credentials, _STORE_TIMEOUT_S))
 
     def close(self) -> None:
+        """Close the clients of the stores. The receivers hold no cores any more."""
+        set_receivers(self._sc, None)
         with self._lock:
             clients, self._clients = list(self._clients.values()), {}
         for client in clients:
