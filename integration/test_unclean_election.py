@@ -28,7 +28,7 @@ LEADER, FOLLOWER = 1, 2
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 KEPT, PLANNED, AGAIN = 100, 300, 400
 """The log's end on both nodes; on the leader alone, when the plans are made; on the new leader after more records came."""
-REFUSED = r"LogTruncatedError: .*(epoch|written anew)"
+REFUSED = r"LogTruncatedError: .*(epoch|written again)"
 """In which words depends on whether the client asked the broker about the epoch before the first records came."""
 
 

@@ -1,28 +1,28 @@
 """Every exception of the Kafka connector, one tree under kstream's own.
 
     KStreamError
-    └── KafkaError                        base of all below; also what an unforeseen client error becomes
+    └── KafkaError                        base of all below, and any other error of a client
         ├── KafkaConfigError              a Kafka parameter is unknown, unsupported or cannot work
         ├── BrokerUnreachableError        no broker answered in time                                (retriable)
         ├── AuthenticationFailedError     the brokers refuse the user, the password, the mechanism or the token
         ├── TlsFailedError                no TLS connection: a certificate is refused, or the listener is of another kind
-        ├── NotAuthorizedError            the brokers know the user and refuse what he asks: an ACL is missing
-        ├── UnknownTopicError             topics are not on the cluster                             (retriable)
-        ├── LeaderNotAvailableError       partitions did not tell their offsets after all retries   (retriable)
-        ├── PartitionRevokedError         partitions being read are gone from the cluster           (retriable)
-        ├── RangesNotAvailableError       createRDD was given ranges that are not wholly on the brokers
-        ├── DataLossError                 records that were to be read are gone for good: what `onDataLoss` is about
-        │     ├── RangeLostError          of one range that was being read
+        ├── NotAuthorizedError            the brokers know the user and refuse the operation: an ACL is missing
+        ├── UnknownTopicError             topics do not exist                                       (retriable)
+        ├── LeaderNotAvailableError       leaders returned no offsets after all retries             (retriable)
+        ├── PartitionRevokedError         partitions of a stream do not exist any more              (retriable)
+        ├── RangesNotAvailableError       createRDD got ranges that lie partly outside of their logs
+        ├── DataLossError                 unread records are lost: `onDataLoss` decides
+        │     ├── RangeLostError          records of a range that is read
         │     │     ├── RecordsRemovedError     retention or deleteRecords was faster than the stream
         │     │     └── LogTruncatedError       an unclean leader election cut the log
-        │     ├── LogShrankError          the log was cut, seen when a batch was planned
-        │     └── TopicRecreatedError     the topic was deleted, and is another one by the same name now
+        │     ├── LogShrankError          the log was cut, found when a batch was planned
+        │     └── TopicRecreatedError     the topic was deleted and created again
         ├── ZooKeeperUnreachableError     a receiver's ZooKeeper did not answer in time             (retriable)
         ├── OwnershipLostError            a receiver's session is over: another may read its partitions     (retriable)
         └── PollTimeoutError              no record of a range came in `spark.streaming.kafka.consumer.poll.ms`  (retriable)
 
-The facts are attributes; the message says what happened, with which values, and what to do. All survive pickling, since the
-lower half is raised inside Spark's Python workers. confluent_kafka's exceptions are mapped by the clients and `librdkafka.py`, `from` kept.
+The facts are attributes. The message names the event, the values and the remedy. All errors can be pickled, because the lower half is
+raised in Spark's Python workers. The clients and `librdkafka.py` map confluent_kafka's exceptions, with `from`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from typing import Any, ClassVar
 from kstream.errors import KStreamError
 
 TopicAndNumber = tuple[str, int]
-GO_ON = (
-    "To go on with what there is, restart with onDataLoss='skip' (the loss goes to the ledger), or set other offsets: `kstream offsets`."
+CONTINUE_HINT = (
+    "To continue with the remaining records, restart with onDataLoss='skip' (the loss goes to the ledger), or set other offsets: "
+    "`kstream offsets`."
 )
-"""What to do about a loss besides its cause."""
+"""The remedy for every loss."""
 
 
 def _list(partitions: Iterable[TopicAndNumber], most: int = 5) -> str:
-    """`orders-0, orders-1 … (12 in all)`: few enough for one line."""
+    """Return `orders-0, orders-1 … (12 in all)`, for one line."""
     names = [f"{topic}-{partition}" for topic, partition in sorted(partitions)]
     more = f" … ({len(names)} in all)" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -59,7 +60,7 @@ class KafkaConfigError(KafkaError):
 
 
 class BrokerUnreachableError(KafkaError):
-    """No broker answered. Facts: bootstrap, waited_ms, reason (the client's last words, may be empty)."""
+    """No broker answered. Facts: bootstrap, waited_ms, reason (the client's last error, may be empty)."""
 
     retriable = True
 
@@ -68,19 +69,25 @@ class BrokerUnreachableError(KafkaError):
         super().__init__(
             f"No Kafka broker of {bootstrap} answered within {waited_ms} ms.{because} "
             "Check that the brokers run, that bootstrap.servers and the listener's port are right, and security.protocol.",
-            bootstrap=bootstrap, waited_ms=waited_ms, reason=reason,
-        )  # fmt: skip
+            bootstrap=bootstrap,
+            waited_ms=waited_ms,
+            reason=reason,
+        )
 
 
 class AuthenticationFailedError(KafkaError):
-    """The brokers do not accept who this client says it is. Facts: broker, protocol, mechanism, reason, hint. Never the credentials."""
+    """The brokers refuse the credentials. Facts: broker, protocol, mechanism, reason, hint. Never the credentials."""
 
     def __init__(self, broker: str, protocol: str, mechanism: str, reason: str, hint: str) -> None:
         by = f"{protocol}, {mechanism}" if mechanism else protocol
         super().__init__(
             f"Kafka at {broker} ({by}) does not authenticate this client: {_stopped(reason)} {hint}",
-            broker=broker, protocol=protocol, mechanism=mechanism, reason=reason, hint=hint,
-        )  # fmt: skip
+            broker=broker,
+            protocol=protocol,
+            mechanism=mechanism,
+            reason=reason,
+            hint=hint,
+        )
 
 
 class TlsFailedError(KafkaError):
@@ -89,8 +96,12 @@ class TlsFailedError(KafkaError):
     def __init__(self, broker: str, protocol: str, mechanism: str, reason: str, hint: str) -> None:
         super().__init__(
             f"No TLS connection with Kafka at {broker} ({protocol}): {_stopped(reason)} {hint}",
-            broker=broker, protocol=protocol, mechanism=mechanism, reason=reason, hint=hint,
-        )  # fmt: skip
+            broker=broker,
+            protocol=protocol,
+            mechanism=mechanism,
+            reason=reason,
+            hint=hint,
+        )
 
 
 class NotAuthorizedError(KafkaError):
@@ -102,8 +113,12 @@ class NotAuthorizedError(KafkaError):
         super().__init__(
             f"Kafka at {bootstrap} does not let this client {operation} the {resource}{of}: {_stopped(reason)} Give its user the ACL: "
             f"kafka-acls.sh --bootstrap-server {bootstrap} --add --allow-principal User:… --operation {operation} {option}",
-            bootstrap=bootstrap, operation=operation, resource=resource, name=name, reason=reason,
-        )  # fmt: skip
+            bootstrap=bootstrap,
+            operation=operation,
+            resource=resource,
+            name=name,
+            reason=reason,
+        )
 
 
 def _stopped(sentence: str) -> str:
@@ -111,48 +126,56 @@ def _stopped(sentence: str) -> str:
 
 
 class UnknownTopicError(KafkaError):
-    """Topics are not on the cluster. Facts: topics, known (how many topics the cluster has), waited_ms."""
+    """Topics do not exist. Facts: topics, known (the number of topics that this client may see), waited_ms.
+
+    It comes at the start and at each look for partitions. For a topic that a stream already reads, `PartitionRevokedError` comes instead.
+    """
 
     retriable = True
 
     def __init__(self, topics: Sequence[str], known: int, waited_ms: int = 0) -> None:
+        searched = f"searched for {waited_ms} ms; " if waited_ms else ""
         super().__init__(
-            f"Kafka knows no topic {', '.join(repr(t) for t in topics)} (looked for {waited_ms} ms; the cluster has {known} "
-            "topics that this client may see). Create the topic, correct its name, or check the client's DESCRIBE permission.",
-            topics=list(topics), known=known, waited_ms=waited_ms,
-        )  # fmt: skip
+            f"Kafka knows no topic {', '.join(repr(t) for t in topics)} ({searched}the cluster has {known} topics that "
+            "this client may see). Create the topic, correct its name, or check the client's DESCRIBE permission.",
+            topics=list(topics),
+            known=known,
+            waited_ms=waited_ms,
+        )
 
 
 class LeaderNotAvailableError(KafkaError):
-    """Partitions did not tell their offsets after all retries. Facts: partitions, retries, reason."""
+    """The leaders of partitions returned no offsets after all retries. Facts: partitions, retries, reason."""
 
     retriable = True
 
     def __init__(self, partitions: Mapping[TopicAndNumber, str], retries: int) -> None:
         reason = "; ".join(sorted(set(partitions.values())))
         super().__init__(
-            f"The leaders of {_list(partitions)} did not tell their offsets after {retries} retries ({reason}). The next batch "
+            f"The leaders of {_list(partitions)} returned no offsets after {retries} retries ({reason}). The next batch "
             "tries again; default.api.timeout.ms and spark.streaming.kafka.maxRetries make each one more patient.",
-            partitions=sorted(partitions), retries=retries, reason=reason,
-        )  # fmt: skip
+            partitions=sorted(partitions),
+            retries=retries,
+            reason=reason,
+        )
 
 
 class PartitionRevokedError(KafkaError):
-    """Partitions that are being read are gone from the cluster. Facts: partitions."""
+    """Partitions of a stream do not exist any more. Facts: partitions."""
 
     retriable = True
 
     def __init__(self, partitions: Iterable[TopicAndNumber]) -> None:
         gone = sorted(partitions)
         super().__init__(
-            f"Partitions {_list(gone)} are being read but the cluster has them no more. Was the topic deleted? "
-            "Batches go on when it is back; to read on without it, restart with topics that exist.",
+            f"Partitions {_list(gone)} are being read, but the cluster no longer has them. Was the topic deleted? "
+            "Batches continue when it exists again; to continue without it, restart with existing topics.",
             partitions=gone,
         )
 
 
 class RangesNotAvailableError(KafkaError):
-    """Ranges given to createRDD are not wholly on the brokers. Facts: ranges: list of (topic, partition, from, until, earliest, latest)."""
+    """Ranges of createRDD lie partly outside of their logs. Facts: ranges: list of (topic, partition, from, until, earliest, latest)."""
 
     def __init__(self, ranges: Sequence[tuple[str, int, int, int, int, int]]) -> None:
         rows = "; ".join(f"{t}-{p} [{a}, {b}) where the log is [{first}, {end})" for t, p, a, b, first, end in ranges[:5])
@@ -164,18 +187,22 @@ class RangesNotAvailableError(KafkaError):
 
 
 class _RangeError(KafkaError):
-    """Something about reading one range. Facts: topic, partition, from_offset, until_offset and the class's own."""
+    """An error of the read of one range. Facts: topic, partition, from_offset, until_offset and the class's own."""
 
     def __init__(self, where: tuple[str, int, int, int], message: str, **facts: Any) -> None:
         topic, partition, from_offset, until_offset = where
         super().__init__(
             f"{topic}-{partition} [{from_offset}, {until_offset}): {message}",
-            topic=topic, partition=partition, from_offset=from_offset, until_offset=until_offset, **facts,
-        )  # fmt: skip
+            topic=topic,
+            partition=partition,
+            from_offset=from_offset,
+            until_offset=until_offset,
+            **facts,
+        )
 
 
 class DataLossError(KafkaError):
-    """Records that were to be read are gone for good. Fact: `cause`, a word of the ledger: "retention", "truncation" or "recreation"."""
+    """Unread records are lost. Fact: `cause`, as in the ledger: "retention", "truncation" or "recreation"."""
 
     cause: ClassVar[str] = ""
 
@@ -190,7 +217,7 @@ class RangeLostError(_RangeError, DataLossError):
 
 
 class RecordsRemovedError(RangeLostError):
-    """The log begins behind an offset to read. Facts: at, earliest, latest."""
+    """The log begins after an offset to read. Facts: at, earliest, latest."""
 
     cause = "retention"
 
@@ -199,23 +226,31 @@ class RecordsRemovedError(RangeLostError):
         super().__init__(
             where,
             f"records [{at}, {end}) were removed before they were read, {end - at} offsets: the log starts at {earliest} now and ends at "
-            f"{latest}. Retention or deleteRecords was faster than this stream: give the topic a longer retention. {GO_ON}",
-            at=at, earliest=earliest, latest=latest, lost_from=at, lost_until=end, resume_at=earliest,
-        )  # fmt: skip
+            f"{latest}. Retention or deleteRecords was faster than this stream: give the topic a longer retention. {CONTINUE_HINT}",
+            at=at,
+            earliest=earliest,
+            latest=latest,
+            lost_from=at,
+            lost_until=end,
+            resume_at=earliest,
+        )
 
 
 class LogTruncatedError(RangeLostError):
-    """The log was cut below something that had been read or planned. Facts: reason, and those of RangeLostError."""
+    """The log was cut below an offset that was read or planned. Facts: reason, and those of RangeLostError."""
 
     cause = "truncation"
 
     def __init__(self, where: tuple[str, int, int, int], lost: tuple[int, int], resume_at: int, reason: str) -> None:
         super().__init__(
             where,
-            f"{reason}. An unclean leader election cut the log since the range was planned, or the range was never there. What stood at "
-            f"[{lost[0]}, {lost[1]}) is lost, and nothing that took its place was passed on. {GO_ON}",
-            reason=reason, lost_from=lost[0], lost_until=lost[1], resume_at=resume_at,
-        )  # fmt: skip
+            f"{reason}. An unclean leader election cut the log since the range was planned, or the range never existed. Records "
+            f"[{lost[0]}, {lost[1]}) are lost, and no record that replaced them was yielded. {CONTINUE_HINT}",
+            reason=reason,
+            lost_from=lost[0],
+            lost_until=lost[1],
+            resume_at=resume_at,
+        )
 
 
 class LogShrankError(DataLossError):
@@ -227,7 +262,7 @@ class LogShrankError(DataLossError):
         rows = "; ".join(f"{t}-{p}: next to read is {at}, the log ends at {end}" for t, p, at, end in partitions[:5])
         super().__init__(
             f"{len(partitions)} partition(s) end before the offset reached ({rows}), and the topic is still the same: an unclean leader "
-            f"election cut the log. If this lasts, the records between are lost. {GO_ON}",
+            f"election cut the log. If this lasts, the records between are lost. {CONTINUE_HINT}",
             partitions=list(partitions),
         )
 
@@ -242,10 +277,13 @@ class TopicRecreatedError(DataLossError):
         more = f" … ({len(ranges)} in all)" if len(ranges) > 5 else ""
         super().__init__(
             f"Topic {topic!r} was deleted and created again: its id was {planned_id} and is {found_id} now. The offsets of its partitions "
-            f"({rows}{more}) are those of the old topic, whose unread records are lost; nothing of the new one was passed on. To read the "
+            f"({rows}{more}) are those of the old topic, whose unread records are lost; no record of the new one was yielded. To read the "
             f"new topic from its beginning: `kstream offsets reset CHECKPOINT --topic {topic} --to earliest`, or onDataLoss='skip'.",
-            topic=topic, planned_id=planned_id, found_id=found_id, ranges=list(ranges),
-        )  # fmt: skip
+            topic=topic,
+            planned_id=planned_id,
+            found_id=found_id,
+            ranges=list(ranges),
+        )
 
 
 class PollTimeoutError(_RangeError):
@@ -259,8 +297,10 @@ class PollTimeoutError(_RangeError):
             where,
             f"no record at or after offset {at} came within {waited_ms} ms (spark.streaming.kafka.consumer.poll.ms).{because} "
             "Check that the executors reach the brokers.",
-            at=at, waited_ms=waited_ms, reason=reason,
-        )  # fmt: skip
+            at=at,
+            waited_ms=waited_ms,
+            reason=reason,
+        )
 
 
 class ZooKeeperUnreachableError(KafkaError):
@@ -272,8 +312,9 @@ class ZooKeeperUnreachableError(KafkaError):
         super().__init__(
             f"No ZooKeeper of {quorum} answered within {waited_ms} ms (zookeeper.connection.timeout.ms). Check that it runs, and that "
             "zkQuorum is its client port: a receiver's offsets are there.",
-            quorum=quorum, waited_ms=waited_ms,
-        )  # fmt: skip
+            quorum=quorum,
+            waited_ms=waited_ms,
+        )
 
 
 class OwnershipLostError(KafkaError):
@@ -285,5 +326,6 @@ class OwnershipLostError(KafkaError):
         super().__init__(
             f"Consumer {consumer} is no longer a member of its group ({reason}). What it had not acknowledged is read again from the "
             "offsets in ZooKeeper. If this happens often, give zookeeper.session.timeout.ms more time.",
-            consumer=consumer, reason=reason,
-        )  # fmt: skip
+            consumer=consumer,
+            reason=reason,
+        )

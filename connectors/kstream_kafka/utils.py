@@ -141,7 +141,7 @@ class KafkaUtils:
             if not isinstance(kafkaParams, ConsumerStrategy):
                 raise TypeError("after a LocationStrategy comes a ConsumerStrategy: ConsumerStrategies.Subscribe(…)")
             config = fromOffsets if fromOffsets is not None else perPartitionConfig
-            subscribed, params, starts = kafkaParams.topics, kafkaParams.params, kafkaParams.starts
+            subscribed, params, starts = kafkaParams.topics, kafkaParams.params, kafkaParams.starting_offsets
             decoding = _decoding(kafkaParams.given, keyDecoder, valueDecoder, messageHandler)
             locations = topics
         else:
@@ -152,9 +152,9 @@ class KafkaUtils:
         spec = StreamSpec(
             topics=subscribed,
             params=params,
-            starts=starts,
+            starting_offsets=starts,
             decoding=decoding,
-            ends=Positions.parse(untilOffsets, "untilOffsets"),
+            stopping_offsets=Positions.parse(untilOffsets, "untilOffsets"),
             rates=_checked(config),
             locations=locations,
             downtime=downtime,

@@ -20,6 +20,11 @@ class InputPlan:
     num_records: int = 0
 
 
+FAIL, SKIP, REPORT = "fail", "skip", "report"
+"""The policies for lost data of an input. fail: the batch fails. skip: the batch runs without the data, and the loss goes to the ledger.
+report: as skip, and listeners get `onDataLost`."""
+
+
 @dataclass(frozen=True, slots=True)
 class InputOutcome:
     """What one stream's part of a batch turned out to be, when its jobs have succeeded.

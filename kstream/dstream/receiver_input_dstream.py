@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import InputOutcome, InputPlan
+from kstream.batch.plan import FAIL, REPORT, SKIP
 from kstream.batch_time import Time
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import StreamHost
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 ON_DATA_LOSS = "spark.streaming.kstream.receiver.onDataLoss"
 WRITE_AHEAD_LOG = "spark.streaming.receiver.writeAheadLog.enable"
-FAIL, SKIP, REPORT = "fail", "skip", "report"
 
 
 class ReceiverInputDStream(InputDStream):

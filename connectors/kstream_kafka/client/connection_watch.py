@@ -302,17 +302,17 @@ def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 def _diagnose_certificate(e: ssl.SSLCertVerificationError, host: str) -> ConnectionDiagnosis:
-    said = e.verify_message.rstrip(".")
-    if "mismatch" in said.lower():
+    reason = e.verify_message.rstrip(".")
+    if "mismatch" in reason.lower():
         hint = (
             f"The certificate is of another host than {host}: put the name that it has in bootstrap.servers (and in the broker's "
             "advertised.listeners), or switch the check off by ssl.endpoint.identification.algorithm=none."
         )
-    elif "expired" in said or "not yet valid" in said:
+    elif "expired" in reason or "not yet valid" in reason:
         hint = "The broker needs a new certificate; is the clock of this machine right?"
     else:
         hint = "Set ssl.ca.location (or ssl.ca.pem) to the certificate of the authority that signed the broker's, as PEM."
-    return ConnectionDiagnosis("tls", f"the broker's certificate was refused: {said}", hint)
+    return ConnectionDiagnosis("tls", f"the broker's certificate was refused: {reason}", hint)
 
 
 def _speaks_tls(host: str, port: int) -> bool:

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kstream.batch.plan import FAIL, REPORT, SKIP
 from kstream_kafka.errors import KafkaConfigError
 
-FAIL, SKIP, REPORT = "fail", "skip", "report"
 POLICIES = (FAIL, SKIP, REPORT)
-"""The values of `onDataLoss`. fail: the batch fails with the error. skip: the remaining records are read, and the loss goes to the ledger.
-report: as skip, and listeners get `onDataLost`."""
+"""The values of `onDataLoss`."""
 
 
 def check_policy(policy: str | None, key: str) -> str | None:

@@ -22,7 +22,7 @@ def still_kept(newest: KafkaPlan, kept: KafkaPlan | None) -> KafkaPlan:
         return _nothing()
     recreated = {topic for topic, topic_id in kept.topic_ids.items() if newest.topic_ids.get(topic, topic_id) != topic_id}
     planned = newest.ends
-    return _empty_plan_at(kept, [p for p in kept.ends if p not in planned and p[0] not in recreated])
+    return _empty_plan_at(kept, [(topic, n) for topic, n in kept.ends if (topic, n) not in planned and topic not in recreated])
 
 
 def left_behind(newest: KafkaPlan, kept: KafkaPlan | None, reads: Reads) -> KafkaPlan | None:

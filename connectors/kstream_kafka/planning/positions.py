@@ -99,7 +99,7 @@ class Positions:
     each: Mapping[Partition, Position] = field(default_factory=dict[Partition, Position])
 
     @staticmethod
-    def parse(given: Any, key: str) -> Positions:
+    def parse(given: PositionsLike, key: str) -> Positions:
         """Read a mapping of partitions to positions, one position for all, or None. A KafkaConfigError names the parameter `key`."""
         if given is None:
             return Positions()

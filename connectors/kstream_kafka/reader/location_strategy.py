@@ -26,13 +26,22 @@ Executor: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True)
 class LocationStrategy:
-    """A preference for executors, from `LocationStrategies`.
+    """The executors that should read a Kafka partition. `LocationStrategies` has the strategies:
+
+    - PreferConsistent spreads partitions evenly over all executors, each partition always on the same executor. Right for most jobs.
+    - PreferBrokers prefers executors on the host of the partition's leader. For brokers and executors that share hosts.
+    - PreferFixed prefers a given host for some partitions, and places the others as PreferConsistent does.
 
     A strategy is callable and returns itself, so `PreferConsistent` (Scala's form) and `PreferConsistent()` (Java's form) are the same.
 
     Attributes:
         kind: the strategy. "none" prefers no executor.
         hosts: the preferred host of each partition, for PreferFixed.
+
+    Example:
+        KafkaUtils.createDirectStream(
+            ssc, LocationStrategies.PreferConsistent, ConsumerStrategies.Subscribe(["orders"], kafkaParams)
+        )
     """
 
     kind: Literal["none", "consistent", "brokers", "fixed"]

@@ -115,7 +115,7 @@ class KafkaRangeConsumer:
             return request_topic_ids(self._admin, topics, TOPIC_IDS_S)
         except KafkaException as e:
             reason = redact(e.args[0].str())
-            raise KafkaError(f"the ids of the topics {sorted(topics)} could not be asked for: {reason}", reason=reason) from e
+            raise KafkaError(f"the ids of the topics {sorted(topics)} could not be read from the brokers: {reason}", reason=reason) from e
 
     def log_range(self, topic: str, partition: int) -> tuple[int | None, int | None]:
         """Ask the leader for (earliest, latest), up to LOG_RANGE_S. (None, None) if it does not answer."""

@@ -85,15 +85,15 @@ def read_splits(
     if not group.unfinished:
         return
     group.assign()
-    heard = monotonic()
+    last_message_s = monotonic()
     while group.unfinished:
         messages = group.consume()
         now = monotonic()
         if group.take(messages):
-            heard = now
+            last_message_s = now
             group.check_topics()
             yield from group.in_turn()
-        elif (now - heard) * 1000 >= poll_timeout_ms:
+        elif (now - last_message_s) * 1000 >= poll_timeout_ms:
             raise group.unfinished[0].timed_out()
 
 
@@ -338,7 +338,7 @@ class RangeReadState:
         if end < until:
             _, latest = self.consumer.log_range(self.wanted.topic, self.wanted.partition)
             if latest is None:
-                self.last_retriable_error = f"the partition seems to end at {end}, and no leader says where it does"
+                self.last_retriable_error = f"the partition seems to end at {end}, and no leader confirms it"
                 self.must_reassign = True
                 return
             if latest < until:
@@ -359,7 +359,7 @@ class RangeReadState:
         else:
             cut = _CUT_AT.search(str(error))
             begin = min(int(cut.group(1)), at) if cut else at
-            reason = f"the log was cut below offset {at} and written anew (it is [{earliest}, {latest}) now)"
+            reason = f"the log was cut below offset {at} and written again (it is [{earliest}, {latest}) now)"
             loss = LogTruncatedError(self.where, (begin, at), at, reason)
             if earliest is None:  # the broker did not answer: perhaps there is no log to continue with
                 raise loss

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import InputOutcome, InputPlan
+from kstream.batch.plan import FAIL, REPORT, SKIP
 from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
 from kstream.dstream.input_dstream import InputDStream
@@ -18,7 +19,7 @@ from kstream.errors import NotRecoverableError
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient, LogEnd, Partition
 from kstream_kafka.errors import KafkaConfigError
-from kstream_kafka.planning.data_loss import FAIL, REPORT, SKIP, check_policy
+from kstream_kafka.planning.data_loss import check_policy
 from kstream_kafka.planning.kept_offsets import has_nothing_of, left_behind
 from kstream_kafka.planning.offset_range import OffsetRange, TopicAndPartition
 from kstream_kafka.planning.packing import Packing
@@ -56,9 +57,14 @@ class DirectKafkaInputDStream(InputDStream):
         resolver = OffsetResolver(params.reset, params.group, clock.time_ms)
         self._clock = clock
         self._offsets = PartitionOffsets(
-            spec.topics, spec.starts, resolver, params.metadata_max_age_ms, clock.monotonic_ms, lambda: self._on_data_loss() != FAIL
+            spec.topics,
+            spec.starting_offsets,
+            resolver,
+            params.metadata_max_age_ms,
+            clock.monotonic_ms,
+            lambda: self._on_data_loss() != FAIL,
         )
-        self._stopping_offsets = StoppingOffsets(spec.ends, resolver)
+        self._stopping_offsets = StoppingOffsets(spec.stopping_offsets, resolver)
         self._downtime: Downtime | None = None
         self._committer = OffsetCommitter(params.group) if params.group is not None else None
         self._make_client = make_client or _real_client

@@ -91,7 +91,7 @@ def pinned(in_future: OffsetsForTime, latest: Mapping[Partition, LogEnd]) -> dic
 
 @dataclass
 class Downtime:
-    """The batches that were missed, and those that are late because so many had to be made up for. Created once, at a restart.
+    """The batches that were missed, and those that are late because of the missed ones. Created once, at a restart.
 
     They get the records of their time. The first batch that is on time again takes the end of every log, as always.
 

@@ -90,9 +90,9 @@ class OffsetCommitter:
             for begins in self._begins.values():
                 for partition, at in begins.items():
                     floor[partition] = min(at, floor.get(partition, at))
-            for p, asked in self._wanted.items():
-                allowed = {at for at in asked if at <= floor.get(p, at)}
-                asked -= allowed
+            for p, wanted in self._wanted.items():
+                allowed = {at for at in wanted if at <= floor.get(p, at)}
+                wanted -= allowed
                 if allowed and max(allowed) > self._committed.get(p, -1):
                     due[p] = max(allowed)
             self._under_way = bool(due)

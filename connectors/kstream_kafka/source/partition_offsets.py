@@ -68,7 +68,7 @@ class PartitionOffsets:
     def __init__(
         self,
         subscription: Subscription,
-        starts: Positions,
+        starting_offsets: Positions,
         resolver: OffsetResolver,
         max_age_ms: int,
         monotonic_ms: Callable[[], int],
@@ -78,14 +78,14 @@ class PartitionOffsets:
 
         Args:
             subscription: the topics and partitions of the stream.
-            starts: the start of the partitions that exist at the first start.
+            starting_offsets: the start of the partitions that exist at the first start.
             resolver: turns positions into offsets.
             max_age_ms: how often to look for new partitions.
             monotonic_ms: a clock.
             tolerate_loss: whether a loss is recorded for the next plan and the stream continues; otherwise each snapshot raises it.
         """
         self._subscription = subscription
-        self._starts = starts
+        self._starting_offsets = starting_offsets
         self._resolver = resolver
         self._max_age_ms = max_age_ms
         self._monotonic_ms = monotonic_ms
@@ -144,11 +144,11 @@ class PartitionOffsets:
             KafkaError: an error of the client.
         """
         known = self._known(client)
-        stray = sorted(self._starts.each.keys() - known)
+        stray = sorted(self._starting_offsets.each.keys() - known)
         if stray:
             raise KafkaConfigError("fromOffsets", f"names partitions that this stream does not read or the cluster does not have: {stray}")
         self._ids = client.topic_ids({topic for topic, _ in known})  # before the offsets: those of a newer topic are then refused
-        self._next = self._resolver.resolve(client, {p: self._starts.of(p) for p in known})
+        self._next = self._resolver.resolve(client, {p: self._starting_offsets.of(p) for p in known})
         self._ahead = self._past_the_end(client, self._next)
         self._looked_ms = self._monotonic_ms()
 
@@ -244,7 +244,7 @@ class PartitionOffsets:
 
     def _past_the_end(self, client: DriverClient, begins: Mapping[Partition, int]) -> frozenset[Partition]:
         """Return the partitions whose start, an offset given by the user, is after the end of the log."""
-        given = [p for p in begins if (position := self._starts.of(p)) is not None and position.kind == "offset"]
+        given = [p for p in begins if (position := self._starting_offsets.of(p)) is not None and position.kind == "offset"]
         latest = client.latest(given) if given else {}
         ahead = frozenset(p for p in given if begins[p] > latest[p].offset)
         for topic, number in sorted(ahead):
@@ -276,10 +276,10 @@ class PartitionOffsets:
         self._must_check_ids = True
 
     def _begin_new(self, client: DriverClient, new: Collection[Partition]) -> None:
-        found = self._resolver.resolve(client, {p: self._starts.each.get(p, EARLIEST) for p in new})
+        found = self._resolver.resolve(client, {p: self._starting_offsets.each.get(p, EARLIEST) for p in new})
         self._pending.begins.update(found)
         self._pending.gone -= set(new)
-        self._ahead |= self._past_the_end(client, {p: at for p, at in found.items() if p in self._starts.each})
+        self._ahead |= self._past_the_end(client, {p: at for p, at in found.items() if p in self._starting_offsets.each})
         logger.info("new partitions: %s", {f"{t}-{n}": at for (t, n), at in sorted(found.items())})
 
     def _remove_or_raise(self, gone: Collection[Partition]) -> None:

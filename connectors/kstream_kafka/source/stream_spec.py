@@ -29,9 +29,9 @@ class StreamSpec:
     Attributes:
         topics: the topics or partitions.
         params: the Kafka parameters.
-        starts: where reading starts.
+        starting_offsets: where reading starts.
         decoding: the way from messages to elements.
-        ends: where a bounded run stops.
+        stopping_offsets: where a bounded run stops.
         rates: limits for each partition; None for Spark's rate settings.
         locations: the preference for executors.
         downtime: the policy for missed batches; None for the setting `spark.streaming.kstream.downtime`.
@@ -40,16 +40,16 @@ class StreamSpec:
 
     topics: Subscribed
     params: KafkaParams
-    starts: Positions = NO_POSITIONS
+    starting_offsets: Positions = NO_POSITIONS
     decoding: Decoding = TEXT
-    ends: Positions = NO_POSITIONS
+    stopping_offsets: Positions = NO_POSITIONS
     rates: PerPartitionConfig | None = None
     locations: LocationStrategy = NO_PREFERENCE
     downtime: str | None = None
     on_data_loss: str | None = None
 
     def __post_init__(self) -> None:
-        for name, positions in (("fromOffsets", self.starts), ("untilOffsets", self.ends)):
+        for name, positions in (("fromOffsets", self.starting_offsets), ("untilOffsets", self.stopping_offsets)):
             stray = sorted(p for p in positions.each if not self.topics.reads(p))
             if stray:
                 raise KafkaConfigError(name, f"has offsets of {stray} where the topics are {self.topics.to_json()}")
@@ -62,13 +62,13 @@ class StreamSpec:
         That is so with parameters that may be secret, and with stopping offsets or a stopping time: those are of one run.
         """
         params = self.params.storable()
-        if params is None or self._ends_are_of_one_run():
+        if params is None or self._stops_are_of_one_run():
             return None
         args = {
             **self.topics.to_json(),
             "params": params,
-            "starts": self.starts.to_json(),
-            "ends": self.ends.to_json(),
+            "starts": self.starting_offsets.to_json(),
+            "ends": self.stopping_offsets.to_json(),
             "locations": self.locations.to_json(),
             "downtime": self.downtime,
             "on_data_loss": self.on_data_loss,
@@ -86,9 +86,9 @@ class StreamSpec:
             return f"the Kafka parameters {', '.join(closed)} may hold a secret, or are no plain values, and are never stored"
         return "untilOffsets names a moment or offsets, which setup must name for each run"
 
-    def _ends_are_of_one_run(self) -> bool:
-        ends = [self.ends.default, *self.ends.each.values()]
-        return any(end is not None and end.kind in ("time", "offset") for end in ends)
+    def _stops_are_of_one_run(self) -> bool:
+        stops = [self.stopping_offsets.default, *self.stopping_offsets.each.values()]
+        return any(end is not None and end.kind in ("time", "offset") for end in stops)
 
     @staticmethod
     def from_recipe(recipe: Recipe) -> StreamSpec:
@@ -103,9 +103,9 @@ class StreamSpec:
         return StreamSpec(
             topics=from_json(dict(args)),
             params=KafkaParams.parse(args["params"]),
-            starts=Positions.from_json(args["starts"]),
+            starting_offsets=Positions.from_json(args["starts"]),
             decoding=decoding,
-            ends=Positions.from_json(args["ends"]),
+            stopping_offsets=Positions.from_json(args["ends"]),
             rates=rates,
             locations=LocationStrategy.from_json(args["locations"]),
             downtime=args["downtime"],

@@ -33,7 +33,8 @@ class Topics:
 
     def reads(self, partition: Partition) -> bool:
         """Return whether the stream reads this partition."""
-        return self.wants(partition[0])
+        topic, _ = partition
+        return self.wants(topic)
 
     def __str__(self) -> str:
         return f"Subscribe[{', '.join(self.names)}]"
@@ -66,7 +67,8 @@ class TopicPattern:
 
     def reads(self, partition: Partition) -> bool:
         """Return whether the stream reads this partition."""
-        return self.wants(partition[0])
+        topic, _ = partition
+        return self.wants(topic)
 
     def __str__(self) -> str:
         return f"SubscribePattern[{self.pattern}]"
@@ -150,13 +152,13 @@ class ConsumerStrategy:
     Attributes:
         topics: the topics or partitions.
         params: the Kafka parameters.
-        starts: where reading starts.
+        starting_offsets: where reading starts.
         given: the parameters as the user wrote them, for the deserialisers.
     """
 
     topics: Subscribed
     params: KafkaParams
-    starts: Positions
+    starting_offsets: Positions
     given: Mapping[str, Any]
 
     def __repr__(self) -> str:

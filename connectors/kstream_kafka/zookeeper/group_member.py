@@ -109,7 +109,7 @@ class GroupMember:
             if not self._over.is_set():
                 self._restart_receiver(str(e), e)
         except Exception as e:
-            self._restart_receiver(f"Kafka receiver of {self._settings.as_text()} cannot go on", e)
+            self._restart_receiver(f"Kafka receiver of {self._settings.as_text()} cannot continue", e)
         finally:
             self.close()
 
@@ -228,7 +228,7 @@ class GroupMember:
         self._retry_at = now + self._settings.rebalance_backoff_ms
         self._tries += 1
         if self._tries == self._settings.rebalance_retries + 1:
-            held = ", ".join(f"{topic}-{number} by {who or 'somebody'}" for (topic, number), who in sorted(others.items())[:5])
+            held = ", ".join(f"{topic}-{number} by {holder or 'somebody'}" for (topic, number), holder in sorted(others.items())[:5])
             self._host.reportError(
                 f"after {self._tries} tries other consumers still hold partitions of this one ({held}): it continues to try. They are free "
                 "when those consumers release them, or their ZooKeeper sessions end."

@@ -31,22 +31,30 @@ class GroupNodes:
 
     @property
     def ids(self) -> str:
+        """The path of the consumers."""
         return f"{self.root}/consumers/{self.group}/ids"
 
     def consumer(self, consumer: str) -> str:
+        """Return the path of a consumer."""
         return f"{self.ids}/{consumer}"
 
     def owners(self, topic: str) -> str:
+        """Return the path of a topic's owners."""
         return f"{self.root}/consumers/{self.group}/owners/{topic}"
 
     def owner(self, partition: Partition) -> str:
-        return f"{self.owners(partition[0])}/{partition[1]}"
+        """Return the path of a partition's owner."""
+        topic, number = partition
+        return f"{self.owners(topic)}/{number}"
 
     def offsets(self, topic: str) -> str:
+        """Return the path of a topic's offsets."""
         return f"{self.root}/consumers/{self.group}/offsets/{topic}"
 
     def offset(self, partition: Partition) -> str:
-        return f"{self.offsets(partition[0])}/{partition[1]}"
+        """Return the path of a partition's offset."""
+        topic, number = partition
+        return f"{self.offsets(topic)}/{number}"
 
 
 def servers_and_root(quorum: str) -> tuple[str, str]:
@@ -70,10 +78,10 @@ def registration(topics: Subscription, time_ms: int) -> bytes:
 def subscription(content: bytes) -> dict[str, int]:
     """Return the topics and threads in a consumer's node; none if it is malformed, or names topics by a pattern."""
     try:
-        said: Any = json.loads(content)
-        if said.get("pattern", "static") != "static":
+        node: Any = json.loads(content)
+        if node.get("pattern", "static") != "static":
             return {}
-        return {str(topic): int(threads) for topic, threads in said["subscription"].items()}
+        return {str(topic): int(threads) for topic, threads in node["subscription"].items()}
     except (ValueError, TypeError, KeyError, AttributeError):
         return {}
 

@@ -210,9 +210,9 @@ class ZooKeeperMembership:
     def offsets(self, partitions: Collection[Partition]) -> dict[Partition, int]:
         """Return the group's next offsets. Partitions without an offset are left out."""
         found = {p: self._content(self._nodes.offset(p)) for p in partitions}
-        said = {p: content for p, content in found.items() if content is not None}
-        self._has_offset = (self._has_offset - set(partitions)) | set(said)
-        return {p: self._offset(p, content) for p, content in said.items()}
+        present = {p: content for p, content in found.items() if content is not None}
+        self._has_offset = (self._has_offset - set(partitions)) | set(present)
+        return {p: self._offset(p, content) for p, content in present.items()}
 
     def _offset(self, partition: Partition, content: bytes) -> int:
         try:

@@ -82,7 +82,7 @@ def test_an_early_end_that_nobody_confirms_is_no_loss_and_the_range_is_begun_aga
     assert read(consumer, 0, 4, epoch=3) == [0, 1, 2, 3]
     assert consumer.assigned == [("t", 1, 0, 3), ("t", 1, 2, None), ("t", 1, 2, None)]
     consumer = FakeConsumer([[*records([0, 1]), event(2, EOF)]], log_range=(None, None))
-    with pytest.raises(PollTimeoutError, match="no leader says where it does"):
+    with pytest.raises(PollTimeoutError, match="no leader confirms it"):
         read(consumer, 0, 4)
 
 
@@ -112,7 +112,7 @@ def test_an_offset_behind_the_end_speaks_of_a_log_that_was_cut_not_of_retention(
 
 def test_an_offset_refused_inside_the_log_speaks_of_a_log_cut_and_written_anew():
     consumer = FakeConsumer([[event(5, FetchErrorKind.OUT_OF_RANGE)]], log_range=(0, 30))
-    with pytest.raises(LogTruncatedError, match="cut below offset 5 and written anew"):
+    with pytest.raises(LogTruncatedError, match="cut below offset 5 and written again"):
         read(consumer, 5, 9, epoch=3)
 
 

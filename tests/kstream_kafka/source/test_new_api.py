@@ -48,13 +48,13 @@ def test_the_elements_are_consumer_records_unless_a_handler_is_given() -> None:
 
 
 def test_without_offsets_a_group_starts_where_it_committed_and_a_stream_without_a_group_by_the_reset_policy() -> None:
-    assert ConsumerStrategies.Subscribe(["t"], {**BROKERS, "group.id": "g"}).starts.default == Position("committed")
-    assert ConsumerStrategies.Subscribe(["t"], BROKERS).starts.default is None
+    assert ConsumerStrategies.Subscribe(["t"], {**BROKERS, "group.id": "g"}).starting_offsets.default == Position("committed")
+    assert ConsumerStrategies.Subscribe(["t"], BROKERS).starting_offsets.default is None
 
 
 def test_offsets_by_partition_leave_the_other_partitions_to_the_group() -> None:
     strategy = ConsumerStrategies.Subscribe(["t"], {**BROKERS, "group.id": "g"}, {TopicPartition("t", 0): 5})
-    assert (strategy.starts.of(P), strategy.starts.of(("t", 1))) == (Position("offset", 5), Position("committed"))
+    assert (strategy.starting_offsets.of(P), strategy.starting_offsets.of(("t", 1))) == (Position("offset", 5), Position("committed"))
 
 
 def test_each_strategy_says_what_is_read() -> None:

@@ -122,7 +122,7 @@ def test_what_a_thread_cannot_get_over_is_a_restart() -> None:
     receiver.onStart()
     assert supervisor.stored.acquire(timeout=PATIENCE)
     ((message, error),) = supervisor.host.restarts
-    assert "group 'g' at ZooKeeper z:2181 cannot go on" in message and str(error) == "no ZooKeeper"
+    assert "group 'g' at ZooKeeper z:2181 cannot continue" in message and str(error) == "no ZooKeeper"
     receiver.onStop()
 
 

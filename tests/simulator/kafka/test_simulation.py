@@ -107,7 +107,7 @@ def test_a_log_cut_below_a_range_refuses_the_epoch_of_its_plan() -> None:
     c.cluster.logs[P0].cut(4)
     c.cluster.logs[P0].epoch += 1
     c.write(8)
-    with pytest.raises(LogTruncatedError, match="written anew"):
+    with pytest.raises(LogTruncatedError, match="written again"):
         c.read(6, 9, epoch=0)
     assert c.read(6, 9, epoch=1) == [6, 7, 8]
 
