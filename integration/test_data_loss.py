@@ -165,7 +165,7 @@ def test_a_topic_made_anew_while_no_driver_ran_is_an_error_until_it_is_allowed(
         ssc.stop(stopSparkContext=False, stopGraceFully=True)
     made_anew(kafka, t)
     kafka.produce(t, [(None, f"new {i}", 0) for i in range(9)])
-    with pytest.raises(Exception, match="deleted and made anew: its id was"), run.driver() as ssc:
+    with pytest.raises(Exception, match="deleted and created again: its id was"), run.driver() as ssc:
         run.until(ssc, lambda: False)
     assert len(run.read) == 5
     run.policy = "skip"
