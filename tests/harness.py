@@ -16,12 +16,13 @@ from functools import partial
 from typing import Any
 
 from kstream import crash_point
-from kstream.batch import InputPlan
+from kstream.batch import JsonPlan
 from kstream.batch_time import Time
 from kstream.clock import Clock
 from kstream.context.engine import Engine
 from kstream.dstream import DStream, ForEachDStream, InputDStream
 from kstream.dstream.node import DStreamNode
+from kstream.dstream.ports import InputServices
 from kstream.listener import StreamingListener
 from kstream.scheduler import StreamingListenerBus
 from kstream.storage import FileStore, MemoryFileStore
@@ -39,7 +40,7 @@ class Killed(BaseException):
     """The driver died here."""
 
 
-class LogInput(InputDStream):
+class LogInput(InputDStream[JsonPlan]):
     """Reads a growing list; a plan is the half-open range [from, until) of it, at most `most` records."""
 
     def __init__(self, host: Any, log: list[Any], most: int = 1_000_000) -> None:
@@ -52,20 +53,21 @@ class LogInput(InputDStream):
         self.calls: list[str] = []
         self.unfinished: list[int] = []
 
-    def start(self) -> None:
+    def start(self, services: InputServices) -> None:
+        super().start(services)
         self.calls.append("start")
 
     def stop(self) -> None:
         self.calls.append("stop")
 
-    def starting_point(self) -> InputPlan:
+    def starting_point(self) -> JsonPlan:
         self.calls.append("starting_point")
-        return InputPlan({"from": self.cursor, "until": self.cursor})
+        return JsonPlan({"from": self.cursor, "until": self.cursor})
 
-    def plan(self, time: Time) -> InputPlan:
+    def plan(self, time: Time) -> JsonPlan:
         self.before_plan(time)
         until = min(len(self.log), self.cursor + self.most)
-        return InputPlan({"from": self.cursor, "until": until}, until - self.cursor)
+        return JsonPlan({"from": self.cursor, "until": until}, until - self.cursor)
 
     @property
     def exhausted(self) -> bool:
@@ -78,18 +80,18 @@ class LogInput(InputDStream):
         self.calls.append(f"missed {len(times)}")
         return None
 
-    def planned(self, time: Time, data: Mapping[str, Any]) -> None:
-        self.cursor = data["until"]
+    def planned(self, time: Time, plan: JsonPlan) -> None:
+        self.cursor = plan["until"]
 
-    def restored(self, time: Time, data: Mapping[str, Any]) -> None:
+    def restored(self, time: Time, plan: JsonPlan) -> None:
         self.calls.append("restored")
-        self.cursor = data["until"]
+        self.cursor = plan["until"]
 
-    def skipped_between(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Sequence[str]:
+    def skipped_between(self, before: JsonPlan, after: JsonPlan) -> Sequence[str]:
         return [f"[{before['until']}, {after['from']})"] if before["until"] < after["from"] else ()
 
-    def rdd(self, time: Time, data: Mapping[str, Any]) -> Any:
-        return FakeRDD(self.log[data["from"] : data["until"]], (data["from"], data["until"]))
+    def rdd(self, time: Time, plan: JsonPlan) -> Any:
+        return FakeRDD(self.log[plan["from"] : plan["until"]], (plan["from"], plan["until"]))
 
 
 @dataclass

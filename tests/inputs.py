@@ -83,7 +83,7 @@ class FileDriver(Driver):
 
     def plans(self) -> dict[int, list[str]]:
         """Batch time → names of its files, of what this driver knows."""
-        return {t.milliseconds: [Path(row[0]).name for row in data["files"]] for t, data in sorted(self.files._plans.items())}
+        return {t.milliseconds: [file.name for file in plan.files] for t, plan in sorted(self.files._plans.items())}
 
 
 def batches(world: World) -> dict[int, list[Any]]:

@@ -59,7 +59,7 @@ class ReceiverDriver(Driver):
         super().__init__(world, conf, build=build, receiver_log=log, **options)
 
     def waiting(self) -> Sequence[ReceivedBlockInfo]:
-        return self.received.blocks.unallocated(self.received.id)
+        return self.received.services.received_blocks.unallocated(self.received.id)
 
     def start(self) -> ReceiverDriver:
         super().start()

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pyspark import RDD, SparkContext
 
 from kstream import DStream, StreamingContext, StreamingListener
-from kstream.batch import InputPlan
+from kstream.batch import JsonPlan
 from kstream.batch_time import Time
 from kstream.dstream import InputDStream
 from kstream.dstream.recipe import Recipe
@@ -90,7 +90,7 @@ def run_all(
     return collected
 
 
-class NumbersInput(InputDStream):
+class NumbersInput(InputDStream[JsonPlan]):
     """A restorable input: batch after batch the next `size` numbers, each through the user's function."""
 
     made: ClassVar[int] = 0
@@ -100,17 +100,17 @@ class NumbersInput(InputDStream):
         NumbersInput.made += 1
         self.size, self.f, self.cursor = size, f, 0
 
-    def plan(self, time: Time) -> InputPlan:
-        return InputPlan({"from": self.cursor, "until": self.cursor + self.size}, self.size)
+    def plan(self, time: Time) -> JsonPlan:
+        return JsonPlan({"from": self.cursor, "until": self.cursor + self.size}, self.size)
 
-    def planned(self, time: Time, data: Mapping[str, Any]) -> None:
-        self.cursor = data["until"]
+    def planned(self, time: Time, plan: JsonPlan) -> None:
+        self.cursor = plan["until"]
 
-    def restored(self, time: Time, data: Mapping[str, Any]) -> None:
-        self.cursor = data["until"]
+    def restored(self, time: Time, plan: JsonPlan) -> None:
+        self.cursor = plan["until"]
 
-    def rdd(self, time: Time, data: Mapping[str, Any]) -> Any:
-        return self.ssc.sparkContext.parallelize(range(data["from"], data["until"]), 2).map(self.f)
+    def rdd(self, time: Time, plan: JsonPlan) -> Any:
+        return self.ssc.sparkContext.parallelize(range(plan["from"], plan["until"]), 2).map(self.f)
 
     def recipe(self) -> Recipe:
         return Recipe("numbers-input", {"size": self.size}, {"f": self.f})

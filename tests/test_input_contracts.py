@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kstream.batch import InputPlan
+from kstream.batch import JsonPlan
 from kstream.batch_time import Time
 from kstream.dstream import FileInputDStream, InputDStream, QueueInputDStream, ReceiverInputDStream
+from kstream.dstream.ports import InputServices
 from kstream.errors import BlocksLostError, NotRecoverableError
 from kstream.receiver import Receiver
 from kstream.receiver.block_writer import ReceivedBlockStoreResult
@@ -29,29 +29,29 @@ def host() -> Any:
     return FakeHost({})
 
 
-class Lines(InputDStream):
+class Lines(InputDStream[JsonPlan]):
     """What a user might write: the lines of one file that grows, by byte offsets. Thirty lines."""
 
     def __init__(self, ssc: Any, path: Path) -> None:
         super().__init__(ssc)
         self.path, self.offset = path, 0
 
-    def starting_point(self) -> InputPlan:
-        return InputPlan({"from": self.offset, "until": self.offset})
+    def starting_point(self) -> JsonPlan:
+        return JsonPlan({"from": self.offset, "until": self.offset})
 
-    def plan(self, time: Time) -> InputPlan:
+    def plan(self, time: Time) -> JsonPlan:
         end = self.path.stat().st_size if self.path.exists() else 0
-        return InputPlan({"from": self.offset, "until": end})
+        return JsonPlan({"from": self.offset, "until": end})
 
-    def planned(self, time: Time, data: Mapping[str, Any]) -> None:
-        self.offset = data["until"]
+    def planned(self, time: Time, plan: JsonPlan) -> None:
+        self.offset = plan["until"]
 
-    def restored(self, time: Time, data: Mapping[str, Any]) -> None:
-        self.offset = data["until"]
+    def restored(self, time: Time, plan: JsonPlan) -> None:
+        self.offset = plan["until"]
 
-    def rdd(self, time: Time, data: Mapping[str, Any]) -> Any:
+    def rdd(self, time: Time, plan: JsonPlan) -> Any:
         whole = self.path.read_bytes() if self.path.exists() else b""
-        return self.ssc.sparkContext.parallelize(whole[data["from"] : data["until"]].decode().splitlines())
+        return self.ssc.sparkContext.parallelize(whole[plan["from"] : plan["until"]].decode().splitlines())
 
 
 class TestAnInputOfTheUsers(RestorableInputDStreamContract):
@@ -102,9 +102,12 @@ class TestAReceiver(InputDStreamContract):
         stream, clock = ReceiverInputDStream(host(), Nothing()), ManualClock(ZERO)
         self.executor = InDriver(clock)
         receivers = {stream.id: stream.receiver}
-        stream.blocks = received_in_driver(self.executor, clock, lambda _event: None, receivers, None, NoLog())
+        self.received = received_in_driver(self.executor, clock, lambda _event: None, receivers, None, NoLog())
         self.executor.start_stores()
         return stream
+
+    def services(self, stream: InputDStream) -> InputServices:
+        return InputServices(received_blocks=self.received)
 
     def produce(self, stream: Any, time: Time, count: int) -> list[Any]:
         made = [uuid.uuid4().hex for _ in range(count)]
@@ -117,10 +120,11 @@ class TestAReceiver(InputDStreamContract):
     def test_its_blocks_die_with_the_driver_and_that_is_said(self) -> None:
         stream, _ = self.started()
         self.produce(stream, batch_time(1), 2)
-        data, _records = self.batch(stream, 1)
+        plan, _records = self.batch(stream, 1)
         second = self.make_input()
-        second.restored(batch_time(1), data)
-        second.remember_plan(batch_time(1), data)
+        second.restored(batch_time(1), plan)
+        second.remember_plan(batch_time(1), plan)
+        second.start(self.services(second))
         with pytest.raises(BlocksLostError):
             second.compute(batch_time(1))
 
@@ -146,4 +150,4 @@ class TestAQueue(InputDStreamContract):
         """Spark behaviour SC18."""
         _stream, point = self.started()
         with pytest.raises(NotRecoverableError):
-            self.make_input().restored(batch_time(0), point.data)
+            self.make_input().restored(batch_time(0), point)

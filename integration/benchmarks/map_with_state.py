@@ -21,7 +21,7 @@ import random
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,7 @@ from pyspark.serializers import BatchedSerializer, CPickleSerializer
 from integration.benchmarks import stopwatch
 from integration.benchmarks.ticked import Ticked
 from kstream import State, StateSpec, StreamingContext
-from kstream.batch import InputPlan
+from kstream.batch import JsonPlan
 from kstream.batch_time import Time
 from kstream.dstream import InputDStream
 from kstream.rdd.stable_hash import partition_of
@@ -60,7 +60,7 @@ def count_and_sum(key: str, value: float | None, state: State) -> tuple[str, int
     return key, count + 1
 
 
-class RandomKeys(InputDStream):
+class RandomKeys(InputDStream[JsonPlan]):
     """Records of so many random keys a batch, made by the workers."""
 
     no_recipe_reason = "a benchmark is not restored"
@@ -69,17 +69,17 @@ class RandomKeys(InputDStream):
         super().__init__(ssc)
         self._keys, self._touched, self._batches = keys, touched, 0
 
-    def plan(self, time: Time) -> InputPlan:
-        return InputPlan({"batch": self._batches + 1}, self._touched)
+    def plan(self, time: Time) -> JsonPlan:
+        return JsonPlan({"batch": self._batches + 1}, self._touched)
 
-    def planned(self, time: Time, data: Mapping[str, Any]) -> None:
-        self._batches = data["batch"]
+    def planned(self, time: Time, plan: JsonPlan) -> None:
+        self._batches = plan["batch"]
 
-    def restored(self, time: Time, data: Mapping[str, Any]) -> None:
-        self._batches = data["batch"]
+    def restored(self, time: Time, plan: JsonPlan) -> None:
+        self._batches = plan["batch"]
 
-    def rdd(self, time: Time, data: Mapping[str, Any]) -> RDD[Any]:
-        return WorkerRDD(self.ssc.sparkContext, CORES, partial(records, self._keys, self._touched, data["batch"]))
+    def rdd(self, time: Time, plan: JsonPlan) -> RDD[Any]:
+        return WorkerRDD(self.ssc.sparkContext, CORES, partial(records, self._keys, self._touched, plan["batch"]))
 
 
 class FullScan:

@@ -150,7 +150,7 @@ def sides_of(source: str, records: int) -> Generator[SocketSides | KafkaSides]:
 
 
 def count_of(stream: Any) -> int:
-    return sum(block.num_records for block in stream.blocks.unallocated(stream.id))
+    return sum(block.num_records for block in stream.services.received_blocks.unallocated(stream.id))
 
 
 @contextmanager

@@ -4,21 +4,25 @@ One idea: these are values. Nothing here acts; every room above passes them on. 
 `JobSet`), accessor methods have pyspark's shape (`info.batchTime().milliseconds()` is a method call there as here).
 """
 
+from kstream.batch.batch import Batch, BatchState
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
 from kstream.batch.job import Job, JobSet
-from kstream.batch.plan import BatchPlan, InputOutcome, InputPlan, Json
+from kstream.batch.plan import BatchPlan, InputOutcome, Json, JsonPlan, PlannedInput
 from kstream.batch.state import KeyHash, StateCheckpoint
 
 __all__ = [
+    "Batch",
     "BatchInfo",
     "BatchPlan",
+    "BatchState",
     "InputOutcome",
-    "InputPlan",
     "Job",
     "JobSet",
     "Json",
+    "JsonPlan",
     "KeyHash",
     "OutputOperationInfo",
+    "PlannedInput",
     "ReceiverInfo",
     "StateCheckpoint",
     "StreamInputInfo",

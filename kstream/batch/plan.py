@@ -1,8 +1,9 @@
-"""BatchPlan: what each input stream gives to one batch, as plain JSON values."""
+"""Plans: what each input stream gives to one batch (`PlannedInput`), and the stored form of all of them (`BatchPlan`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -12,12 +13,52 @@ Json: TypeAlias = Any
 """A JSON value: None, bool, int, float, str, list or dict with string keys."""
 
 
-@dataclass(frozen=True, slots=True)
-class InputPlan:
-    """One stream's part of a batch, both stored: `data` is the stream's own, `num_records` is told to listeners."""
+class PlannedInput(ABC):
+    """One stream's part of a batch, in a class of the stream's own. Immutable: many threads read it.
 
-    data: Mapping[str, Json]
-    num_records: int = 0
+    The driver that has made a plan keeps this object for as long as the batch's metadata. The log keeps its encoded form, which
+    `InputDStream.decode` reads after a restart and in a replay.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def num_records(self) -> int:
+        """The number of records that listeners hear of; 0 where it is not known before the records are read."""
+
+    @abstractmethod
+    def encode(self) -> Mapping[str, Json]:
+        """Return the stored form: JSON values, from which `decode` makes an equal plan."""
+
+
+class JsonPlan(PlannedInput, Mapping[str, Json]):
+    """The plan of an input that needs no class of its own: a mapping of JSON values, stored as it is."""
+
+    __slots__ = ("_data", "_num_records")
+
+    def __init__(self, data: Mapping[str, Json], num_records: int = 0) -> None:
+        self._data = data
+        self._num_records = num_records
+
+    @property
+    def num_records(self) -> int:
+        return self._num_records
+
+    def encode(self) -> Mapping[str, Json]:
+        return self._data
+
+    def __getitem__(self, key: str) -> Json:
+        return self._data[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __repr__(self) -> str:
+        return f"JsonPlan({self._data!r}, {self._num_records})"
 
 
 FAIL, SKIP, REPORT = "fail", "skip", "report"
@@ -43,13 +84,13 @@ _BEFORE_ALL = Time(0)
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """A whole batch: per stream id its stored data, and who planned it (`epoch`, `nonce`).
+    """A whole batch as the log stores it: per stream id its encoded plan, and who planned it (`epoch`, `nonce`).
 
     `void` marks a batch time that was given up before any job: its plan could not be written, and nothing may run for it.
     `floor` is the oldest batch that had not succeeded when this one was planned (itself, if all had): nothing older runs again.
     `after` is the newest batch its driver found planned when it became the writer: a plan of an older epoch for a later time was
     made by a fenced driver and never submitted. `names`: those of the streams that have one; a
-    stream that is there and has neither a name nor data in this plan is in it as None.
+    stream that is there and has neither a name nor a plan in this batch is in it as None.
     """
 
     time: Time

@@ -6,10 +6,10 @@ The context owns the API and the states; the engine owns threads. It is made for
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kstream.batch import BatchPlan, Json, events
+from kstream.batch import BatchPlan, Json, PlannedInput, events
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import LogContents, Meta, PlanLog, read_log, take_epoch
 from kstream.checkpoint.binding import (
@@ -27,14 +27,14 @@ from kstream.checkpoint.binding import (
     renumbered,
 )
 from kstream.checkpoint.input_records import KeptOffsets, write_kept
-from kstream.checkpoint.missing_plans import check_no_plan_is_missing, has_gap
+from kstream.checkpoint.missing_plans import Skipped, check_no_plan_is_missing, has_gap
 from kstream.checkpoint.reader import check_meta, delete_superseded, newest_plan, read_meta, record_takeover, write_meta
 from kstream.clock import Clock, SettableClock
 from kstream.conf import Settings
-from kstream.dstream import DStreamGraph, ReceiverInputDStream
-from kstream.dstream.received_blocks import ReceivedBlocks
+from kstream.dstream import DStreamGraph, InputDStream, ReceiverInputDStream
+from kstream.dstream.ports import InputServices
+from kstream.dstream.received_blocks import NoReceivedBlocks, ReceivedBlocks
 from kstream.dstream.receiver_input_dstream import WRITE_AHEAD_LOG
-from kstream.dstream.state_rdd import StateFiles
 from kstream.errors import (
     AlreadyExistsError,
     FencedError,
@@ -45,17 +45,15 @@ from kstream.errors import (
 )
 from kstream.loop import THREADS, Runtime, Thread
 from kstream.receiver import Receiver
-from kstream.receiver.received_block_tracker import planned_blocks
-from kstream.scheduler import InputInfoTracker, JobGenerator, JobScheduler, StreamingListenerBus
+from kstream.scheduler import JobGenerator, JobGeneratorParts, JobScheduler, JobSchedulerParts, StreamingListenerBus
+from kstream.scheduler.completions import Completions
 from kstream.scheduler.downtime import listed
-from kstream.scheduler.job_generator import PATIENCE_INTERVALS
+from kstream.scheduler.graceful_stop import PATIENCE_INTERVALS
 from kstream.scheduler.no_log import NoLog
 from kstream.scheduler.ports import JobEnvironment, StatePort, check_concurrent_jobs
 from kstream.scheduler.state_checkpointer import StateCheckpointer
 from kstream.scheduler.unfinished import UnfinishedBatches
 from kstream.storage import FileStore
-from kstream.storage.file_store import SINGLE_WRITER
-from kstream.storage.open import place_for_workers
 
 logger = logging.getLogger(__name__)
 _CUT_S = 2.0
@@ -102,10 +100,10 @@ class Engine:
         state_port: Callable[[FileStore, int], StatePort] | None = None,
         received: MakeReceivedBlocks | None = None,
     ) -> None:
-        """`state_port(store, epoch)` makes what writes and reads state; None: Spark does. `received` makes what runs receivers and keeps
-        their blocks; None, in a test: there are no receivers."""
+        """`state_port(store, epoch)` makes what writes and reads state. `received` makes what runs receivers and keeps their blocks. None,
+        in a test: there are none."""
         self._settings = settings
-        self._state_port = state_port or self._spark_state_files
+        self._state_port = state_port
         self._make_received = received
         self._received: ReceivedBlocks | None = None
         self._runtime = runtime
@@ -139,8 +137,6 @@ class Engine:
         assert opened is not None
         self._received = self._make_receivers(opened)
         self._wire(opened.log)
-        for stream in self._graph.active_inputs():
-            stream.tell = self._bus.post
         assert self._scheduler is not None and self._generator is not None
         self._scheduler.start()
         self._bus.start()
@@ -261,19 +257,43 @@ class Engine:
 
     def _wire(self, log: PlanLog | NoLog) -> None:
         unfinished = self._unfinished = UnfinishedBatches(self._runtime)
-        interval = self._graph.batch_duration.milliseconds
         states = StateCheckpointer(self._graph, self._store, log.epoch, log.probe, lambda: self._make_state_port(log.epoch))
         # The scheduler and the generator know each other; the scheduler only by this callback.
+        completions = Completions(log, states, unfinished, self._graph.outcomes, self._batch_ended)
         self._scheduler = JobScheduler(
-            self._clock, log, self._environment, self._bus, unfinished, self._concurrent_jobs,
-            on_batch_end=self._batch_ended, on_error=self._on_error, max_wait_ms=interval, outcomes=self._graph.outcomes,
-            runtime=self._runtime, states=states,
-        )  # fmt: skip
+            JobSchedulerParts(
+                clock=self._clock,
+                log=log,
+                environment=self._environment,
+                listener_bus=self._bus,
+                completions=completions,
+                states=states,
+                on_error=self._on_error,
+                runtime=self._runtime,
+            ),
+            self._concurrent_jobs,
+            max_wait_ms=self._graph.batch_duration.milliseconds,
+        )
         self._generator = JobGenerator(
-            self._graph, self._clock, log, self._scheduler, self._environment, InputInfoTracker(), unfinished,
-            self._on_fenced, self._settings.get("spark.streaming.kstream.maxBatchFailures"), self._on_exhausted,
-            self._runtime, states=states, before_clean=self._clean_received,
-        )  # fmt: skip
+            JobGeneratorParts(
+                graph=self._graph,
+                clock=self._clock,
+                log=log,
+                scheduler=self._scheduler,
+                environment=self._environment,
+                unfinished=unfinished,
+                states=states,
+                services=InputServices(self._bus.post, self._is_fenced, self._received or NoReceivedBlocks()),
+                runtime=self._runtime,
+                on_fenced=self._on_fenced,
+                on_exhausted=self._on_exhausted,
+                before_clean=self._clean_received,
+                max_batch_failures=self._settings.get("spark.streaming.kstream.maxBatchFailures"),
+            )
+        )
+
+    def _is_fenced(self) -> bool:
+        return self._generator is not None and self._generator.is_fenced
 
     def _clean_received(self, up_to: Time) -> None:
         if self._received is not None:
@@ -285,22 +305,17 @@ class Engine:
         if not streams or self._make_received is None:
             return None
         received = self._make_received({stream.id: stream.receiver for stream in streams}, self._store, opened.log)
-        received.recover(planned_blocks(plan.inputs for plan in opened.plans), opened.stream_now)
-        for stream in streams:
-            stream.blocks = received
+        stored = [stream.decode(plan.inputs[stream.id]) for plan in opened.plans for stream in streams if stream.id in plan.inputs]
+        received.recover({block_id for plan in stored for block_id in plan.block_ids}, opened.stream_now)
         return received
 
     def _make_state_port(self, epoch: int) -> StatePort:
-        assert self._store is not None
+        assert self._store is not None and self._state_port is not None
         return self._state_port(self._store, epoch)
 
-    def _spark_state_files(self, store: FileStore, epoch: int) -> StatePort:
-        place = place_for_workers(store, self._settings.get(SINGLE_WRITER))
-        return StateFiles(self._graph.input_streams[0].ssc.sparkContext, store, place, epoch)
-
-    def _batch_ended(self, time: Time, succeeded: bool) -> None:
+    def _batch_ended(self, time: Time) -> None:
         assert self._generator is not None
-        self._generator.on_batch_end(time, succeeded)
+        self._generator.on_batch_end(time)
 
     # -- the checkpoint
 
@@ -335,7 +350,7 @@ class Engine:
 
     def _check_holes(self, contents: LogContents) -> None:
         assert self._store is not None
-        skipped = {stream.id: stream.skipped_between for stream in self._graph.active_inputs()}
+        skipped = {stream.id: stored_skipped_between(stream) for stream in self._graph.active_inputs()}
         check_no_plan_is_missing(self._store, contents, self._graph.batch_duration, skipped)
 
     def _streams(self) -> Names:
@@ -352,7 +367,7 @@ class Engine:
         inputs = renumbered(newest, binding.matched, now).inputs
         streams = [stream for stream in self._graph.active_inputs() if stream.id in inputs]
         try:
-            return not not_allowed(binding, self._allowed()) and not any(s.reads_nothing_of(inputs[s.id], None) for s in streams)
+            return not not_allowed(binding, self._allowed()) and not any(s.reads_nothing_of(s.decode(inputs[s.id]), None) for s in streams)
         except NotRecoverableError:  # raised again by `_check_streams` if the plan is no stray
             return False
 
@@ -399,8 +414,8 @@ class Engine:
         """The streams of this job that read nothing of what is stored for them, with what they say of it."""
         found: dict[int, str] = {}
         for stream in self._graph.active_inputs():
-            newest = contents.newest_data(stream.id)
-            why = "" if newest is None else stream.reads_nothing_of(newest[1], contents.kept_data(stream.id))
+            stored = _stored(contents, stream)
+            why = "" if stored is None else stream.reads_nothing_of(*stored)
             if why:
                 found[stream.id] = f"stream {called(self._streams(), stream.id)} {why}"
         return found
@@ -420,10 +435,10 @@ class Engine:
         assert self._store is not None
         inputs: dict[int, Mapping[str, Json]] = {}
         for stream in self._graph.active_inputs():
-            newest = contents.newest_data(stream.id)
-            left = None if newest is None else stream.left_behind(newest[1], contents.kept_data(stream.id))
+            stored = _stored(contents, stream)
+            left = None if stored is None else stream.left_behind(*stored)
             if left is not None:
-                inputs[stream.id] = left
+                inputs[stream.id] = left.encode()
         kept = KeptOffsets(epoch, self._streams(), inputs)
         if inputs or contents.kept_offsets is not None:
             write_kept(self._store, kept)
@@ -456,3 +471,22 @@ class Engine:
             assert meta is not None
             self._check_interval(meta)
             return meta.zero_time
+
+
+def _stored(contents: LogContents, stream: InputDStream) -> tuple[PlannedInput, PlannedInput | None] | None:
+    """The newest stored plan of a stream and what is kept for it. NotRecoverableError if that is of another kind of input."""
+    newest, kept = contents.newest_data(stream.id), contents.kept_data(stream.id)
+    return None if newest is None else (stream.decode(newest[1]), None if kept is None else stream.decode(kept))
+
+
+def stored_skipped_between(stream: InputDStream) -> Skipped:
+    """`skipped_between` for stored plans. Between plans of another kind of input it sees nothing: the newest plan has been checked."""
+
+    def skipped(before: Mapping[str, Json], after: Mapping[str, Json]) -> Sequence[str]:
+        try:
+            plans = stream.decode(before), stream.decode(after)
+        except NotRecoverableError:
+            return ()
+        return stream.skipped_between(*plans)
+
+    return skipped

@@ -18,6 +18,7 @@ from kstream.checkpoint import read_log
 from kstream.checkpoint.binding import mappings, renumbered
 from kstream.checkpoint.history import PastBatch, read_history, read_past
 from kstream.dstream import DStreamGraph
+from kstream.dstream.ports import InputServices
 from kstream.errors import ConfigurationError, IntervalChangedError
 from kstream.scheduler.ports import JobEnvironment
 from kstream.storage import FileStore
@@ -118,7 +119,7 @@ class Replayer:
             if shadow is not None:
                 output.redirect(lambda time, rdd, number=number: shadow(number, time, rdd))
         for stream in graph.active_inputs():
-            stream.lenient = shadow is not None
+            stream.start_replay(InputServices(tolerant=shadow is not None))
 
     def run(self, begin: Time, end: Time) -> Iterator[ReplayedBatch]:
         """Run the batches of [begin, end] one after the other, and yield the result of each.
@@ -160,7 +161,7 @@ class Replayer:
     def _remember(self, batch: PastBatch) -> None:
         for stream in self._graph.active_inputs():
             if stream.id in batch.plan.inputs:
-                stream.remember_plan(batch.plan.time, batch.plan.inputs[stream.id])
+                stream.remember_plan(batch.plan.time, stream.decode(batch.plan.inputs[stream.id]))
 
     def _replay(self, batch: PastBatch) -> ReplayedBatch:
         time = batch.plan.time

@@ -25,6 +25,7 @@ from kstream.dstream.arguments import takes_one_argument
 from kstream.dstream.base import node_of
 from kstream.dstream.queue_input_dstream import QUEUE_KIND
 from kstream.dstream.recipe import Recipe, recorded
+from kstream.dstream.state_rdd import StateFiles
 from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, in_a_line, where_of
 from kstream.listener import StreamingListener
 from kstream.scheduler import StreamingListenerBus
@@ -36,6 +37,8 @@ from kstream.spark.receivers import open_received_blocks
 from kstream.spark.shutdown import ShutdownHook
 from kstream.spark.spark_context import make_spark_context
 from kstream.spark.state_rdds import SparkStateRDDs
+from kstream.storage.file_store import SINGLE_WRITER
+from kstream.storage.open import place_for_workers
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -260,6 +263,7 @@ class StreamingContext(StreamFactories):
             self._on_error,
             self._on_fenced,
             self._on_exhausted,
+            state_port=self._state_files,
             received=partial(open_received_blocks, self._sc, self._settings, self._clock, self._bus.post, self._stop_wanted),
         )
         graceful = self._settings.get("spark.streaming.stopGracefullyOnShutdown")
@@ -275,6 +279,9 @@ class StreamingContext(StreamFactories):
         self._engine.start()
         if isinstance(self._clock, FollowedClock):
             self._clock.follow(self._engine)
+
+    def _state_files(self, store: FileStore, epoch: int) -> StateFiles:
+        return StateFiles(self._sc, store, place_for_workers(store, self._settings.get(SINGLE_WRITER)), epoch)
 
     def _store_graph(self, store: FileStore, record: GraphRecord | None) -> None:
         """Store the graph, or delete one that this start was not made of. No batch runs before this: a driver that is killed while

@@ -1,12 +1,10 @@
 """FileInputDStream: each batch is the files that have arrived in a directory since the last one.
 
-Its plan data, all JSON:
+The stored form of its FilePlan:
 
-    {"files": [[path, mtime_ms, size], …],   what the batch reads, by path
-     "since": ms,                            files modified then or before are never taken: when the stream first started
-     "listed": ms}                           the newest batch by which the whole directory had been looked at
+    {"files": [[path, mtime_ms, size], …], "since": ms, "listed": ms}
 
-and only where there is something to say `"changed": [[path, size as taken, size found], …]`.
+and only where a file has changed `"changed": [[path, size as taken, size found], …]`.
 """
 
 from __future__ import annotations
@@ -14,14 +12,15 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kstream.batch import InputOutcome, InputPlan
+from kstream.batch import InputOutcome, Json, PlannedInput
 from kstream.batch_time import Duration, Time
 from kstream.clock import Clock
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import StreamHost
-from kstream.errors import KStreamError, NotRecoverableError
+from kstream.errors import KStreamError
 from kstream.files import Change, FileFormat, FileSource, FileStatus, Selection
 
 if TYPE_CHECKING:
@@ -32,7 +31,36 @@ Filter = Callable[[str], bool]
 MIN_REMEMBER = "spark.streaming.fileStream.minRememberDuration"
 
 
-class FileInputDStream(InputDStream):
+@dataclass(frozen=True, slots=True)
+class FilePlan(PlannedInput):
+    """The files of a batch, by path. Their records are not counted before they are read."""
+
+    files: Sequence[FileStatus]
+    since_ms: int
+    """Files modified then or before are never taken: when the stream first started."""
+    listed_ms: int
+    """The newest batch by which the whole directory had been looked at."""
+    changes: Sequence[Change] = ()
+    """Files that have changed since a batch took them."""
+
+    @property
+    def num_records(self) -> int:
+        return 0
+
+    def encode(self) -> Mapping[str, Json]:
+        data: dict[str, Json] = {"files": [file.to_json() for file in self.files], "since": self.since_ms, "listed": self.listed_ms}
+        if self.changes:
+            data["changed"] = [[change.path, change.taken, change.found] for change in self.changes]
+        return data
+
+    @staticmethod
+    def decode(data: Mapping[str, Json]) -> FilePlan:
+        """The inverse of `encode`."""
+        files = [FileStatus.from_json(row) for row in data["files"]]
+        return FilePlan(files, data["since"], data["listed"], [Change(*row) for row in data.get("changed", ())])
+
+
+class FileInputDStream(InputDStream[FilePlan]):
     """Spark's file stream: one listing a batch, on the driver; the rules of `kstream.files.Selection`; files read in the workers.
 
     `filter(path)` is the user's, asked for each file that would be taken. Listeners are told 0 records, as Spark does: how many there
@@ -63,12 +91,17 @@ class FileInputDStream(InputDStream):
 
     # -- planning
 
-    def starting_point(self) -> InputPlan:
+    def starting_point(self) -> FilePlan:
         """No files; from when on they count."""
         self._selection.listed_ms = self._clock.time_ms()
-        return InputPlan(self._data([], self._selection.listed_ms, []))
+        return FilePlan((), self._selection.since_ms, self._selection.listed_ms)
 
-    def plan(self, time: Time) -> InputPlan:
+    def decode(self, data: Mapping[str, Json]) -> FilePlan:
+        if "files" not in data:
+            raise self.another_kind(data)
+        return FilePlan.decode(data)
+
+    def plan(self, time: Time) -> FilePlan:
         """One listing, unless `missed` has made it. What the user's filter raises leaves the batch unplanned."""
         if self._survey is not None and time <= self._survey[0]:
             listed: list[FileStatus] | None = self._survey[1]
@@ -76,10 +109,10 @@ class FileInputDStream(InputDStream):
             self._survey = None
             listed = self._list(self._selection.threshold(time))
         if listed is None:
-            return InputPlan(self._data([], self._selection.listed_ms, []))
+            return FilePlan((), self._selection.since_ms, self._selection.listed_ms)
         files = self._selection.select(time, listed, self._filter)
-        changes = self._selection.changes(listed)
-        return InputPlan(self._data(files, max(time.milliseconds, self._selection.listed_ms), changes))
+        listed_ms = max(time.milliseconds, self._selection.listed_ms)
+        return FilePlan(files, self._selection.since_ms, listed_ms, self._selection.changes(listed))
 
     def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
         """Looks once for all of them and names those that get files."""
@@ -90,35 +123,22 @@ class FileInputDStream(InputDStream):
         found = self._selection.select(times[0], listed, self._filter, until=times[-1])
         return {times[bisect_left(times, Time(file.mtime_ms))] for file in found}
 
-    def planned(self, time: Time, data: Mapping[str, Any]) -> None:
-        self._selection.listed_ms = data["listed"]
-        changes = [Change(*row) for row in data.get("changed", ())]
-        self._selection.mark_reported(changes)
-        for change in changes:
+    def planned(self, time: Time, plan: FilePlan) -> None:
+        self._selection.listed_ms = plan.listed_ms
+        self._selection.mark_reported(plan.changes)
+        for change in plan.changes:
             logger.warning(
                 "%s had %d bytes when it was taken and has %d now: what was added is not read. Files must be moved into %s whole.",
                 change.path, change.taken, change.found, self._source.directory,
             )  # fmt: skip
 
-    def remember_plan(self, time: Time, data: Mapping[str, Any]) -> None:
-        super().remember_plan(time, data)
-        self._selection.mark_taken(time, _files(data))
+    def remember_plan(self, time: Time, plan: FilePlan) -> None:
+        super().remember_plan(time, plan)
+        self._selection.mark_taken(time, plan.files)
 
-    def restored(self, time: Time, data: Mapping[str, Any]) -> None:
-        if "files" not in data:
-            raise NotRecoverableError(
-                f"{self!r} cannot go on from the stored data of another kind of input ({', '.join(sorted(data))}): the order in which the "
-                "inputs are made has changed. Restore it, or use a new checkpoint directory.",
-                time=time.milliseconds,
-            )
-        self._selection.since_ms = data["since"]
-        self._selection.listed_ms = data["listed"]
-
-    def _data(self, files: Sequence[FileStatus], listed_ms: int, changes: Sequence[Change]) -> dict[str, Any]:
-        data: dict[str, Any] = {"files": [f.to_json() for f in files], "since": self._selection.since_ms, "listed": listed_ms}
-        if changes:
-            data["changed"] = [[c.path, c.taken, c.found] for c in changes]
-        return data
+    def restored(self, time: Time, plan: FilePlan) -> None:
+        self._selection.since_ms = plan.since_ms
+        self._selection.listed_ms = plan.listed_ms
 
     def _list(self, newer_than_ms: int) -> list[FileStatus] | None:
         """None, and a warning the first time, where the directory cannot be listed."""
@@ -149,25 +169,25 @@ class FileInputDStream(InputDStream):
 
     # -- the batch
 
-    def rdd(self, time: Time, data: Mapping[str, Any]) -> RDD[Any]:
+    def rdd(self, time: Time, plan: FilePlan) -> RDD[Any]:
         """The records of the files, file by file in the order of their paths; without files an empty RDD."""
-        return self._source.rdd(_files(data), self._format)
+        return self._source.rdd(plan.files, self._format)
 
-    def metadata(self, time: Time, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    def metadata(self, time: Time, plan: FilePlan) -> Mapping[str, Any]:
         """Spark's `files` and `Description`, and how many files and bytes for the progress report."""
-        files = _files(data)
-        paths = [file.path for file in files]
+        paths = [file.path for file in plan.files]
         progress = {
             "description": f"FileStream[{self._source.directory}]",
-            "metrics": {"files": len(files), "bytes": sum(file.size for file in files)},
+            "metrics": {"files": len(paths), "bytes": sum(file.size for file in plan.files)},
         }
         return {"files": paths, "Description": "\n".join(paths), "progress": progress}
 
-    def outcome(self, time: Time, data: Mapping[str, Any]) -> InputOutcome:
+    def outcome(self, time: Time, plan: FilePlan) -> InputOutcome:
         """Tells the ledger and the listeners of what was added to files after they had been taken."""
+        detail = "changed after it was taken; not read again"
         lost = [
-            {"path": path, "cause": "changed", "size": taken, "found": found, "detail": "changed after it was taken; not read again"}
-            for path, taken, found in data.get("changed", ())
+            {"path": change.path, "cause": "changed", "size": change.taken, "found": change.found, "detail": detail}
+            for change in plan.changes
         ]
         return InputOutcome(lost=lost, report=bool(lost))
 
@@ -179,7 +199,3 @@ class FileInputDStream(InputDStream):
 def remember_window(interval: Duration, at_least_ms: int) -> Duration:
     """How far back a batch looks for files: as many whole intervals as make up `at_least_ms`, one at least. Pure."""
     return interval * max(1, -(-at_least_ms // interval.milliseconds))
-
-
-def _files(data: Mapping[str, Any]) -> list[FileStatus]:
-    return [FileStatus.from_json(row) for row in data["files"]]

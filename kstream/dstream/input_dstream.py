@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
-from kstream.batch import InputOutcome, InputPlan, Json
-from kstream.batch.events import StreamingListenerEvent
+from kstream.batch import InputOutcome, Json, JsonPlan, PlannedInput
 from kstream.batch_time import Time
 from kstream.dstream.dstream import DStream
 from kstream.dstream.node import DStreamNode
-from kstream.dstream.ports import StreamHost, services_of
+from kstream.dstream.ports import InputServices, StreamHost, services_of
 from kstream.dstream.recipe import Recipe
+from kstream.errors import NotRecoverableError
 
 if TYPE_CHECKING:
     from pyspark import RDD
 
 
-class InputDStream(DStream[Any], DStreamNode):
+P = TypeVar("P", bound=PlannedInput)
+"""The class of an input's plans."""
+
+
+class InputDStream(DStream[Any], DStreamNode, Generic[P]):
     """Base of all inputs. Every call below comes from the driver, `start` to `stop`, from one thread at a time.
 
     The order in a batch: `plan` (may look outside, moves nothing) → the plan is made durable → `planned` (move the cursors) →
     `rdd`. A plan that could not be stored is forgotten: the next `plan` starts at the same place. After a restart `restored` gets
-    the newest stored data before `start`, and `rdd` is asked for batches planned by an earlier driver.
+    the newest stored plan before `start`, and `rdd` is asked for batches planned by an earlier driver.
+
+    The plan is a value, and the stream acts on it: so a plan can be stored, compared and made in a test, and an input is one class. An
+    input with plans of a class of its own is an `InputDStream[ItsPlan]` that defines `starting_point` and `decode`. An input whose plans
+    are `JsonPlan`s defines neither.
     """
 
     no_recipe_reason: str = "an input has no recipe"
@@ -34,13 +42,9 @@ class InputDStream(DStream[Any], DStreamNode):
     def __init__(self, ssc: StreamHost) -> None:
         DStreamNode.__init__(self, ssc, (), services_of(ssc).graph.batch_duration)
         DStream.__init__(self, self)
-        self._plans: dict[Time, Mapping[str, Json]] = {}
-        self.fenced = False
-        """Another driver has taken over: `stop` must tell the outside nothing of what this one did."""
-        self.lenient = False
-        """A replay looks at what is left of the past: losses are told with the outcome, and not raised."""
-        self.tell: Callable[[StreamingListenerEvent], None] = lambda _event: None
-        """Posts an event to the listeners; any thread. Set before `start`."""
+        self._plans: dict[Time, P] = {}
+        self.services = InputServices()
+        """Those of the driver from `start` on."""
         self.id = self.ssc.graph.add_input_stream(self)
         self.base_scope = self.ssc.graph.recorder.new_scope(f"{_in_words(type(self).__name__)} [{self.id}]")
 
@@ -55,50 +59,70 @@ class InputDStream(DStream[Any], DStreamNode):
         for function in self.worker_functions():
             self.recorder.for_workers(function)
 
-    def start(self) -> None:
-        """Gets ready to plan; may block on the outside. What it raises fails `ssc.start()`."""
+    def start(self, services: InputServices) -> None:
+        """Get ready to plan; may block on the outside. What it raises fails `ssc.start()`. An override calls this method first."""
+        self.services = services
+
+    def start_replay(self, services: InputServices) -> None:
+        """Get ready to give the RDDs of batches of the past. A replay calls this in place of `start`. Must not look outside."""
+        self.services = services
 
     def stop(self) -> None:
         """Lets go of what `start` took. Also called where `start` was not, or has failed."""
 
-    def starting_point(self) -> InputPlan:
-        """Where a stream that starts for the first time stands, as the plan of a batch of nothing. After `start`."""
-        return InputPlan({})
+    def starting_point(self) -> P:
+        """Return where a stream that starts for the first time stands, as the plan of a batch of nothing. Called after `start`."""
+        return cast("P", JsonPlan({}))
 
     @abstractmethod
-    def plan(self, time: Time) -> InputPlan:
-        """What this stream gives to the batch. Must move no cursor. What it raises leaves the batch unplanned."""
+    def plan(self, time: Time) -> P:
+        """Return what this stream gives to the batch. Must move no cursor. What it raises leaves the batch unplanned."""
 
-    def planned(self, time: Time, data: Mapping[str, Json]) -> None:
-        """The plan is durable: move the cursors behind it."""
+    def decode(self, data: Mapping[str, Json]) -> P:
+        """Return the plan whose `encode` gave this data.
 
-    def restored(self, time: Time, data: Mapping[str, Json]) -> None:
-        """Restart: the newest stored plan of this stream. NotRecoverableError if it cannot go on from there."""
+        Called for plans that the log holds: at a restart, and in a replay. A driver never decodes a plan that it has made. Must not look
+        outside.
 
-    def reads_nothing_of(self, data: Mapping[str, Json], kept: Mapping[str, Json] | None) -> str:
-        """Say at a restart why the stored data seems to be another job's.
+        Raises:
+            NotRecoverableError: the data is of another kind of input; see `another_kind`.
+        """
+        return cast("P", JsonPlan(data))
+
+    def another_kind(self, data: Mapping[str, Json]) -> NotRecoverableError:
+        """Return the error of `decode` about data that no input of this class has stored."""
+        return NotRecoverableError(
+            f"{self!r} cannot go on from the stored data of another kind of input ({', '.join(sorted(data)) or 'empty'}): the order in "
+            "which the inputs are made has changed. Restore that order, or use a new checkpoint directory."
+        )
+
+    def planned(self, time: Time, plan: P) -> None:
+        """Move the cursors behind this plan, which is durable."""
+
+    def restored(self, time: Time, plan: P) -> None:
+        """Restart: move the cursors behind the newest stored plan. NotRecoverableError if the stream cannot go on from there."""
+
+    def reads_nothing_of(self, plan: P, kept: P | None) -> str:
+        """Say at a restart why the stored plan seems to be another job's.
 
         Called several times before `restored`. Must not look outside.
 
         Args:
-            data: the newest stored plan of this stream.
+            plan: the newest stored plan of this stream.
             kept: what `left_behind` has kept of earlier plans.
 
         Returns:
             What is stored and what this stream reads, in words, where the two have nothing in common; else an empty text.
-
-        Raises:
-            NotRecoverableError: the data is of another kind of input.
         """
         return ""
 
-    def left_behind(self, data: Mapping[str, Json], kept: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
-        """Restart, before the first plan: what must be kept of the stored data because the plans to come will not have it.
+    def left_behind(self, plan: P, kept: P | None) -> P | None:
+        """Restart, before the first plan: what must be kept of the stored plans because the plans to come will not have it.
 
         Called before `restored`. Must not look outside.
 
         Args:
-            data: the newest stored plan of this stream.
+            plan: the newest stored plan of this stream.
             kept: what an earlier driver has kept. The newest plan wins where both speak of the same thing.
 
         Returns:
@@ -106,18 +130,18 @@ class InputDStream(DStream[Any], DStreamNode):
         """
         return None
 
-    def restored_kept(self, data: Mapping[str, Json]) -> None:
+    def restored_kept(self, kept: P) -> None:
         """Restart, after `restored`: what `left_behind` has returned. The stream may read some of it again."""
 
-    def skipped_between(self, before: Mapping[str, Json], after: Mapping[str, Json]) -> Sequence[str]:
+    def skipped_between(self, before: P, after: P) -> Sequence[str]:
         """Restart, before `restored`: what lies between two plans of this stream and is in neither.
 
         For inputs whose next plan begins where the last one ended: skipped data means that a plan is missing. Return nothing where `after`
         itself explains the jump, because a false alarm stops the start. Pure.
 
         Args:
-            before: the data of a plan.
-            after: the data of the next plan that stands.
+            before: a plan.
+            after: the next plan that stands.
 
         Returns:
             What is skipped, in words for people; nothing, for an input that cannot say.
@@ -125,14 +149,14 @@ class InputDStream(DStream[Any], DStreamNode):
         return ()
 
     @abstractmethod
-    def rdd(self, time: Time, data: Mapping[str, Json]) -> RDD[Any] | None:
-        """The RDD of a batch from its plan data. Must move no cursor and not look outside."""
+    def rdd(self, time: Time, plan: P) -> RDD[Any] | None:
+        """Return the RDD of a batch from its plan alone. Must move no cursor and not look outside."""
 
-    def metadata(self, time: Time, data: Mapping[str, Json]) -> Mapping[str, Any]:
+    def metadata(self, time: Time, plan: P) -> Mapping[str, Any]:
         """What listeners learn of a batch besides its size: `Description` for people, `progress` (JSON) for the progress report."""
         return {}
 
-    def outcome(self, time: Time, data: Mapping[str, Json]) -> InputOutcome:
+    def outcome(self, time: Time, plan: P) -> InputOutcome:
         """What the batch's jobs found, once all of them have succeeded; stored with the end of the batch. Called once, by any thread."""
         return InputOutcome()
 
@@ -164,14 +188,14 @@ class InputDStream(DStream[Any], DStreamNode):
 
     # -- for the JobGenerator
 
-    def remember_plan(self, time: Time, data: Mapping[str, Json]) -> None:
-        """Keeps the data of a planned batch for `compute`, until it falls out of the remember duration."""
-        self._plans[time] = data
+    def remember_plan(self, time: Time, plan: P) -> None:
+        """Keep the plan of a batch for `compute`, until it falls out of the remember duration."""
+        self._plans[time] = plan
 
     def outcome_of(self, time: Time) -> InputOutcome | None:
         """`outcome` of a batch whose plan is still kept; for the JobScheduler."""
-        data = self._plans.get(time)
-        return None if data is None else self.outcome(time, data)
+        plan = self._plans.get(time)
+        return None if plan is None else self.outcome(time, plan)
 
     def has_batch(self, time: Time) -> bool:
         return time in self._plans
@@ -180,8 +204,8 @@ class InputDStream(DStream[Any], DStreamNode):
         return max(list(self._plans), default=None)
 
     def compute(self, time: Time) -> RDD[Any] | None:
-        data = self._plans.get(time)
-        return None if data is None else self.placed(time, lambda: self.rdd(time, data))
+        plan = self._plans.get(time)
+        return None if plan is None else self.placed(time, lambda: self.rdd(time, plan))
 
     def clear_metadata(self, time: Time) -> None:
         super().clear_metadata(time)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from kstream.batch.events import StreamingListenerEvent
 from kstream.batch.rdd_scope import RDDScope
 from kstream.batch_time import Duration
 from kstream.conf import Settings
+from kstream.dstream.received_blocks import NoReceivedBlocks, ReceivedBlocks
 from kstream.dstream.recipe import CallSite, Recorder
 from kstream.rdd.map_with_state import MapWithState
 
@@ -70,6 +73,23 @@ class StreamGraph(Protocol):
     def add_output_stream(self, stream: Any) -> None: ...
 
     def inputs_of(self, stream: Any) -> Sequence[Any]: ...
+
+
+def _to_nobody(event: StreamingListenerEvent) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class InputServices:
+    """What an input may use. The driver gives it to `InputDStream.start`; as it is here it holds before the start."""
+
+    post_event: Callable[[StreamingListenerEvent], None] = _to_nobody
+    """Posts an event to the listeners. Any thread; returns at once."""
+    is_fenced: Callable[[], bool] = lambda: False
+    """Whether another driver has taken over: `stop` must tell the outside nothing of what this one did. Any thread."""
+    received_blocks: ReceivedBlocks | NoReceivedBlocks = field(default_factory=NoReceivedBlocks)
+    """What the receivers of this driver have stored."""
+    tolerant: bool = False
+    """Losses are told with the outcome, and not raised: a replay looks at what is left of the past."""
 
 
 class Placement(Protocol):

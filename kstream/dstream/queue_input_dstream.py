@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kstream.batch import InputPlan, Json
+from kstream.batch import JsonPlan
 from kstream.batch_time import Time
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import StreamHost
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 QUEUE_KIND = "queue"
 
 
-class QueueInputDStream(InputDStream):
+class QueueInputDStream(InputDStream[JsonPlan]):
     """Takes one element of the queue a batch (`one_at_a_time`) or all that it has not taken; `default`, or nothing, when there is none.
 
     The queue is the caller's list, looked at when a batch is planned and never changed: what the caller appends is seen, and two streams
@@ -44,16 +44,16 @@ class QueueInputDStream(InputDStream):
     def outlives_driver(self) -> bool:
         return False
 
-    def plan(self, time: Time) -> InputPlan:
+    def plan(self, time: Time) -> JsonPlan:
         waiting = max(0, len(self._queue) - self._next)
-        return InputPlan({"rdds": min(1, waiting) if self._one_at_a_time else waiting})
+        return JsonPlan({"rdds": min(1, waiting) if self._one_at_a_time else waiting})
 
-    def planned(self, time: Time, data: Mapping[str, Json]) -> None:
-        taken = range(self._next, self._next + data["rdds"])
+    def planned(self, time: Time, plan: JsonPlan) -> None:
+        taken = range(self._next, self._next + plan["rdds"])
         self._next = taken.stop
         self._batches[time] = [self._made.pop(index, self._queue[index]) for index in taken]
 
-    def restored(self, time: Time, data: Mapping[str, Json]) -> None:
+    def restored(self, time: Time, plan: JsonPlan) -> None:
         raise self.not_recoverable(time=time.milliseconds)
 
     @staticmethod
@@ -67,7 +67,7 @@ class QueueInputDStream(InputDStream):
         """As in Spark the stream can be stored with a graph, and the restart fails."""
         return Recipe(QUEUE_KIND, {})
 
-    def rdd(self, time: Time, data: Mapping[str, Json]) -> RDD[Any] | None:
+    def rdd(self, time: Time, plan: JsonPlan) -> RDD[Any] | None:
         taken = self._batches.get(time)
         if taken is None:
             return None

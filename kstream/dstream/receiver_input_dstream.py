@@ -1,28 +1,29 @@
 """ReceiverInputDStream: each batch is what a receiver has stored since the last one.
 
-Its plan data: `{"blocks": [[id, number of records or null], …]}`, in the order of arrival; a block that lies in a receiver's write-ahead
-log has a third part, its handle (`wal/handles.py`).
+The stored form of its ReceiverPlan: `{"blocks": [[id, number of records or null], …]}`, in the order of arrival; a block that lies in a
+receiver's write-ahead log has a third part, its handle (`wal/handles.py`).
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kstream.batch import InputOutcome, InputPlan
+from kstream.batch import InputOutcome, Json, PlannedInput
 from kstream.batch.plan import FAIL, REPORT, SKIP
 from kstream.batch_time import Time
 from kstream.dstream.input_dstream import InputDStream
-from kstream.dstream.ports import StreamHost
+from kstream.dstream.ports import InputServices, StreamHost
 from kstream.dstream.received_blocks import NoReceivedBlocks, ReceivedBlocks
-from kstream.errors import BlocksLostError, ConfigurationError, NotRecoverableError
+from kstream.errors import BlocksLostError, ConfigurationError
 from kstream.receiver import Receiver
 from kstream.receiver.block_reading import BlockLocations
 from kstream.receiver.block_store import effective_storage_level
 from kstream.receiver.received_block_tracker import ReceivedBlockInfo
-from kstream.wal import handle_of_json, handle_to_json
+from kstream.wal import WriteAheadLogRecordHandle, handle_of_json, handle_to_json
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -32,7 +33,44 @@ ON_DATA_LOSS = "spark.streaming.kstream.receiver.onDataLoss"
 WRITE_AHEAD_LOG = "spark.streaming.receiver.writeAheadLog.enable"
 
 
-class ReceiverInputDStream(InputDStream):
+@dataclass(frozen=True, slots=True)
+class PlannedBlock:
+    """A block that a batch reads. `num_records` is None where nobody has counted."""
+
+    block_id: str
+    num_records: int | None
+    handle: WriteAheadLogRecordHandle | None = None
+
+    def to_json(self) -> list[Json]:
+        handle = handle_to_json(self.handle)
+        return [self.block_id, self.num_records, *([] if handle is None else [handle])]
+
+    @staticmethod
+    def from_json(row: Sequence[Json]) -> PlannedBlock:
+        """The inverse of `to_json`. NotRecoverableError where the class of its handle does not exist any more."""
+        block_id, num_records, *handle = row
+        return PlannedBlock(block_id, num_records, handle_of_json(handle[0]) if handle else None)
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverPlan(PlannedInput):
+    """The blocks of a batch, in the order of arrival."""
+
+    blocks: Sequence[PlannedBlock]
+
+    @property
+    def num_records(self) -> int:
+        return sum(block.num_records or 0 for block in self.blocks)
+
+    @property
+    def block_ids(self) -> list[str]:
+        return [block.block_id for block in self.blocks]
+
+    def encode(self) -> Mapping[str, Json]:
+        return {"blocks": [block.to_json() for block in self.blocks]}
+
+
+class ReceiverInputDStream(InputDStream[ReceiverPlan]):
     """Its receiver runs on an executor, and its records come as blocks. One partition a block.
 
     Without a write-ahead log blocks die with the executors that have them, and with the driver: a batch that was planned and had not
@@ -50,8 +88,6 @@ class ReceiverInputDStream(InputDStream):
     def __init__(self, ssc: StreamHost, receiver: Receiver) -> None:
         super().__init__(ssc)
         self.receiver = receiver
-        self.blocks: ReceivedBlocks | NoReceivedBlocks = NoReceivedBlocks()
-        """Set by the engine before `start`."""
         self._loss_lock = threading.Lock()
         self._planned_here: set[str] = set()
         """Ids of blocks in plans of this driver; others were planned by an earlier one."""
@@ -69,7 +105,8 @@ class ReceiverInputDStream(InputDStream):
         """Only what receivers log: block stores die with the driver."""
         return self.ssc.settings.get(WRITE_AHEAD_LOG)
 
-    def start(self) -> None:
+    def start(self, services: InputServices) -> None:
+        super().start(services)
         policy = self._on_data_loss()
         if policy not in (FAIL, SKIP, REPORT):
             raise ConfigurationError(f"{ON_DATA_LOSS} is {policy!r}; it must be {FAIL}, {SKIP} or {REPORT}", key=ON_DATA_LOSS, value=policy)
@@ -78,37 +115,36 @@ class ReceiverInputDStream(InputDStream):
 
     # -- planning
 
-    def starting_point(self) -> InputPlan:
-        return InputPlan({"blocks": []})
+    def starting_point(self) -> ReceiverPlan:
+        return ReceiverPlan(())
 
-    def plan(self, time: Time) -> InputPlan:
+    def decode(self, data: Mapping[str, Json]) -> ReceiverPlan:
+        if "blocks" not in data:
+            raise self.another_kind(data)
+        return ReceiverPlan([PlannedBlock.from_json(row) for row in data["blocks"]])
+
+    def plan(self, time: Time) -> ReceiverPlan:
         """All blocks that no batch has taken.
 
         Idempotent: a batch time that has its blocks gets the same ones again, with a checkpoint or without.
         """
-        if (data := self._plans.get(time)) is None:
-            data = {"blocks": [_stored(block) for block in self.blocks.unallocated(self.id)]}
-        return InputPlan(data, sum(block[1] or 0 for block in data["blocks"]))
+        if (planned := self._plans.get(time)) is not None:
+            return planned
+        return ReceiverPlan([PlannedBlock(b.block_id, b.num_records, b.handle) for b in self._blocks.unallocated(self.id)])
 
-    def planned(self, time: Time, data: Mapping[str, Any]) -> None:
-        self.blocks.allocate(self.id, _ids(data))
+    def planned(self, time: Time, plan: ReceiverPlan) -> None:
+        self._blocks.allocate(self.id, plan.block_ids)
         with self._loss_lock:
-            self._planned_here.update(_ids(data))
-
-    def restored(self, time: Time, data: Mapping[str, Any]) -> None:
-        """There is no cursor: what comes, comes. The data must be a receiver's, though."""
-        if "blocks" not in data:
-            raise NotRecoverableError(
-                f"{self!r} cannot go on from the stored data of another kind of input ({', '.join(sorted(data))}): the order in which the "
-                "inputs are made has changed. Restore it, or use a new checkpoint directory.",
-                time=time.milliseconds,
-            )
+            self._planned_here.update(plan.block_ids)
 
     # -- the batch
 
-    def rdd(self, time: Time, data: Mapping[str, Any]) -> RDD[Any]:
+    def rdd(self, time: Time, plan: ReceiverPlan) -> RDD[Any]:
         """One partition a block. Without blocks a plain empty RDD."""
-        blocks = self.blocks.locations(self._info(block) for block in data["blocks"])
+        blocks = self._blocks.locations(
+            ReceivedBlockInfo(self.id, block.block_id, block.num_records, handle=block.handle, block_id_valid=False)
+            for block in plan.blocks
+        )
         lost = [block for block in blocks if block.lost]
         strict = self._on_data_loss() == FAIL
         if lost and strict:
@@ -125,12 +161,12 @@ class ReceiverInputDStream(InputDStream):
             for block in lost:
                 self._lost[block.block_id] = self._loss(block.block_id, block.num_records, "no executor that lives has it")
             self._read.update(block.block_id for block in there)
-        return self.blocks.rdd(there, not strict) if there else self.ssc.sparkContext.emptyRDD()
+        return self._blocks.rdd(there, not strict) if there else self.ssc.sparkContext.emptyRDD()
 
-    def outcome(self, time: Time, data: Mapping[str, Any]) -> InputOutcome:
+    def outcome(self, time: Time, plan: ReceiverPlan) -> InputOutcome:
         """Blocks that were missed since the last outcome, each once: this batch's, and those of older ones that its windows asked for."""
-        counts = {block[0]: block[1] for block in data["blocks"]}
-        not_found = self.blocks.lost()
+        counts = {block.block_id: block.num_records for block in plan.blocks}
+        not_found = self._blocks.lost()
         with self._loss_lock:
             for block_id, why in not_found.items():
                 if block_id in self._read:
@@ -141,42 +177,33 @@ class ReceiverInputDStream(InputDStream):
             logger.warning("batch %s went on without block %s of %s records: %s", time, loss["block"], loss["records"], loss["detail"])
         return InputOutcome(lost=lost, report=self._on_data_loss() == REPORT)
 
-    def metadata(self, time: Time, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    def metadata(self, time: Time, plan: ReceiverPlan) -> Mapping[str, Any]:
         name = type(self.receiver).__name__
-        return {"progress": {"description": f"Receiver[{name}]", "metrics": {"blocks": len(data["blocks"])}}}
+        return {"progress": {"description": f"Receiver[{name}]", "metrics": {"blocks": len(plan.blocks)}}}
 
     def clear_metadata(self, time: Time) -> None:
         before = dict(self._plans)
         super().clear_metadata(time)
-        for old, data in before.items():
+        for old, plan in before.items():
             if old not in self._plans:
-                self.blocks.release(old, _ids(data))
+                self._blocks.release(old, plan.block_ids)
                 with self._loss_lock:
                     for block_ids in (self._read, self._planned_here, self._reported):
-                        block_ids.difference_update(_ids(data))
-                    for block_id in _ids(data):
+                        block_ids.difference_update(plan.block_ids)
+                    for block_id in plan.block_ids:
                         self._lost.pop(block_id, None)
 
+    @property
+    def _blocks(self) -> ReceivedBlocks | NoReceivedBlocks:
+        return self.services.received_blocks
+
     def _on_data_loss(self) -> str:
-        return SKIP if self.lenient else self.ssc.settings.get(ON_DATA_LOSS)
+        return SKIP if self.services.tolerant else self.ssc.settings.get(ON_DATA_LOSS)
 
     def _loss(self, block_id: str, count: int | None, why: str) -> dict[str, Any]:
         """An entry of the ledger. A block of an earlier driver died with that one's executors. Call this under `_loss_lock`."""
         cause = "executor death" if block_id in self._planned_here else "driver death"
         return {"block": block_id, "records": count, "cause": cause, "detail": why}
-
-    def _info(self, block: list[Any]) -> ReceivedBlockInfo:
-        block_id, count, *handle = block
-        return ReceivedBlockInfo(self.id, block_id, count, handle=handle_of_json(handle[0]) if handle else None, block_id_valid=False)
-
-
-def _stored(block: ReceivedBlockInfo) -> list[Any]:
-    handle = handle_to_json(block.handle)
-    return [block.block_id, block.num_records, *([] if handle is None else [handle])]
-
-
-def _ids(data: Mapping[str, Any]) -> list[str]:
-    return [block[0] for block in data["blocks"]]
 
 
 def _listed(lost: list[BlockLocations], most: int = 5) -> str:

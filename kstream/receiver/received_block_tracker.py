@@ -445,13 +445,3 @@ def _answer(record: BlockRecord | None) -> bool | None:
     if record.state in _KEPT:
         return True
     return False if record.state in _REJECTED else None
-
-
-def planned_blocks(plans: Iterable[Mapping[int, object]]) -> set[str]:
-    """The ids of all blocks in the data of receiver streams, of plans as they are stored (stream number → data)."""
-    found: set[str] = set()
-    for inputs in plans:
-        for data in inputs.values():
-            if isinstance(data, Mapping) and "blocks" in data:
-                found.update(block[0] for block in data["blocks"])
-    return found

@@ -4,9 +4,9 @@ One idea: a batch moves in one direction: planned → plan durable → submitted
 generator's thread owns the first half, the scheduler's the second; they exchange messages, not locks.
 """
 
-from kstream.scheduler.input_info_tracker import InputInfoTracker
+from kstream.scheduler.batch_planner import JobGeneratorParts
 from kstream.scheduler.job_generator import JobGenerator
-from kstream.scheduler.job_scheduler import JobScheduler
+from kstream.scheduler.job_scheduler import JobScheduler, JobSchedulerParts
 from kstream.scheduler.listener_bus import StreamingListenerBus
 
-__all__ = ["InputInfoTracker", "JobGenerator", "JobScheduler", "StreamingListenerBus"]
+__all__ = ["JobGenerator", "JobGeneratorParts", "JobScheduler", "JobSchedulerParts", "StreamingListenerBus"]

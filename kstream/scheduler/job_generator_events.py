@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from kstream.batch import Batch
 from kstream.batch_time import Time
-from kstream.checkpoint import LogContents
 from kstream.loop import Event
 
 
@@ -29,10 +30,14 @@ class Drained:
 
 @dataclass(slots=True)
 class Resume:
-    """Submit what an earlier driver left pending and plan what it missed; `ended` is set when that is done."""
+    """Submit what an earlier driver left pending and plan what it missed; `ended` is set when that is done.
 
-    contents: LogContents
-    missed: list[Time]
+    `failures`: how often batches have failed, by time.
+    """
+
+    pending: Sequence[Batch]
+    failures: Mapping[Time, int]
+    missed: Sequence[Time]
     ended: Event
 
 

@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 from kstream import crash_point
-from kstream.batch import InputOutcome, Job, JobSet, events
+from kstream.batch import Batch, BatchState, Job, JobSet, events
 from kstream.batch_time import Time
 from kstream.clock import Clock
 from kstream.errors import FencedError, add_note
-from kstream.loop import THREADS, EventLoop, Runtime, WorkerPool
-from kstream.scheduler.completions import Completion, Completions, not_noted
+from kstream.loop import EventLoop, Runtime, WorkerPool
+from kstream.scheduler.completions import Completion, Completions, Failure
 from kstream.scheduler.listener_bus import StreamingListenerBus
 from kstream.scheduler.ports import BatchLog, JobEnvironment
 from kstream.scheduler.state_checkpointer import StateCheckpointer
-from kstream.scheduler.unfinished import UnfinishedBatches
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSchedulerParts:
+    """What a JobScheduler works with. `completions` ends batches; `on_error` gets every failure, once."""
+
+    clock: Clock
+    log: BatchLog
+    environment: JobEnvironment
+    listener_bus: StreamingListenerBus
+    completions: Completions
+    states: StateCheckpointer
+    on_error: Callable[[str, BaseException], None]
+    runtime: Runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,60 +61,41 @@ JobSchedulerEvent: TypeAlias = JobStarted | JobCompleted | ErrorReported
 class JobScheduler:
     """Jobs of one batch start in order of their output; with `concurrent_jobs` 1 a batch ends before the next begins.
 
-    `on_batch_end(time, succeeded)` is called on the event thread after the completion is stored and before listeners hear of it.
-    `outcomes(time)` tells, when all jobs of a batch have succeeded, what its inputs found; that is stored with the end of the batch, and so
-    is what `states` has written of its state, in the thread of the job that ended last.
-    `on_error` gets every failure, once. A job that waited longer than `max_wait_ms` after the last look is checked for a newer
-    writer before it starts: a driver that was stopped and comes back runs nothing.
+    A batch ends on the event thread: its completion is stored before listeners hear of the end. Its state is written in the thread of the
+    job that ended last. A job that waited longer than `max_wait_ms` after the last look is checked for a newer writer before it starts: a
+    driver that was stopped and comes back runs nothing.
     """
 
-    def __init__(
-        self,
-        clock: Clock,
-        log: BatchLog,
-        environment: JobEnvironment,
-        listener_bus: StreamingListenerBus,
-        unfinished: UnfinishedBatches,
-        concurrent_jobs: int,
-        on_batch_end: Callable[[Time, bool], None],
-        on_error: Callable[[str, BaseException], None],
-        max_wait_ms: int = 1000,
-        outcomes: Callable[[Time], Mapping[int, InputOutcome]] = lambda _time: {},
-        runtime: Runtime = THREADS,
-        *,
-        states: StateCheckpointer,
-    ) -> None:
-        self._clock = clock
-        self._log = log
-        self._states = states
-        self._environment = environment
-        self._bus = listener_bus
-        self._unfinished = unfinished
-        self.completions = Completions(log, states, unfinished)
-        self._on_batch_end = on_batch_end
-        self._on_error = on_error
+    def __init__(self, parts: JobSchedulerParts, concurrent_jobs: int, max_wait_ms: int) -> None:
+        self._clock = parts.clock
+        self._log = parts.log
+        self._states = parts.states
+        self._environment = parts.environment
+        self._bus = parts.listener_bus
+        self.completions = parts.completions
+        self._on_error = parts.on_error
         self._max_wait = max_wait_ms
-        self._outcomes = outcomes
-        self._job_sets: dict[Time, tuple[JobSet, int]] = {}
+        self._submitted: dict[Time, tuple[Batch, JobSet]] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._pool = WorkerPool(concurrent_jobs, "streaming-job-executor", runtime)
+        self._pool = WorkerPool(concurrent_jobs, "streaming-job-executor", parts.runtime)
         self._loop: EventLoop[JobSchedulerEvent] = EventLoop(
-            "JobScheduler", self._process, lambda e: self._on_error("Error in job scheduler", e), runtime
+            "JobScheduler", self._process, lambda e: self._on_error("Error in job scheduler", e), parts.runtime
         )
 
     def start(self) -> None:
         self._loop.start()
         self._pool.start()
 
-    def submit_job_set(self, job_set: JobSet, plan_epoch: int) -> None:
+    def submit_job_set(self, batch: Batch, job_set: JobSet) -> None:
         """Queues the jobs of a batch whose plan is durable. Returns at once."""
+        batch.become(BatchState.SUBMITTED)
         with self._lock:
-            self._job_sets[job_set.time] = (job_set, plan_epoch)
+            self._submitted[batch.time] = (batch, job_set)
         self._bus.post(events.StreamingListenerBatchSubmitted(job_set.to_batch_info()))
         submitted = self._clock.monotonic_ms()
         for job in job_set.jobs:
-            self._pool.submit(partial(self._run, job_set, job, submitted))
+            self._pool.submit(partial(self._run, batch, job_set, job, submitted))
         logger.info("added jobs for time %s", job_set.time)
 
     def report_error(self, message: str, error: BaseException) -> None:
@@ -136,7 +130,7 @@ class JobScheduler:
 
     # -- in a job thread
 
-    def _run(self, job_set: JobSet, job: Job, submitted_ms: int) -> None:
+    def _run(self, batch: Batch, job_set: JobSet, job: Job, submitted_ms: int) -> None:
         if self._closed.is_set():
             return
         try:
@@ -144,6 +138,7 @@ class JobScheduler:
                 self._log.probe()
         except FencedError as e:
             self.refuse_jobs()
+            batch.become(BatchState.FENCED)
             self._loop.post(ErrorReported(f"job {job.id} was not started", e))
             return
         except Exception as e:
@@ -175,61 +170,36 @@ class JobScheduler:
                 self._on_error(message, error)
 
     def _handle_start(self, job: Job, at_ms: int) -> None:
-        job_set, _ = self._job_sets[job.time]
+        batch, job_set = self._submitted[job.time]
         if job_set.handle_start(at_ms):
+            batch.become(BatchState.RUNNING)
             self._bus.post(events.StreamingListenerBatchStarted(job_set.to_batch_info()))  # of which, as in Spark, no output has started
         job.start_ms = at_ms
         self._bus.post(events.StreamingListenerOutputOperationStarted(job.to_info()))
 
     def _handle_completion(self, job: Job, at_ms: int) -> None:
         job.end_ms = at_ms
-        job_set, plan_epoch = self._job_sets[job.time]
+        batch, job_set = self._submitted[job.time]
         last = job_set.handle_completion(job, at_ms)
         self._bus.post(events.StreamingListenerOutputOperationCompleted(job.to_info()))
         if last:
-            self._end_batch(job_set, plan_epoch, at_ms)
+            self._end(batch, job_set, at_ms)
         if job.error is not None:
             self._states.failed(job.error)
             self._on_error(f"Error running job {job.id}", job.error)
 
-    def _end_batch(self, job_set: JobSet, plan_epoch: int, at_ms: int) -> None:
+    def _end(self, batch: Batch, job_set: JobSet, at_ms: int) -> None:
         with self._lock:
-            del self._job_sets[job_set.time]
-        noted = None if job_set.errors else self._note_end(job_set, plan_epoch, at_ms)
-        if job_set.errors:
-            self._note_failure(job_set, plan_epoch, at_ms)
-        self._on_batch_end(job_set.time, noted is not None)
+            del self._submitted[batch.time]
+        failure = Failure("; ".join(map(str, job_set.errors)), self._closed.is_set()) if job_set.errors else None
+        ended = self.completions.end(batch, at_ms, job_set.states, failure)
+        if ended.trouble is not None:
+            self._on_error(*ended.trouble)
         info = job_set.to_batch_info()
-        logger.info("total delay: %s ms for time %s (execution: %s ms)", info.total_delay_ms, job_set.time, info.processing_delay_ms)
+        logger.info("total delay: %s ms for time %s (execution: %s ms)", info.total_delay_ms, batch.time, info.processing_delay_ms)
         self._bus.post(events.StreamingListenerBatchCompleted(info))
-        if noted is not None:
-            self.tell_lost(noted)
-
-    def _note_end(self, job_set: JobSet, plan_epoch: int, at_ms: int) -> Completion | None:
-        """Store the end of a batch whose jobs have all succeeded. None: it is not durable, which has been reported."""
-        time = job_set.time
-        try:
-            outcomes = self._outcomes(time)
-        except Exception as e:
-            self._unfinished.ended(time, succeeded=False)
-            self._on_error(f"the outcome of batch {time} is not known: a restart runs the batch again", e)
-            return None
-        completion = Completion(time, plan_epoch, at_ms, outcomes, job_set.states)
-        try:
-            self.completions.note(completion)
-        except Exception as e:
-            self._on_error(not_noted(time, e), e)
-            return None
-        return completion
-
-    def _note_failure(self, job_set: JobSet, plan_epoch: int, at_ms: int) -> None:
-        """Store that the batch failed. It stays pending in the log, also where that could not be stored."""
-        try:
-            if not self._closed.is_set():  # a job that a stop cut short has not failed
-                self._log.fail(job_set.time, plan_epoch, at_ms, "; ".join(map(str, job_set.errors)))
-        except Exception as e:
-            self._on_error(f"could not note that batch {job_set.time} failed: a restart runs it again", e)
-        self._unfinished.ended(job_set.time, succeeded=False)
+        if ended.completion is not None:
+            self.tell_lost(ended.completion)
 
     def tell_lost(self, completion: Completion) -> None:
         """Tell listeners of the losses that a durable completion names. Any thread."""
@@ -238,4 +208,4 @@ class JobScheduler:
             self._bus.post(events.StreamingListenerDataLost(completion.time, lost))
 
     def __repr__(self) -> str:
-        return f"<JobScheduler {len(self._job_sets)} batches in hand>"
+        return f"<JobScheduler {len(self._submitted)} batches in hand>"

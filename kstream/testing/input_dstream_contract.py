@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Any
 
-from kstream.batch import InputPlan
+from kstream.batch import PlannedInput
 from kstream.batch_time import Time
 from kstream.dstream import InputDStream
+from kstream.dstream.ports import InputServices
 
 INTERVAL = 1000
 ZERO = 1_000_000
@@ -35,6 +35,10 @@ class InputDStreamContract(ABC):
     def produce(self, stream: InputDStream, time: Time, count: int) -> list[Any]:
         """Lets `count` ≥ 1 new records come in before the batch at `time` is planned; returns them, each different from all others."""
 
+    def services(self, stream: InputDStream) -> InputServices:
+        """What the driver gives to the input."""
+        return InputServices()
+
     def records(self, rdd: Any) -> list[Any]:
         """The records of an RDD."""
         return rdd.collect()
@@ -48,10 +52,10 @@ class InputDStreamContract(ABC):
 
     # -- for the tests
 
-    def started(self) -> tuple[InputDStream, InputPlan]:
+    def started(self) -> tuple[InputDStream, PlannedInput]:
         """An input that starts for the first time, with the point it starts from."""
         stream = self._made()
-        stream.start()
+        stream.start(self.services(stream))
         return stream, stream.starting_point()
 
     def _made(self) -> InputDStream:
@@ -60,13 +64,14 @@ class InputDStreamContract(ABC):
         stream.initialize(Time(ZERO))
         return stream
 
-    def batch(self, stream: InputDStream, number: int) -> tuple[Mapping[str, Any], list[Any]]:
-        """Plans batch `number`, makes the plan durable and reads it: its data and records."""
+    def batch(self, stream: InputDStream, number: int) -> tuple[PlannedInput, list[Any]]:
+        """Plans batch `number`, makes the plan durable and reads it: its plan and records."""
         time = batch_time(number)
-        data = stored(stream.plan(time))
-        stream.remember_plan(time, data)
-        stream.planned(time, data)
-        return data, self.read(stream, number)
+        plan = stream.plan(time)
+        stored(plan)
+        stream.remember_plan(time, plan)
+        stream.planned(time, plan)
+        return plan, self.read(stream, number)
 
     def read(self, stream: InputDStream, number: int) -> list[Any]:
         """The records of a planned batch, from an RDD made now."""
@@ -129,8 +134,26 @@ class InputDStreamContract(ABC):
     def test_listeners_get_plain_facts(self) -> None:
         stream, _ = self.started()
         self.produce(stream, batch_time(1), 1)
-        data, _records = self.batch(stream, 1)
-        assert isinstance(stream.metadata(batch_time(1), data).get("Description", ""), str)
+        plan, _records = self.batch(stream, 1)
+        assert isinstance(stream.metadata(batch_time(1), plan).get("Description", ""), str)
+
+    def test_a_plan_comes_back_from_the_log_as_it_was(self) -> None:
+        stream, point = self.started()
+        self.produce(stream, batch_time(1), 2)
+        for plan in (point, self.batch(stream, 1)[0]):
+            assert stored(stream.decode(stored(plan))) == stored(plan)
+
+    def test_the_driver_that_makes_a_plan_does_not_decode_it(self) -> None:
+        stream, _ = self.started()
+        decoded: list[Any] = []
+        decode = stream.decode
+        stream.decode = lambda data: decoded.append(data) or decode(data)
+        for number in (1, 2):
+            self.produce(stream, batch_time(number), 1)
+            plan, _records = self.batch(stream, number)
+            stream.metadata(batch_time(number), plan)
+            stream.outcome_of(batch_time(number))
+        assert decoded == []
 
     def test_stop_may_be_called_twice_and_without_start(self) -> None:
         stream, _ = self.started()
@@ -142,21 +165,21 @@ class InputDStreamContract(ABC):
 class RestorableInputDStreamContract(InputDStreamContract):
     """For inputs that go on exactly where a dead driver stopped."""
 
-    def takes_over(self, *plans: tuple[int, Mapping[str, Any]]) -> InputDStream:
+    def takes_over(self, *plans: tuple[int, PlannedInput]) -> InputDStream:
         """The input of a new driver that finds these plans in the log, oldest first. The number of the starting point is 0."""
         stream = self._made()
-        number, newest = plans[-1]
-        stream.restored(batch_time(number), newest)
-        for each, data in plans:
-            stream.remember_plan(batch_time(each), data)
-        stream.start()
+        decoded = [(batch_time(number), stream.decode(stored(plan))) for number, plan in plans]
+        stream.restored(*decoded[-1])
+        for time, plan in decoded:
+            stream.remember_plan(time, plan)
+        stream.start(self.services(stream))
         return stream
 
     def test_a_new_driver_goes_on_behind_the_newest_plan(self) -> None:
         stream, point = self.started()
         self.produce(stream, batch_time(1), 2)
         first, _records = self.batch(stream, 1)
-        second = self.takes_over((0, stored(point)), (1, first))
+        second = self.takes_over((0, point), (1, first))
         came = self.produce(second, batch_time(2), 2)
         assert self.batch(second, 2)[1] == sorted(came)
 
@@ -165,21 +188,21 @@ class RestorableInputDStreamContract(InputDStreamContract):
         came = self.produce(stream, batch_time(1), 2)
         first, _records = self.batch(stream, 1)
         self.produce(stream, batch_time(2), 2)
-        second = self.takes_over((0, stored(point)), (1, first))
+        second = self.takes_over((0, point), (1, first))
         assert self.read(second, 1) == sorted(came)
 
     def test_what_came_while_no_driver_ran_is_read_by_the_next_once(self) -> None:
         stream, point = self.started()
         first, _records = self.batch(stream, 1)
         came = self.produce(stream, batch_time(2), 2)
-        second = self.takes_over((0, stored(point)), (1, first))
+        second = self.takes_over((0, point), (1, first))
         second.missed([batch_time(2), batch_time(3)])
         assert sorted(record for number in (2, 3, 4) for record in self.batch(second, number)[1]) == sorted(came)
 
     def test_what_came_behind_the_starting_point_of_a_driver_that_never_planned_is_read(self) -> None:
         stream, point = self.started()
         came = self.produce(stream, batch_time(1), 2)
-        second = self.takes_over((0, stored(point)))
+        second = self.takes_over((0, point))
         assert self.batch(second, 1)[1] == sorted(came)
 
 
@@ -188,8 +211,9 @@ def batch_time(number: int) -> Time:
     return Time(ZERO + number * INTERVAL)
 
 
-def stored(plan: InputPlan) -> dict[str, Any]:
-    """A plan's data as a restart finds it; fails if it is not plain JSON."""
-    data = json.loads(json.dumps(plan.data))
-    assert data == plan.data, "plan data must come back from JSON as it was: no tuples, no numbers as keys"
+def stored(plan: PlannedInput) -> dict[str, Any]:
+    """A plan in its stored form, as a restart finds it; fails if it is not plain JSON."""
+    encoded = plan.encode()
+    data = json.loads(json.dumps(encoded))
+    assert data == encoded, "an encoded plan must come back from JSON as it was: no tuples, no numbers as keys"
     return data

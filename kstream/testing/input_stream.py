@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kstream.batch import InputPlan, Json
+from kstream.batch import JsonPlan
 from kstream.batch_time import Time
 from kstream.dstream import InputDStream
 from kstream.dstream.ports import StreamHost
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 KIND = "testing-input"
 
 
-class TestInputStream(InputDStream):
+class TestInputStream(InputDStream[JsonPlan]):
     """Gives `batches[i]` to the batch of index i = (time − zeroTime) / slide − 1: to the first batch of the stream's life the first one.
 
     The index comes from the batch time alone, so a restarted driver gives every batch, also those it missed, what they would have had.
@@ -33,13 +33,13 @@ class TestInputStream(InputDStream):
         self._partitions_of_each = numPartitions
         self.register_recipe()
 
-    def plan(self, time: Time) -> InputPlan:
+    def plan(self, time: Time) -> JsonPlan:
         assert self.zero_time is not None
         index = time.since(self.zero_time).milliseconds // self.slide_duration.milliseconds - 1
-        return InputPlan({"index": index}, len(self._records(index) or ()))
+        return JsonPlan({"index": index}, len(self._records(index) or ()))
 
-    def rdd(self, time: Time, data: Mapping[str, Json]) -> RDD[Any] | None:
-        records = self._records(data.get("index", -1))  # the plan of a first start, of a batch of nothing, has no index
+    def rdd(self, time: Time, plan: JsonPlan) -> RDD[Any] | None:
+        records = self._records(plan.get("index", -1))  # the plan of a first start, of a batch of nothing, has no index
         return None if records is None else self.ssc.sparkContext.parallelize(records, self._partitions_of_each)
 
     def _records(self, index: int) -> list[Any] | None:

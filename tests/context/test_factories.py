@@ -286,7 +286,7 @@ def is_gone(client: RpcClient) -> bool:
 
 def received(stream: ReceiverInputDStream) -> int:
     """Records that wait for a batch."""
-    return sum(block.num_records or 0 for block in stream.blocks.unallocated(stream.id))
+    return sum(block.num_records or 0 for block in stream.services.received_blocks.unallocated(stream.id))
 
 
 def wait_for(reached: Callable[[], Any]) -> None:

@@ -12,7 +12,7 @@ import fsspec
 import pytest
 
 from kstream import crash_point
-from kstream.batch import InputPlan
+from kstream.batch import PlannedInput
 from kstream.batch_time import Seconds, Time
 from kstream.dstream import DStream, FileInputDStream
 from kstream.errors import NotRecoverableError
@@ -47,14 +47,14 @@ def test_the_stored_form_of_a_batch_of_files(world: World, directory: str) -> No
     where = stream._source.list(0)[0].path.removesuffix("ü")
     plan = stream.plan(Time(START + INTERVAL))
     assert _bytes(plan) == f'{{"files":[["{where}\\u00fc",1000500,2]],"listed":1001000,"since":1000000}}'
-    stream.remember_plan(Time(START + INTERVAL), plan.data)
+    stream.remember_plan(Time(START + INTERVAL), plan)
     arrives(world, directory, "ü", "1\n2\n")
     grown = stream.plan(Time(START + 2 * INTERVAL))
     assert _bytes(grown) == f'{{"changed":[["{where}\\u00fc",2,4]],"files":[],"listed":1002000,"since":1000000}}'
 
 
-def _bytes(plan: InputPlan) -> str:
-    return json.dumps(plan.data, sort_keys=True, separators=(",", ":"))
+def _bytes(plan: PlannedInput) -> str:
+    return json.dumps(plan.encode(), sort_keys=True, separators=(",", ":"))
 
 
 def test_a_new_stream_stores_from_when_on_files_count_before_its_first_batch(world: World, directory: str) -> None:
@@ -189,7 +189,7 @@ def test_sums_over_a_window_come_out_as_if_the_driver_had_been_up(world: World, 
 def test_stored_data_of_another_kind_of_input_is_refused(world: World, directory: str) -> None:
     stream = FileDriver(world, directory).files
     with pytest.raises(NotRecoverableError, match="order in which the inputs are made"):
-        stream.restored(Time(START), {"from": 0, "until": 3})
+        stream.decode({"from": 0, "until": 3})
 
 
 def test_an_input_made_by_its_class_says_why_its_graph_is_not_stored(world: World) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from pyspark import StorageLevel
 
 import kstream
 from kstream import DStream, Milliseconds, Minutes, Seconds, State, StateSpec
-from kstream.batch import InputPlan
+from kstream.batch import JsonPlan
 from kstream.batch_time import Time
 from kstream.dstream import InputDStream, MapWithStateDStream
 from kstream.dstream.base import node_of
@@ -25,17 +25,17 @@ LETTERS = ["", "a", "ab", "abc", "ab", "a", ""]
 COUNTED = ["", "a1", "a2 b1", "a3 b2 c1", "a4 b3 c1", "a5 b3 c1", "a5 b3 c1"]
 
 
-class Batches(InputDStream):
+class Batches(InputDStream[JsonPlan]):
     """An input that gives one list a batch; None stands for a batch without an RDD."""
 
     def __init__(self, batches: list[Any], first: int = START + INTERVAL) -> None:
         super().__init__(FakeHost({}))
         self.batches = {Time(first + n * INTERVAL): batch for n, batch in enumerate(batches)}
 
-    def plan(self, time: Time) -> InputPlan:
-        return InputPlan({})
+    def plan(self, time: Time) -> JsonPlan:
+        return JsonPlan({})
 
-    def rdd(self, time: Time, data: Mapping[str, Any]) -> Any:
+    def rdd(self, time: Time, plan: JsonPlan) -> Any:
         batch = self.batches[time]
         return None if batch is None else FakeRDD(batch)
 
@@ -45,7 +45,7 @@ class Batches(InputDStream):
         node.initialize(Time(min(self.batches).milliseconds - INTERVAL))
         seen: list[Any] = []
         for time in self.batches:
-            self.remember_plan(time, {})
+            self.remember_plan(time, JsonPlan({}))
             rdd: Any = node.getOrCompute(time)
             seen.append(form(rdd.records))
             node.clear_metadata(time)
@@ -177,7 +177,7 @@ def test_a_window_that_slides_by_two_finds_what_the_function_returned_before_the
     snapshots.initialize(zero)
     seen: list[Any] = []
     for time in batches.batches:
-        batches.remember_plan(time, {})
+        batches.remember_plan(time, JsonPlan({}))
         assert snapshots.getOrCompute(time) is not None
         rdd: Any = window.getOrCompute(time)
         seen.append(None if rdd is None else sorted(rdd.records))

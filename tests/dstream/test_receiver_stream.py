@@ -12,6 +12,7 @@ import pytest
 from kstream.batch_time import Seconds, Time
 from kstream.checkpoint import names
 from kstream.dstream import DStream, ReceiverInputDStream
+from kstream.dstream.ports import InputServices
 from kstream.errors import BlocksLostError
 from kstream.receiver import SocketReceiver, lines_of
 from kstream.receiver.received_block_tracker import ReceivedBlockInfo
@@ -63,9 +64,9 @@ def test_a_plan_names_blocks_and_counts_in_the_order_of_arrival(world: World) ->
     driver.receiver.storeAll([1, 2])
     driver.receiver.store(3)
     with_none = [*driver.waiting(), ReceivedBlockInfo(driver.received.id, "uncounted")]
-    driver.received.blocks = WaitingBlocks(with_none)
+    driver.received.services = InputServices(received_blocks=WaitingBlocks(with_none))
     plan = driver.received.plan(Time(START + INTERVAL))
-    assert [count for _, count in plan.data["blocks"]] == [2, 1, None] and plan.num_records == 3
+    assert [block.num_records for block in plan.blocks] == [2, 1, None] and plan.num_records == 3
 
 
 def test_input_ids_count_over_all_kinds_in_order_of_creation(world: World) -> None:
@@ -102,9 +103,9 @@ def test_a_batch_time_that_has_its_blocks_gets_the_same_ones_again_and_new_block
     first = Time(START + INTERVAL)
     before = driver.received._plans[first]
     again = driver.received.plan(first)
-    assert again.data == before and again.num_records == 1
-    driver.received.remember_plan(first, again.data)
-    driver.received.planned(first, again.data)
+    assert again == before and again.num_records == 1
+    driver.received.remember_plan(first, again)
+    driver.received.planned(first, again)
     driver.tick()
     assert records(world) == [[1], [2, 3]]
 
@@ -130,12 +131,12 @@ def test_of_a_persisted_stream_only_the_newest_batch_is_kept_and_old_blocks_are_
     plans: list[Any] = []
     for number in range(6):
         driver.receiver.store(number)
-        plans.append(driver.received.plan(Time(world.clock.time_ms() + INTERVAL)).data)
+        plans.append(driver.received.plan(Time(world.clock.time_ms() + INTERVAL)))
         driver.tick()
     world.wait(lambda: all(rdd.unpersisted for rdd in made[:-1]))
     assert made[-1].is_cached and not made[-1].unpersisted
-    world.wait(lambda: all(name not in driver.receivers.blocks for name, _ in plans[0]["blocks"]))
-    assert plans[0]["blocks"]
+    world.wait(lambda: all(name not in driver.receivers.blocks for name in plans[0].block_ids))
+    assert plans[0].blocks
     with pytest.raises(BlocksLostError):
         driver.received.rdd(Time(START + INTERVAL), plans[0])
 
@@ -152,8 +153,8 @@ def test_blocks_of_a_batch_that_waits_are_kept_while_later_ones_are_made(world: 
         world.wait(lambda made=made: any(names.parse_key(name)[0] == Time(made) for name in world.store.list("plans")))
     world.wait(lambda: len(world.attempts) == 3)
     assert len(driver.listener.completed()) < 3 and driver.received.remember_duration == Seconds(1)
-    blocks = driver.received._plans[Time(START + 3 * INTERVAL)]["blocks"]
-    assert [driver.receivers.blocks[name] for name, _ in blocks] == [[3]]
+    names_of_blocks = driver.received._plans[Time(START + 3 * INTERVAL)].block_ids
+    assert [driver.receivers.blocks[name] for name in names_of_blocks] == [[3]]
     gate.set()
     world.wait(lambda: len(driver.listener.completed()) == 10)
     assert together(world) == list(range(1, 11)) and driver.errors == []

@@ -9,6 +9,7 @@ import pytest
 from kstream import crash_point
 from kstream.batch_time import Time
 from kstream.checkpoint.history import read_ledger
+from kstream.dstream.ports import InputServices
 from kstream.errors import BlocksLostError, ConfigurationError, NotRecoverableError
 from kstream.receiver.received_block_tracker import ReceivedBlockInfo
 from kstream.wal import FileBasedWriteAheadLogSegment
@@ -29,14 +30,15 @@ def world() -> World:
 def test_the_stored_form_of_a_batch_of_blocks(world: World) -> None:
     """Golden bytes: what a restart finds must not depend on the version."""
     driver = ReceiverDriver(world).start()
-    assert json.dumps(driver.received.starting_point().data) == '{"blocks": []}'
-    driver.received.blocks = WaitingBlocks(
+    assert json.dumps(driver.received.starting_point().encode()) == '{"blocks": []}'
+    waiting = WaitingBlocks(
         [
             ReceivedBlockInfo(1, "input-1-0123abcd-1", 2),
             ReceivedBlockInfo(1, "input-1-0123abcd-2", None, handle=FileBasedWriteAheadLogSegment("receivedData/1/log-0-60000", 4, 90)),
         ]
     )
-    data = driver.received.plan(Time(START + INTERVAL)).data
+    driver.received.services = InputServices(received_blocks=waiting)
+    data = driver.received.plan(Time(START + INTERVAL)).encode()
     assert json.dumps(data) == (
         '{"blocks": [["input-1-0123abcd-1", 2], ["input-1-0123abcd-2", null, ["receivedData/1/log-0-60000", 4, 90]]]}'
     )
@@ -108,7 +110,7 @@ def test_an_unknown_policy_is_refused_at_the_start(world: World) -> None:
 
 def test_stored_data_of_another_kind_of_input_is_refused(world: World) -> None:
     with pytest.raises(NotRecoverableError, match="order in which the inputs are made"):
-        ReceiverDriver(world).received.restored(Time(START), {"files": []})
+        ReceiverDriver(world).received.decode({"files": []})
 
 
 # -- with a write-ahead log

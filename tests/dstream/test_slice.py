@@ -10,6 +10,7 @@ import pytest
 from pyspark import SparkContext
 
 from kstream import DStream, Seconds, Time
+from kstream.batch import JsonPlan
 from kstream.dstream.arguments import as_time
 from kstream.dstream.base import node_of
 from kstream.errors import IllegalStateError
@@ -38,7 +39,7 @@ class Batches:
         return self
 
     def plan(self, n: int) -> None:
-        self.input.remember_plan(Time(1000 * n), {"from": n, "until": n + 1})
+        self.input.remember_plan(Time(1000 * n), JsonPlan({"from": n, "until": n + 1}))
 
 
 def records(rdds: list[Any]) -> list[list[Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kstream import Duration
+from kstream.batch import JsonPlan
 from kstream.batch_time import Time
 from kstream.dstream import ForEachDStream, windowed_dstreams
 from kstream.dstream.arguments import with_time_and_key
@@ -69,7 +70,7 @@ def window(batches: list[list[tuple[str, int]]], length: int, without: set[int],
     begin = 0
     for number, batch in enumerate(batches, start=1):
         if number not in without:
-            source.remember_plan(ZERO + STEP * number, {"from": begin, "until": begin + len(batch)})
+            source.remember_plan(ZERO + STEP * number, JsonPlan({"from": begin, "until": begin + len(batch)}))
         begin += len(batch)
     return stream
 

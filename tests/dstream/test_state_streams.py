@@ -12,7 +12,7 @@ import pytest
 from pyspark import SparkContext
 
 from kstream import DStream, State, StateSpec, StreamingContext
-from kstream.batch import InputPlan, KeyHash
+from kstream.batch import JsonPlan, KeyHash
 from kstream.batch_time import Time
 from kstream.checkpoint import read_log
 from kstream.checkpoint.state_log import stored_states
@@ -41,7 +41,7 @@ def patient() -> Iterator[None]:
         yield
 
 
-class BatchesInput(InputDStream):
+class BatchesInput(InputDStream[JsonPlan]):
     """Batch after batch the next of the given records; None gives no RDD. Restorable."""
 
     def __init__(self, ssc: Any, batches: Batches) -> None:
@@ -49,17 +49,17 @@ class BatchesInput(InputDStream):
         self.batches = batches
         self.cursor = 0
 
-    def plan(self, time: Time) -> InputPlan:
-        return InputPlan({"batch": self.cursor})
+    def plan(self, time: Time) -> JsonPlan:
+        return JsonPlan({"batch": self.cursor})
 
-    def planned(self, time: Time, data: Mapping[str, Any]) -> None:
-        self.cursor = data["batch"] + 1
+    def planned(self, time: Time, plan: JsonPlan) -> None:
+        self.cursor = plan["batch"] + 1
 
-    def restored(self, time: Time, data: Mapping[str, Any]) -> None:
-        self.cursor = data.get("batch", -1) + 1
+    def restored(self, time: Time, plan: JsonPlan) -> None:
+        self.cursor = plan.get("batch", -1) + 1
 
-    def rdd(self, time: Time, data: Mapping[str, Any]) -> Any:
-        records = self.batches[data["batch"]] if data else None
+    def rdd(self, time: Time, plan: JsonPlan) -> Any:
+        records = self.batches[plan["batch"]] if plan else None
         return None if records is None else self.ssc.sparkContext.parallelize(records, 1)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kstream import Duration
+from kstream.batch import JsonPlan
 from kstream.batch_time import Time
 from kstream.dstream import ForEachDStream, WindowedDStream
 from kstream.errors import ConfigurationError, NoRDDError
@@ -47,7 +48,7 @@ class Made:
         self.host.graph.initialize(ZERO)
         for batch in range(1, planned + 1):
             if batch not in (without or ()):
-                self.input.remember_plan(at(batch), {"from": batch - 1, "until": batch})
+                self.input.remember_plan(at(batch), JsonPlan({"from": batch - 1, "until": batch}))
 
     def records(self, batch: int) -> list[int]:
         rdd: Any = self.state.getOrCompute(at(batch))

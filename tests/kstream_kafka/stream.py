@@ -10,6 +10,7 @@ from kstream_kafka.client.ports import Partition
 from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 
 from kstream.batch_time import Time
+from kstream.dstream.ports import InputServices
 from kstream.testing import ManualClock
 from tests.kstream_kafka.fakes import FakeClient, FakeHost
 
@@ -33,15 +34,15 @@ class Stream:
         self.stream = DirectKafkaInputDStream(host, spec, lambda _params, _retries: self.client, self.clock)
 
     def start(self) -> Stream:
-        self.stream.start()
+        self.stream.start(InputServices())
         return self
 
     def plan(self) -> dict[str, Any]:
         self.time = Time(self.time.milliseconds + 1000)
-        return json.loads(json.dumps(self.stream.plan(self.time).data))
+        return json.loads(json.dumps(self.stream.plan(self.time).encode()))
 
     def batch(self) -> list[list[Any]]:
         """A whole batch: planned, stored, cursors moved."""
         data = self.plan()
-        self.stream.planned(self.time, data)
+        self.stream.planned(self.time, self.stream.decode(data))
         return data["ranges"]

@@ -18,7 +18,6 @@ from kstream.receiver.received_block_tracker import (
     ReceivedBlockInfo,
     ReceivedBlockTracker,
     from_bytes,
-    planned_blocks,
     to_bytes,
 )
 from kstream.testing import ManualClock
@@ -315,11 +314,6 @@ def test_blocks_of_an_earlier_graph_wait_for_the_stream_that_was_theirs(caplog: 
     second.add("c")
     third = second.again(streams=(1, 2), streams_now=lambda epoch, stream: {(0, 2): 2, (1, 1): 2}.get((epoch, stream)))
     assert (third.waiting(1), third.waiting(2)) == ([], ["b", "c"])
-
-
-def test_the_blocks_of_plans_are_those_of_all_receiver_streams() -> None:
-    plans: list[dict[int, object]] = [{0: {"blocks": [["a", 1], ["b", None, ["log", 0, 5]]]}, 1: {"from": 1}}, {2: {"blocks": [["c", 1]]}}]
-    assert planned_blocks(plans) == {"a", "b", "c"}
 
 
 INFO = ReceivedBlockInfo(

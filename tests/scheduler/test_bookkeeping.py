@@ -9,7 +9,7 @@ import pytest
 from kstream.batch import Job, JobSet, StreamInputInfo
 from kstream.batch_time import Time
 from kstream.errors import IllegalStateError
-from kstream.scheduler import InputInfoTracker
+from kstream.scheduler.input_info_tracker import InputInfoTracker
 from kstream.scheduler.unfinished import UnfinishedBatches
 
 

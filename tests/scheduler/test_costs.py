@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from kstream.batch_time import Time
 from kstream.checkpoint import names
-from tests.harness import World, started
+from kstream.dstream import FileInputDStream, InputDStream, ReceiverInputDStream
+from kstream.errors import PlanFailedError
+from tests.harness import Driver, World, started
+from tests.inputs import FileDriver
+from tests.receiver_driver import ReceiverDriver
+from tests.scheduler.test_plan_failures import LateStore
 from tests.stores import CountingStore
 
 Calls = list[tuple[str, str, int]]
+MakeDriver = Callable[[World, Path], Driver]
 PENDING = 1000
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[InputDStream]:
+    """The input of each plan that is decoded from now on."""
+    inputs: list[InputDStream] = []
+    for kind in (InputDStream, FileInputDStream, ReceiverInputDStream):
+
+        def noted(stream: InputDStream, data: Any, decode: Any = kind.decode) -> Any:
+            inputs.append(stream)
+            return decode(stream, data)
+
+        monkeypatch.setattr(kind, "decode", noted)
+    return inputs
 
 
 def shape(calls: Calls) -> list[tuple[str, str]]:
@@ -73,4 +98,43 @@ def test_bytes_and_requests_of_a_batch_do_not_grow_with_a_thousand_pending_batch
     assert shape(early) == shape(late) == [("create", "plans"), ("exists", "epoch")]
     assert written(late) <= written(early) + 20
     driver.stop()
+    world.assert_exact()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda world, _: Driver(world), FileDriver, lambda world, _: ReceiverDriver(world)],
+    ids=["JSON", "files", "receiver"],
+)
+def test_the_driver_that_made_a_plan_never_decodes_it_and_the_next_driver_does(
+    make: MakeDriver, decoded: list[InputDStream], tmp_path: Path
+) -> None:
+    world = World()
+    first = make(world, tmp_path).start()
+    for _ in range(3):
+        first.tick(1)
+    first.kill()
+    assert decoded == []
+    second = make(world, tmp_path).start()
+    assert decoded
+    decoded.clear()
+    second.tick(1)
+    second.stop()
+    assert decoded == []
+
+
+def test_a_plan_whose_write_was_in_doubt_and_has_happened_is_not_decoded(decoded: list[InputDStream]) -> None:
+    world = World()
+    late = LateStore(world.store)
+    world.store = late
+    driver = started(world)
+    late.down = True
+    driver.tick_only(2)
+    driver.wait_error(PlanFailedError)
+    late.down = False
+    assert late.arrive() == ["stored", "refused"]
+    driver.tick(1)
+    world.wait(lambda: len(driver.listener.completed()) == 2)
+    driver.stop()
+    assert decoded == []
     world.assert_exact()

@@ -165,6 +165,14 @@ def test_a_batch_that_failed_is_told_as_completed_all_the_same() -> None:
     assert driver.listener.completed() == [time]
 
 
+def test_listeners_hear_what_an_input_posts() -> None:
+    driver = started(World())
+    info = ReceiverInfo(0, "an input's", True, "here", "driver")
+    driver.input.services.post_event(events.StreamingListenerReceiverError(info))
+    driver.stop()
+    assert [event.receiverInfo() for event in driver.listener.named("onReceiverError")] == [info]
+
+
 def test_nothing_is_told_after_stop() -> None:
     """Spark behaviour SL7."""
     driver = four_batches()

@@ -52,6 +52,7 @@ def test_a_driver_stopped_around_its_plan_submits_no_job_after_a_takeover(point:
     stopper.go_on()
     world.wait(lambda: a.fenced)
     assert isinstance(a.fenced[0], FencedError)
+    assert a.input.services.is_fenced() and not b.input.services.is_fenced()
     stands = read_log(world.store).plans
     assert all(stands.get(t, plan) == plan for t, plan in plans_of_b.items())
     b.tick(1)

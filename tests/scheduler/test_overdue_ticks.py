@@ -70,7 +70,7 @@ def test_a_clock_that_jumps_forward_floods_the_stream_with_no_more_batches_than_
     driver.tick(2)
     world.produce(5)
     world.clock.wait_for_waiters()
-    with caplog.at_level(logging.WARNING, logger="kstream.scheduler.job_generator"):
+    with caplog.at_level(logging.WARNING, logger="kstream.scheduler.batch_planner"):
         world.clock.jump(1800 * INTERVAL)
         ran(world, driver, at(1801))
     made = planned(driver)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kstream.batch import Job
+from kstream.batch import Job, PlannedInput
 from kstream.batch_time import Duration, Time
 from kstream.context.engine import Engine
 from kstream.dstream.input_dstream import InputDStream
@@ -139,14 +139,14 @@ class SimulatedDriver:
         """Notes every move of the cursors, and which data each batch has."""
         planned, remember_plan = stream.planned, stream.remember_plan
 
-        def watched(time: Time, data: Mapping[str, Any]) -> None:
+        def watched(time: Time, plan: PlannedInput) -> None:
             history = self.schedule.history
-            history.moves.append(Moved(history.next_step(), self.number, time.milliseconds, dict(data)))
-            planned(time, data)
+            history.moves.append(Moved(history.next_step(), self.number, time.milliseconds, dict(plan.encode())))
+            planned(time, plan)
 
-        def remember(time: Time, data: Mapping[str, Any]) -> None:
-            self._data[time] = data
-            remember_plan(time, data)
+        def remember(time: Time, plan: PlannedInput) -> None:
+            self._data[time] = plan.encode()
+            remember_plan(time, plan)
 
         stream.planned, stream.remember_plan = watched, remember
 

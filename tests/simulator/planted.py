@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
-from kstream.batch import BatchPlan, InputPlan
+from kstream.batch import Batch, PlannedInput
 from kstream.batch_time import Time
 from kstream.checkpoint import PlanLog
 from kstream.context import engine
-from kstream.scheduler import JobGenerator, job_generator
+from kstream.scheduler import job_generator
+from kstream.scheduler.batch_planner import BatchPlanner
 
 
 def cursor_moves_before_the_plan_is_durable(patch: pytest.MonkeyPatch) -> None:
-    record = JobGenerator._record
+    make = BatchPlanner._make
 
-    def moving(self: JobGenerator, time: Time, plans: dict[int, InputPlan]) -> BatchPlan:
-        for stream in self._inputs:
-            stream.planned(time, plans[stream.id].data)
-        return record(self, time, plans)
+    def moving(self: BatchPlanner, time: Time, inputs: Mapping[int, PlannedInput]) -> Batch:
+        for stream in self.inputs:
+            stream.planned(time, inputs[stream.id])
+        return make(self, time, inputs)
 
-    patch.setattr(JobGenerator, "_record", moving)
+    patch.setattr(BatchPlanner, "_make", moving)
 
 
 def epoch_is_not_checked(patch: pytest.MonkeyPatch) -> None:

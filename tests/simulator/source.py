@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kstream.batch import InputPlan
+from kstream.batch import JsonPlan
 from kstream.batch_time import Time
 from kstream.clock import Clock
 from kstream.dstream.input_dstream import InputDStream
@@ -101,7 +101,7 @@ class NumberSource:
                 if a["until"] != b["from"]]  # fmt: skip
 
 
-class NumberInput(InputDStream):
+class NumberInput(InputDStream[JsonPlan]):
     """Reads a NumberSource."""
 
     def __init__(self, host: StreamHost, source: NumberSource, surroundings: Surroundings) -> None:
@@ -109,22 +109,22 @@ class NumberInput(InputDStream):
         self._source, self._surroundings = source, surroundings
         self._cursor = 0
 
-    def starting_point(self) -> InputPlan:
-        return InputPlan({"from": self._cursor, "until": self._cursor})
+    def starting_point(self) -> JsonPlan:
+        return JsonPlan({"from": self._cursor, "until": self._cursor})
 
-    def plan(self, time: Time) -> InputPlan:
+    def plan(self, time: Time) -> JsonPlan:
         self._surroundings.point("how many are there?")
         until = min(self._source.length, self._cursor + self._source.most)
-        return InputPlan({"from": self._cursor, "until": until}, until - self._cursor)
+        return JsonPlan({"from": self._cursor, "until": until}, until - self._cursor)
 
-    def planned(self, time: Time, data: Mapping[str, Any]) -> None:
-        self._cursor = data["until"]
+    def planned(self, time: Time, plan: JsonPlan) -> None:
+        self._cursor = plan["until"]
 
-    def restored(self, time: Time, data: Mapping[str, Any]) -> None:
-        self._cursor = data["until"]
+    def restored(self, time: Time, plan: JsonPlan) -> None:
+        self._cursor = plan["until"]
 
-    def skipped_between(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Sequence[str]:
+    def skipped_between(self, before: JsonPlan, after: JsonPlan) -> Sequence[str]:
         return [f"[{before['until']}, {after['from']})"] if before["until"] < after["from"] else ()
 
-    def rdd(self, time: Time, data: Mapping[str, Any]) -> Any:
-        return range(data["from"], data["until"])
+    def rdd(self, time: Time, plan: JsonPlan) -> Any:
+        return range(plan["from"], plan["until"])

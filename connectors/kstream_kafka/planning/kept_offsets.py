@@ -21,8 +21,8 @@ def still_kept(newest: KafkaPlan, kept: KafkaPlan | None) -> KafkaPlan:
     if kept is None:
         return _nothing()
     recreated = {topic for topic, topic_id in kept.topic_ids.items() if newest.topic_ids.get(topic, topic_id) != topic_id}
-    planned = newest.ends
-    return _empty_plan_at(kept, [(topic, n) for topic, n in kept.ends if (topic, n) not in planned and topic not in recreated])
+    planned = newest.until_offsets
+    return _empty_plan_at(kept, [(topic, n) for topic, n in kept.until_offsets if (topic, n) not in planned and topic not in recreated])
 
 
 def left_behind(newest: KafkaPlan, kept: KafkaPlan | None, reads: Reads) -> KafkaPlan | None:
@@ -37,7 +37,7 @@ def left_behind(newest: KafkaPlan, kept: KafkaPlan | None, reads: Reads) -> Kafk
         The kept offsets that count, and the offsets of partitions of the newest plan that the stream no longer reads. Kept offsets of
         partitions that the stream reads again are included: they stay until a plan has them. None if there are no offsets.
     """
-    old, leaving = still_kept(newest, kept), _empty_plan_at(newest, [p for p in newest.ends if not reads(p)])
+    old, leaving = still_kept(newest, kept), _empty_plan_at(newest, [p for p in newest.until_offsets if not reads(p)])
     splits = sorted([*old.splits, *leaving.splits], key=lambda split: (split.range.topic, split.range.partition))
     if not splits:
         return None
@@ -47,7 +47,7 @@ def left_behind(newest: KafkaPlan, kept: KafkaPlan | None, reads: Reads) -> Kafk
 
 def has_nothing_of(newest: KafkaPlan, kept: KafkaPlan | None, reads: Reads) -> dict[Partition, int]:
     """Return all stored offsets, of the plan and kept ones, if the stream reads none of their partitions; else an empty dict."""
-    stored = {**newest.ends, **still_kept(newest, kept).ends}
+    stored = {**newest.until_offsets, **still_kept(newest, kept).until_offsets}
     return {} if any(map(reads, stored)) else stored
 
 
@@ -58,8 +58,8 @@ def _nothing() -> KafkaPlan:
 def _empty_plan_at(plan: KafkaPlan, partitions: Collection[Partition]) -> KafkaPlan:
     """Return a plan of empty ranges at the ends of these partitions, with the epochs under which those offsets were reached."""
     chosen, topics = sorted(partitions), {topic for topic, _ in partitions}
-    ends, reached = plan.ends, plan.end_epochs
+    until_offsets, reached = plan.until_offsets, plan.until_epochs
     epochs = [reached[p] for p in chosen]
     ids = {topic: topic_id for topic, topic_id in plan.topic_ids.items() if topic in topics}
-    ranges = [OffsetRange(*p, ends[p], ends[p]) for p in chosen]
+    ranges = [OffsetRange(*p, until_offsets[p], until_offsets[p]) for p in chosen]
     return KafkaPlan(ranges, epochs, epochs, ids, plan.ahead & set(chosen))

@@ -119,7 +119,7 @@ def max_messages(current: Mapping[Partition, int], latest: Mapping[Partition, in
 
 
 def clamp(current: Mapping[Partition, int], latest: Mapping[Partition, int], limits: RateLimits) -> dict[Partition, int]:
-    """Return the end of each partition's range: as far as the limits allow, never after the log's end."""
+    """Return the `untilOffset` of each partition's range: as far as the limits allow, never after the log's end."""
     most = max_messages(current, latest, limits)
     if most is None:
         return dict(latest)
@@ -147,9 +147,9 @@ def plan_ranges(
     gone = current.keys() - latest.keys()
     if gone:
         raise PartitionRevokedError(gone)
-    ends = {p: max(latest[p], at) if p in ahead else latest[p] for p, at in current.items()}
-    shrunk = sorted((*p, at, ends[p]) for p, at in current.items() if ends[p] < at)
+    log_ends = {p: max(latest[p], at) if p in ahead else latest[p] for p, at in current.items()}
+    shrunk = sorted((*p, at, log_ends[p]) for p, at in current.items() if log_ends[p] < at)
     if shrunk:
         raise LogShrankError(shrunk)
-    until = clamp(current, ends, limits)
-    return [OffsetRange(*p, current[p], until[p]) for p in sorted(current)]
+    until_offsets = clamp(current, log_ends, limits)
+    return [OffsetRange(*p, current[p], until_offsets[p]) for p in sorted(current)]

@@ -1,6 +1,6 @@
 """DirectKafkaInputDStream: each batch is one offset range of every partition, planned on the driver, read in the workers.
 
-What it stores with each batch is a KafkaPlan (`plan_data.py`).
+Its plans are KafkaPlans (`planning/plan.py`).
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kstream.batch import InputOutcome, InputPlan
+from kstream.batch import InputOutcome, Json
 from kstream.batch.plan import FAIL, REPORT, SKIP
 from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
 from kstream.dstream.input_dstream import InputDStream
+from kstream.dstream.ports import InputServices
 from kstream.dstream.recipe import Recipe, recorded
-from kstream.errors import NotRecoverableError
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient, LogEnd, Partition
 from kstream_kafka.errors import KafkaConfigError
@@ -45,7 +45,7 @@ COMMIT_WAIT_S = 5.0
 """How long a stop waits for the answers to commits."""
 
 
-class DirectKafkaInputDStream(InputDStream):
+class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
     """The direct stream, what `KafkaUtils.createDirectStream` returns. `make_client` and `clock` are for tests."""
 
     operator = "Kafka direct stream"
@@ -73,12 +73,12 @@ class DirectKafkaInputDStream(InputDStream):
         self._client: DriverClient | None = None
         self._hosts: Mapping[Partition, str] = {}
         self._latest: tuple[Time, Mapping[Partition, LogEnd]] | None = None
-        self._parsed: dict[Time, tuple[Mapping[str, Any], KafkaPlan]] = {}
 
     # -- life
 
-    def start(self) -> None:
+    def start(self, services: InputServices) -> None:
         """Connects; at a first start resolves the starting offsets, and fails if that cannot be done."""
+        super().start(services)
         check_downtime(self._policy(), "spark.streaming.kstream.downtime")
         check_policy(self._on_data_loss(), "spark.streaming.kstream.kafka.onDataLoss")
         self._client = self._make_client(self.spec.params, self.ssc.settings.get("spark.streaming.kafka.maxRetries"))
@@ -96,52 +96,42 @@ class DirectKafkaInputDStream(InputDStream):
     def stop(self) -> None:
         """Sends commits that are due and waits up to COMMIT_WAIT_S for the answers."""
         if self._client is not None:
-            if self._committer is not None and not self.fenced:
+            if self._committer is not None and not self.services.is_fenced():
                 self._committer.finish(self._client, COMMIT_WAIT_S)
             self._client.close()
             self._client = None
 
-    def restored(self, time: Time, data: Mapping[str, Any]) -> None:
-        self._check_kind(data, time=time.milliseconds)
-        self._offsets.restore(KafkaPlan.from_json(data))
-        self._stopping_offsets.restore(data.get("until"), self._offsets.offsets)
+    def decode(self, data: Mapping[str, Json]) -> KafkaPlan:
+        if not KafkaPlan.is_of(data):
+            raise self.another_kind(data)
+        return KafkaPlan.decode(data)
+
+    def restored(self, time: Time, plan: KafkaPlan) -> None:
+        self._offsets.restore(plan)
+        self._stopping_offsets.restore(plan.stopping_offsets, self._offsets.offsets)
         self._restored = True
 
-    def reads_nothing_of(self, data: Mapping[str, Any], kept: Mapping[str, Any] | None) -> str:
-        self._check_kind(data)
+    def reads_nothing_of(self, plan: KafkaPlan, kept: KafkaPlan | None) -> str:
         if self._offsets.by_pattern:
             return ""
-        stored = has_nothing_of(KafkaPlan.from_json(data), _plan_or_none(kept), self._offsets.reads)
+        stored = has_nothing_of(plan, kept, self._offsets.reads)
         if not stored:
             return ""
         return f"reads none of the partitions that it has offsets of; stored are {describe_offsets(stored)}, it reads {self.spec.topics}"
 
-    def left_behind(self, data: Mapping[str, Any], kept: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        if not KafkaPlan.is_of(data):
-            return None
-        left = left_behind(KafkaPlan.from_json(data), _plan_or_none(kept), self._offsets.reads)
-        return None if left is None else left.to_json()
+    def left_behind(self, plan: KafkaPlan, kept: KafkaPlan | None) -> KafkaPlan | None:
+        return left_behind(plan, kept, self._offsets.reads)
 
-    def restored_kept(self, data: Mapping[str, Any]) -> None:
+    def restored_kept(self, kept: KafkaPlan) -> None:
         """Read partitions of the list again from their kept offsets. A bounded run that is not over takes no partition back, as it takes no
         new one; the next run does."""
         if not self._stopping_offsets.known or self.exhausted:
-            self._offsets.restore_kept(KafkaPlan.from_json(data))
+            self._offsets.restore_kept(kept)
         else:
             logger.info("a bounded run goes on: partitions that were added to the list are read from the next run on")
 
-    def skipped_between(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Sequence[str]:
-        if not (KafkaPlan.is_of(before) and KafkaPlan.is_of(after)):
-            return ()
-        return skipped_between(KafkaPlan.from_json(before), KafkaPlan.from_json(after))
-
-    def _check_kind(self, data: Mapping[str, Any], **facts: Any) -> None:
-        if not KafkaPlan.is_of(data):
-            raise NotRecoverableError(
-                f"{self!r} cannot go on from the stored data of another kind of input ({', '.join(sorted(data)) or 'empty'}): the order in "
-                "which the inputs are made has changed. Restore that order, or use a new checkpoint directory.",
-                **facts,
-            )
+    def skipped_between(self, before: KafkaPlan, after: KafkaPlan) -> Sequence[str]:
+        return skipped_between(before, after)
 
     @property
     def exhausted(self) -> bool:
@@ -150,10 +140,10 @@ class DirectKafkaInputDStream(InputDStream):
 
     # -- planning
 
-    def starting_point(self) -> InputPlan:
+    def starting_point(self) -> KafkaPlan:
         """An empty range at every cursor."""
         ranges = [OffsetRange(*p, at, at) for p, at in sorted(self._offsets.offsets.items())]
-        return self._input_plan(ranges, [None] * len(ranges), self._offsets.ahead)
+        return self._plan_of(ranges, [None] * len(ranges), self._offsets.ahead)
 
     def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
         """Under by-timestamp asks where the logs ended at each of the times, and names those with something to read."""
@@ -164,7 +154,7 @@ class DirectKafkaInputDStream(InputDStream):
         self._downtime = Downtime.query(client, snapshot, times, self._clock.time_ms(), self.slide_duration)
         return times if self._limits().limited else self._downtime.busy
 
-    def plan(self, time: Time) -> InputPlan:
+    def plan(self, time: Time) -> KafkaPlan:
         """Up to the end of every log, or as far as the rates and the bounds allow. Blocks on the brokers; moves nothing.
 
         Raises the errors of the client, PartitionRevokedError, LogShrankError and TopicRecreatedError: then the batch is not planned.
@@ -186,25 +176,15 @@ class DirectKafkaInputDStream(InputDStream):
         latest = {p: end.offset for p, end in snapshot.latest.items()}
         ranges = plan_ranges(snapshot.current, latest, self._limits(), snapshot.ahead)
         epochs = [snapshot.latest[r.topic, r.partition].leader_epoch for r in ranges]
-        return self._input_plan(ranges, epochs, snapshot.ahead)
+        return self._plan_of(ranges, epochs, snapshot.ahead)
 
-    def planned(self, time: Time, data: Mapping[str, Any]) -> None:
-        self._offsets.advance(self._parsed_plan(time, data))
+    def planned(self, time: Time, plan: KafkaPlan) -> None:
+        self._offsets.advance(plan)
 
-    def remember_plan(self, time: Time, data: Mapping[str, Any]) -> None:
-        super().remember_plan(time, data)
+    def remember_plan(self, time: Time, plan: KafkaPlan) -> None:
+        super().remember_plan(time, plan)
         if self._committer is not None:
-            self._committer.planned(time, self._parsed_plan(time, data).ranges)
-
-    def _parsed_plan(self, time: Time, data: Mapping[str, Any]) -> KafkaPlan:
-        """The plan of a batch. The result is kept for as long as the batch's data is, so a batch parses its data once."""
-        known = self._parsed.get(time)
-        if known is not None and known[0] is data:
-            return known[1]
-        plan = KafkaPlan.from_json(data)
-        if self._plans.get(time) is data:
-            self._parsed[time] = (data, plan)
-        return plan
+            self._committer.planned(time, plan.ranges)
 
     def batches_ended(self, unfinished: Collection[Time]) -> None:
         """Sends the commits that the end of a batch made true."""
@@ -212,9 +192,8 @@ class DirectKafkaInputDStream(InputDStream):
             self._committer.ended(unfinished)
             self._committer.send(self._client)
 
-    def outcome(self, time: Time, data: Mapping[str, Any]) -> InputOutcome:
+    def outcome(self, time: Time, plan: KafkaPlan) -> InputOutcome:
         """How many records each range held, and what of them was lost, as the tasks found."""
-        plan = self._parsed_plan(time, data)
         found = self._read_reports.take(time.milliseconds) if self._read_reports is not None else {}
         lost = [*plan.lost, *lost_ranges(found.get("lost", {}))]
         if any(entry.cause == "recreation" for entry in lost):
@@ -233,7 +212,9 @@ class DirectKafkaInputDStream(InputDStream):
         return self.spec.downtime or self.ssc.settings.get("spark.streaming.kstream.downtime")
 
     def _on_data_loss(self) -> str:
-        return SKIP if self.lenient else self.spec.on_data_loss or self.ssc.settings.get("spark.streaming.kstream.kafka.onDataLoss")
+        if self.services.tolerant:
+            return SKIP
+        return self.spec.on_data_loss or self.ssc.settings.get("spark.streaming.kstream.kafka.onDataLoss")
 
     def _limits(self) -> RateLimits:
         conf, rates = self.ssc.settings.get, self.spec.rates
@@ -248,22 +229,21 @@ class DirectKafkaInputDStream(InputDStream):
             limited=most > 0 or rates is not None or estimate is not None,
         )
 
-    def _input_plan(self, ranges: list[OffsetRange], epochs: list[int | None], ahead: frozenset[Partition]) -> InputPlan:
+    def _plan_of(self, ranges: list[OffsetRange], epochs: list[int | None], ahead: frozenset[Partition]) -> KafkaPlan:
         cursors = self._offsets
         begun = [cursors.epoch_of((r.topic, r.partition)) for r in ranges]
-        plan = KafkaPlan(ranges, epochs, begun, cursors.topic_ids, ahead, self._stopping_offsets.to_json(), cursors.lost)
-        return InputPlan(plan.to_json(), sum(r.count() for r in ranges))
+        return KafkaPlan(ranges, epochs, begun, cursors.topic_ids, ahead, self._stopping_offsets.offsets, cursors.lost)
 
     # -- the batch
 
-    def rdd(self, time: Time, data: Mapping[str, Any]) -> KafkaRDD:
+    def rdd(self, time: Time, plan: KafkaPlan) -> KafkaRDD:
         """The KafkaRDD of the plan's ranges."""
         from kstream_kafka.reader.kafka_rdd import KafkaRDD  # needs a JVM, which planning does not
         from kstream_kafka.reader.location_strategy import executor_locations
         from kstream_kafka.reader.range_task import BatchReadContext
         from kstream_kafka.reader.read_report import ReadReportAccumulator
 
-        conf, sc, plan = self.ssc.settings.get, self.ssc.sparkContext, self._parsed_plan(time, data)
+        conf, sc = self.ssc.settings.get, self.ssc.sparkContext
         if self._read_reports is None:
             self._read_reports = ReadReportAccumulator(sc)
         packing = Packing(conf("spark.streaming.kstream.kafka.maxTasks"), conf("spark.streaming.kstream.kafka.maxRecordsPerTask"))
@@ -280,19 +260,17 @@ class DirectKafkaInputDStream(InputDStream):
             read_context=BatchReadContext(time.milliseconds, plan.topic_ids, self._on_data_loss() != FAIL, self._read_reports.accumulator),
         )
 
-    def metadata(self, time: Time, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    def metadata(self, time: Time, plan: KafkaPlan) -> Mapping[str, Any]:
         """The ranges, Spark's description of those that are not empty, and the stream's part of the progress report.
 
         The log ends are known only in the driver that planned the batch, and only just then.
         """
         latest = self._latest[1] if self._latest is not None and self._latest[0] == time else None
         pinned = self._downtime.pinned if self._downtime is not None else {}
-        return metadata_of(self._parsed_plan(time, data).ranges, latest, pinned, str(self.spec.topics))
+        return metadata_of(plan.ranges, latest, pinned, str(self.spec.topics))
 
     def clear_metadata(self, time: Time) -> None:
         super().clear_metadata(time)
-        for old in [t for t in list(self._parsed) if t not in self._plans]:
-            self._parsed.pop(old, None)
         if self._read_reports is not None:
             self._read_reports.forget((time - self.remember_duration).milliseconds)
 
@@ -352,7 +330,3 @@ def _real_client(params: KafkaParams, max_retries: int) -> DriverClient:
     from kstream_kafka.client.driver_client import KafkaDriverClient  # so that building a graph does not load librdkafka
 
     return KafkaDriverClient(params, max_retries)
-
-
-def _plan_or_none(data: Mapping[str, Any] | None) -> KafkaPlan | None:
-    return None if data is None else KafkaPlan.from_json(data)

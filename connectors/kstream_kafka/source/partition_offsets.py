@@ -154,28 +154,28 @@ class PartitionOffsets:
 
     def restore(self, plan: KafkaPlan) -> None:
         """Continue after the newest stored plan, at a restart. Partitions that the stream no longer reads are left out."""
-        stored = plan.ends
+        stored = plan.until_offsets
         self._next = {p: at for p, at in stored.items() if self.reads(p)}
         if left := {p: at for p, at in stored.items() if p not in self._next}:
             logger.warning(
                 "the stream no longer reads %s; the checkpoint keeps these offsets until the stream reads the partitions again",
                 describe_offsets(left),
             )
-        self._epochs = plan.end_epochs
+        self._epochs = plan.until_epochs
         self._ids = dict(plan.topic_ids)
         self._ahead = plan.ahead & self._next.keys()
         self._must_check_ids = True
 
     def restore_kept(self, kept: KafkaPlan) -> None:
         """Continue at kept offsets, after `restore`, for partitions that had left the list and are read again."""
-        back = {p: at for p, at in kept.ends.items() if self.reads(p)}
+        back = {p: at for p, at in kept.until_offsets.items() if self.reads(p)}
         if not back:
             return
         logger.info("the stream reads %s again, from these kept offsets", describe_offsets(back))
         topics = {topic for topic, _ in back}
         self._returned_topics = topics - {topic for topic, _ in self._next}
         self._next.update(back)
-        self._epochs = {**self._epochs, **{p: epoch for p, epoch in kept.end_epochs.items() if p in back}}
+        self._epochs = {**self._epochs, **{p: epoch for p, epoch in kept.until_epochs.items() if p in back}}
         self._ids.update({topic: topic_id for topic, topic_id in kept.topic_ids.items() if topic in self._returned_topics})
         self._ahead |= kept.ahead & back.keys()
 
@@ -212,8 +212,8 @@ class PartitionOffsets:
 
     def advance(self, plan: KafkaPlan) -> None:
         """Move to the ends of a durable plan. Drops the pending changes that the plan has."""
-        self._next = plan.ends
-        self._epochs = plan.end_epochs
+        self._next = plan.until_offsets
+        self._epochs = plan.until_epochs
         self._ids = dict(plan.topic_ids)
         self._ahead = plan.ahead
         self._returned_topics = set()

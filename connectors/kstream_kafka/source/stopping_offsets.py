@@ -5,8 +5,7 @@ Once they are known, every plan has them. So a restart ends at the same offsets,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping
 
 from kstream_kafka.client.ports import DriverClient, LogEnd, Partition
 from kstream_kafka.errors import KafkaConfigError
@@ -35,16 +34,21 @@ class StoppingOffsets:
         """Whether the stopping offsets are known."""
         return self._ends is not None
 
-    def restore(self, stored: Sequence[Sequence[Any]] | None, partitions: Collection[Partition]) -> None:
+    @property
+    def offsets(self) -> dict[Partition, int] | None:
+        """The stopping offsets, for the plan; None while they are unknown."""
+        return self._ends
+
+    def restore(self, stored: Mapping[Partition, int] | None, partitions: Collection[Partition]) -> None:
         """Take the stopping offsets of the newest plan at a restart, unless this run has none.
 
         Args:
-            stored: the stored form, as `to_json`.
+            stored: those of the plan.
             partitions: the partitions that are still read. Others are left out.
         """
         self._checked = True
         if stored is not None and self._given:
-            self._ends = {(str(t), int(n)): int(at) for t, n, at in stored if (str(t), int(n)) in partitions}
+            self._ends = {p: offset for p, offset in stored.items() if p in partitions}
 
     def reset(self) -> None:
         """Forget the stopping offsets, because the stored run has reached them. This run resolves its own, as a nightly job to `latest`."""
@@ -86,7 +90,3 @@ class StoppingOffsets:
     def reached(self, offsets: Mapping[Partition, int]) -> bool:
         """Return whether every partition is planned up to its stopping offset."""
         return self._ends is not None and all(offsets.get(p, -1) >= at for p, at in self._ends.items())
-
-    def to_json(self) -> list[list[str | int]] | None:
-        """Return `[[topic, partition, end], …]` for the plan; None while unknown."""
-        return None if self._ends is None else [[*p, at] for p, at in sorted(self._ends.items())]

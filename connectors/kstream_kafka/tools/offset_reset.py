@@ -22,8 +22,8 @@ TO = "--to"
 
 def empty_plan_at(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return plan data that reads nothing and ends where `data` ends. Pure."""
-    plan = KafkaPlan.from_json(data)
-    return _empty_plan(plan, plan.ends, plan.end_epochs, plan.topic_ids).to_json()
+    plan = KafkaPlan.decode(data)
+    return _empty_plan(plan, plan.until_offsets, plan.until_epochs, plan.topic_ids).encode()
 
 
 def reset_offsets(
@@ -48,7 +48,7 @@ def reset_offsets(
         KafkaConfigError: `to` cannot be understood, names partitions that the stream does not read, or gives an offset outside of the log.
         PartitionRevokedError: the stream reads a partition that no longer exists.
     """
-    plan, params = KafkaPlan.from_json(data), KafkaParams.parse(connection)
+    plan, params = KafkaPlan.decode(data), KafkaParams.parse(connection)
     each = _positions_by_partition(to) if isinstance(to, Mapping) else {}
     everywhere = None if each else _one_position(to)
     wanted = _wanted_topics(plan, topics or {topic for topic, _ in each})
@@ -73,7 +73,7 @@ def rewound_offsets(data: Mapping[str, Any], then: Mapping[str, Any], topics: Co
     Raises:
         KafkaConfigError: the stream does not read a topic, or a topic was recreated since, so that its old offsets mean nothing.
     """
-    plan, earlier = KafkaPlan.from_json(data), KafkaPlan.from_json(then)
+    plan, earlier = KafkaPlan.decode(data), KafkaPlan.decode(then)
     wanted = _wanted_topics(plan, topics)
     for topic in sorted(wanted):
         was, now = earlier.topic_ids.get(topic), plan.topic_ids.get(topic)
@@ -81,7 +81,7 @@ def rewound_offsets(data: Mapping[str, Any], then: Mapping[str, Any], topics: Co
             raise KafkaConfigError(TO, f"goes back to before topic {topic!r} was made anew", "Use `kstream offsets reset` for it.")
     epochs = {(r.topic, r.partition): epoch for r, epoch in zip(earlier.ranges, earlier.from_epochs, strict=True)}
     begins = {(r.topic, r.partition): r.fromOffset for r in earlier.ranges if r.topic in wanted}
-    read = plan.ends
+    read = plan.until_offsets
     return _moved(plan, {p: at for p, at in begins.items() if p in read}, epochs, {})
 
 
@@ -116,7 +116,7 @@ def _movable_partitions(
     Raises:
         PartitionRevokedError: the stream reads a partition that no longer exists.
     """
-    read = plan.ends.keys()
+    read = plan.until_offsets.keys()
     revoked = [p for p in read if p[0] in wanted and p[0] not in recreated and p not in existing]
     if revoked:
         raise PartitionRevokedError(revoked)
@@ -175,7 +175,7 @@ def _moved(
 ) -> ResetResult:
     """Return the plan with some partitions at other offsets. Old partitions of a recreated topic that no longer exist are left out."""
     recreated = _recreated(plan, ids)
-    old = plan.ends
+    old = plan.until_offsets
     stay = {p: at for p, at in old.items() if p not in offsets and p[0] not in recreated}
     ends = {**stay, **offsets}
     changes = [
@@ -188,8 +188,8 @@ def _moved(
         for c in changes
         if c.old is not None and c.new is not None and c.new > c.old and c.topic not in recreated
     ]
-    known = {**{p: e for p, e in plan.end_epochs.items() if p in stay}, **{p: epochs.get(p) for p in offsets}}
-    return ResetResult(_empty_plan(plan, ends, known, {**plan.topic_ids, **ids}).to_json(), changes, skipped)
+    known = {**{p: e for p, e in plan.until_epochs.items() if p in stay}, **{p: epochs.get(p) for p in offsets}}
+    return ResetResult(_empty_plan(plan, ends, known, {**plan.topic_ids, **ids}).encode(), changes, skipped)
 
 
 def _empty_plan(
@@ -198,5 +198,5 @@ def _empty_plan(
     """Return a plan that reads nothing and ends at these offsets."""
     ranges = [OffsetRange(*p, at, at) for p, at in sorted(ends.items())]
     reached = [epochs.get((r.topic, r.partition)) for r in ranges]
-    still_ahead = frozenset(p for p in plan.ahead if ends.get(p) == plan.ends.get(p))
-    return KafkaPlan(ranges, reached, reached, ids, still_ahead, plan.until)
+    still_ahead = frozenset(p for p in plan.ahead if ends.get(p) == plan.until_offsets.get(p))
+    return KafkaPlan(ranges, reached, reached, ids, still_ahead, plan.stopping_offsets)

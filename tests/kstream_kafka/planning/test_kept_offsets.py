@@ -36,8 +36,8 @@ Topics = Sequence[str] | re.Pattern[str] | Sequence[TopicAndPartition]
 class KafkaInput(DirectKafkaInputDStream):
     """The real planning; the records of a batch are (topic, partition, offset)."""
 
-    def rdd(self, time: Time, data: Mapping[str, Any]) -> Any:
-        return FakeRDD([(t, p, at) for t, p, begin, until in data["ranges"] for at in range(begin, until)])
+    def rdd(self, time: Time, plan: KafkaPlan) -> Any:
+        return FakeRDD([(r.topic, r.partition, at) for r in plan.ranges for at in range(r.fromOffset, r.untilOffset)])
 
 
 class Kafka:
@@ -494,10 +494,10 @@ def plan(*rows: tuple[str, int, int], ids: Mapping[str, str] | None = None, epoc
 
 def test_the_newest_plan_wins_over_what_is_kept() -> None:
     kept = plan(("b", 0, 6), ("b", 1, 6), ids={"b": "one"})
-    assert still_kept(plan(("a", 0, 9), ("b", 0, 8), ids={"b": "one"}), kept).ends == {("b", 1): 6}
-    assert still_kept(plan(("b", 0, 8), ids={"b": "two"}), kept).ends == {}
-    assert still_kept(plan(("b", 0, 8)), kept).ends == {("b", 1): 6}  # brokers that tell no ids
-    assert still_kept(plan(("b", 0, 8)), None).ends == {}
+    assert still_kept(plan(("a", 0, 9), ("b", 0, 8), ids={"b": "one"}), kept).until_offsets == {("b", 1): 6}
+    assert still_kept(plan(("b", 0, 8), ids={"b": "two"}), kept).until_offsets == {}
+    assert still_kept(plan(("b", 0, 8)), kept).until_offsets == {("b", 1): 6}  # brokers that tell no ids
+    assert still_kept(plan(("b", 0, 8)), None).until_offsets == {}
 
 
 def test_what_is_left_behind_stands_still_under_the_epochs_in_which_it_was_reached() -> None:

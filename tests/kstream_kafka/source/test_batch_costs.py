@@ -21,6 +21,7 @@ from kstream_kafka import KafkaUtils, OffsetRange
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.demo.embedded_broker import EmbeddedBroker
 from kstream_kafka.source import direct_input_dstream
+from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 from py4j.clientserver import ClientServerConnection
 from pyspark import SparkContext
 
@@ -50,9 +51,7 @@ EACH_BATCH: Counts = {
         "encoded": 6,  # plan and completion twice each, without and with their checksum; the scopes of the input and of the output
         # Nothing is decoded: the driver that has made a plan does not read it.
     },
-    "Kafka ranges parsed": {
-        "OffsetRange": 4,  # the plan's data is parsed once, a range for each partition; every later step of the batch uses the result
-    },
+    "plans decoded": {},  # the driver that has made a plan keeps it as an object
     "walks": {},  # of the graph: the start makes them, a batch makes none
     "Kafka requests to each leader": {
         "ListOffsets": 1,  # the ends of all logs that the broker leads, in one request
@@ -150,7 +149,8 @@ class Costs:
         counting.calls(os, "fsync", "fsyncs", kind_of_file)
         counting.calls(json, "dumps", "JSON", lambda *_: "encoded")
         counting.calls(json, "loads", "JSON", lambda text: None if text.startswith('{ "name"') else "decoded")
-        counting.calls(OffsetRange, "from_json", "Kafka ranges parsed", lambda _: "OffsetRange")
+        counting.calls(OffsetRange, "from_json", "plans decoded", lambda _: "OffsetRange")
+        counting.calls(DirectKafkaInputDStream, "decode", "plans decoded", lambda *_: "KafkaPlan")
         counting.calls(graph, "in_order", "walks", lambda _: "of the graph")
         counting.calls(threading.Thread, "start", "hand-overs", lambda thread: f"thread {thread.name}")
         counting.calls(EventLoop, "post", "hand-overs", lambda loop, _event: loop._thread.name)

@@ -34,7 +34,7 @@ def test_the_ends_are_part_of_every_plan_so_that_a_restart_in_the_middle_keeps_t
     data = s.plan()
     assert data["until"] == [["t", 0, 10], ["t", 1, 5]]
     again = bounded("latest", conf=conf, logs={A: (0, 100), B: (0, 100)})
-    again.stream.restored(Time(1000), data)
+    again.stream.restored(Time(1000), again.stream.decode(data))
     again.start()
     assert [again.batch(), again.batch()][-1] == [["t", 0, 8, 10], ["t", 1, 5, 5]]
     assert again.stream.exhausted
@@ -43,14 +43,14 @@ def test_the_ends_are_part_of_every_plan_so_that_a_restart_in_the_middle_keeps_t
 def test_a_run_after_one_that_reached_its_ends_is_a_new_run() -> None:
     done = {"ranges": [["t", 0, 0, 10], ["t", 1, 0, 5]], "until": [["t", 0, 10], ["t", 1, 5]]}
     s = bounded("latest", logs={A: (0, 30), B: (0, 5), ("t", 2): (0, 7)})
-    s.stream.restored(Time(1000), done)
+    s.stream.restored(Time(1000), s.stream.decode(done))
     assert s.start().batch() == [["t", 0, 10, 30], ["t", 1, 5, 5], ["t", 2, 0, 7]]
     assert s.stream.exhausted
 
 
 def test_a_run_without_bounds_forgets_those_of_the_one_before() -> None:
     s = Stream({A: (0, 30)})
-    s.stream.restored(Time(1000), {"ranges": [["t", 0, 0, 10]], "until": [["t", 0, 10]]})
+    s.stream.restored(Time(1000), s.stream.decode({"ranges": [["t", 0, 0, 10]], "until": [["t", 0, 10]]}))
     assert s.start().batch() == [["t", 0, 10, 30]]
     assert not s.stream.exhausted
 
@@ -104,7 +104,7 @@ def test_a_partition_that_comes_while_the_end_is_a_moment_ahead_is_none_of_this_
 
 def test_topics_no_longer_read_do_not_keep_a_run_from_ending() -> None:
     s = bounded("latest", logs={A: (0, 10)})
-    s.stream.restored(Time(1000), {"ranges": [["t", 0, 0, 4], ["old", 0, 0, 4]], "until": [["t", 0, 10], ["old", 0, 10]]})
+    s.stream.restored(Time(1000), s.stream.decode({"ranges": [["t", 0, 0, 4], ["old", 0, 0, 4]], "until": [["t", 0, 10], ["old", 0, 10]]}))
     assert s.start().batch() == [["t", 0, 4, 10]]
     assert s.stream.exhausted
 

@@ -28,7 +28,7 @@ def restarted(stamps: dict[Any, list[int]], at: dict[Any, int], now_ms: int, **o
     s = Stream({p: (0, len(log)) for p, log in stamps.items()}, **options)
     s.client.times = {p: log_of(log) for p, log in stamps.items()}
     s.clock.advance(now_ms)
-    s.stream.restored(Time(0), {"ranges": [["t", n, 0, offset] for (_, n), offset in at.items()]})
+    s.stream.restored(Time(0), s.stream.decode({"ranges": [["t", n, 0, offset] for (_, n), offset in at.items()]}))
     return s.start()
 
 
@@ -92,9 +92,9 @@ def test_a_record_from_the_future_pins_its_partition_until_the_first_batch_on_ti
     assert "t-0: offset 1 has a timestamp in the future" in caplog.text and "t-1" not in caplog.text
     assert s.batch() == [["t", 0, 0, 1], ["t", 1, 0, 0]]
     data = s.plan()
-    s.stream.planned(s.time, data)
+    s.stream.planned(s.time, s.stream.decode(data))
     assert data["ranges"] == [["t", 0, 1, 1], ["t", 1, 0, 1]]
-    assert s.stream.metadata(s.time, data)["progress"]["pinned"] == {"t": {"0": 1}}
+    assert s.stream.metadata(s.time, s.stream.decode(data))["progress"]["pinned"] == {"t": {"0": 1}}
     s.clock.advance(960)
     assert s.batch() == [["t", 0, 1, 4], ["t", 1, 1, 1]]
 

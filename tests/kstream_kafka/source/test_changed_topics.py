@@ -31,13 +31,13 @@ def restarted(s: Stream, data: dict[str, Any], policy: str = "fail", topics: Any
     """A new driver over the same cluster that was told the newest plan."""
     again = Stream(s.client.logs, topics, conf={"spark.streaming.kstream.kafka.onDataLoss": policy})
     again.client.ids = s.client.ids
-    again.stream.restored(Time(1000), data)
+    again.stream.restored(Time(1000), again.stream.decode(data))
     return again.start()
 
 
 def plan_and_store(s: Stream) -> dict[str, Any]:
     data = s.plan()
-    s.stream.planned(s.time, data)
+    s.stream.planned(s.time, s.stream.decode(data))
     return data
 
 
@@ -91,7 +91,7 @@ def test_a_topic_of_assigned_partitions_made_anew_while_no_driver_ran_is_found_b
     data = s.plan()
     again = Stream(dict.fromkeys(ONE, (0, 50)), spec=spec)  # longer than before
     again.client.ids = {"t": "t-2"}
-    again.stream.restored(Time(1000), data)
+    again.stream.restored(Time(1000), again.stream.decode(data))
     with pytest.raises(TopicRecreatedError):
         again.start().plan()
 
@@ -156,7 +156,7 @@ def test_what_a_worker_found_makes_the_next_plan_ask():
     s.client.ids, s.client.logs = {"t": "t-2"}, {("t", 0): (0, 50), ("t", 1): (0, 50)}
     assert plan_and_store(s)["ranges"][0] == ["t", 0, 10, 50]  # nothing to be suspicious about: the workers will see
     lost = [{"topic": "t", "partition": 0, "from": 10, "until": 50, "cause": "recreation", "detail": ""}]
-    s.stream.outcome(s.time, {"ranges": [], "lost": lost})
+    s.stream.outcome(s.time, s.stream.decode({"ranges": [], "lost": lost}))
     assert s.plan()["ranges"] == [["t", 0, 0, 50], ["t", 1, 0, 50]]
 
 
@@ -195,7 +195,7 @@ def test_outcomes_carry_the_losses_of_the_plan_and_ask_for_a_report_only_under_r
         s = started(policy)
         s.client.logs = {("t", 0): (0, 4), ("t", 1): (0, 10)}
         data = plan_and_store(s)
-        outcome = s.stream.outcome(s.time, data)
+        outcome = s.stream.outcome(s.time, s.stream.decode(data))
         assert outcome.lost == data["lost"] and outcome.report is reported and outcome.counts == [0, 0]
 
 

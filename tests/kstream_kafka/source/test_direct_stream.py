@@ -12,6 +12,7 @@ from kstream_kafka.client.ports import Partition
 from kstream_kafka.errors import BrokerUnreachableError, KafkaConfigError, LogShrankError, PartitionRevokedError, UnknownTopicError
 
 from kstream.batch_time import Time
+from kstream.context.engine import stored_skipped_between
 from kstream.errors import NotRecoverableError
 from tests.kstream_kafka.fakes import FakeHost
 from tests.kstream_kafka.stream import BROKERS, Logs, Stream
@@ -41,7 +42,7 @@ def test_a_pattern_never_takes_kafkas_own_topics():
 
 def test_KD3_latest_is_the_default_and_older_data_is_never_seen():
     s = Stream({("t", 0): (0, 10)}).start()
-    assert s.stream.starting_point().data["ranges"] == [["t", 0, 10, 10]]
+    assert s.stream.starting_point().encode()["ranges"] == [["t", 0, 10, 10]]
     s.client.logs["t", 0] = (0, 12)
     assert s.batch() == [["t", 0, 10, 12]]
 
@@ -60,7 +61,7 @@ def test_a_start_past_the_end_still_waits_after_a_restart():
     s = Stream({("t", 0): (0, 10)}, given={("t", 0): 11}).start()
     data = s.plan()
     again = Stream({("t", 0): (0, 10)}, given={("t", 0): 11})
-    again.stream.restored(Time(1000), data)
+    again.stream.restored(Time(1000), again.stream.decode(data))
     assert again.start().batch() == [["t", 0, 11, 11]]
 
 
@@ -68,8 +69,8 @@ def test_KD4_the_number_of_records_and_the_ranges_are_known_when_planned():
     stream = Stream({("t", 0): (0, 16), ("t", 1): (0, 0)}, auto_offset_reset="earliest").start().stream
     plan = stream.plan(Time(1))
     assert plan.num_records == 16
-    assert stream.metadata(Time(1), plan.data)["offsets"] == [OffsetRange("t", 0, 0, 16), OffsetRange("t", 1, 0, 0)]
-    assert stream.metadata(Time(1), plan.data)["Description"] == "topic: t\tpartition: 0\toffsets: 0 to 16"
+    assert stream.metadata(Time(1), plan)["offsets"] == [OffsetRange("t", 0, 0, 16), OffsetRange("t", 1, 0, 0)]
+    assert stream.metadata(Time(1), plan)["Description"] == "topic: t\tpartition: 0\toffsets: 0 to 16"
 
 
 def test_with_given_offsets_just_those_partitions_are_read():
@@ -171,7 +172,7 @@ def test_reset_none_without_offsets_fails_the_start():
 
 def test_a_restart_goes_on_from_the_newest_plan_and_resolves_nothing():
     s = Stream({("t", 0): (0, 30)}, auto_offset_reset="latest")
-    s.stream.restored(Time(5000), {"ranges": [["t", 0, 5, 20]], "leader_epochs": [None], "topic_ids": None})
+    s.stream.restored(Time(5000), s.stream.decode({"ranges": [["t", 0, 5, 20]], "leader_epochs": [None], "topic_ids": None}))
     s.start()
     assert s.client.asked == []
     assert s.batch() == [["t", 0, 20, 30]]
@@ -179,13 +180,13 @@ def test_a_restart_goes_on_from_the_newest_plan_and_resolves_nothing():
 
 def test_a_partition_made_while_the_driver_was_down_begins_at_earliest():
     s = Stream({("t", 0): (0, 30), ("t", 1): (0, 4)}, auto_offset_reset="latest")
-    s.stream.restored(Time(5000), {"ranges": [["t", 0, 5, 20]]})
+    s.stream.restored(Time(5000), s.stream.decode({"ranges": [["t", 0, 5, 20]]}))
     assert s.start().batch() == [["t", 0, 20, 30], ["t", 1, 0, 4]]
 
 
 def test_partitions_of_topics_no_longer_asked_for_are_let_go():
     s = Stream({("t", 0): (0, 30)})
-    s.stream.restored(Time(5000), {"ranges": [["old", 0, 5, 20], ["t", 0, 5, 20]]})
+    s.stream.restored(Time(5000), s.stream.decode({"ranges": [["old", 0, 5, 20], ["t", 0, 5, 20]]}))
     assert s.start().batch() == [["t", 0, 20, 30]]
 
 
@@ -252,27 +253,15 @@ def test_topics_that_cannot_work_are_refused(topics: list[str]):
         KafkaUtils.createDirectStream(host(), topics, BROKERS)
 
 
-def test_a_parsed_plan_is_kept_no_longer_than_the_data_it_was_parsed_from():
+def test_a_plan_is_kept_no_longer_than_the_metadata_of_its_batch():
     s = Stream({("t", 0): (0, 10)}, auto_offset_reset="earliest", group_id="g").start()
-    for _ in range(20):
-        data = s.plan()
-        s.stream.remember_plan(s.time, data)
-        s.stream.planned(s.time, data)
-        s.stream.outcome(s.time, data)
-        s.stream.clear_metadata(s.time)
-    assert not s.stream.has_batch(Time(1000)) and s.stream.has_batch(s.time)
-    assert s.stream._parsed.keys() == s.stream._plans.keys()
-
-
-def test_a_plan_that_replaces_another_of_the_same_batch_is_parsed_anew():
-    s = Stream({("t", 0): (0, 10)}, auto_offset_reset="earliest").start()
-    first = s.plan()
-    s.stream.remember_plan(s.time, first)
-    assert len(s.stream.outcome(s.time, first).counts) == 1
-    other = {**first, "ranges": [["t", 0, 0, 3]]}
-    s.stream.remember_plan(s.time, other)
-    s.stream.planned(s.time, other)
-    assert s.batch() == [["t", 0, 3, 10]]
+    for number in range(1, 21):
+        plan = s.stream.plan(Time(1000 * number))
+        s.stream.remember_plan(Time(1000 * number), plan)
+        s.stream.planned(Time(1000 * number), plan)
+        s.stream.outcome(Time(1000 * number), plan)
+        s.stream.clear_metadata(Time(1000 * number))
+    assert not s.stream.has_batch(Time(1000)) and s.stream.has_batch(Time(20_000))
 
 
 def test_the_least_rate_of_a_partition_counts_records_of_a_batch_and_not_of_a_second():
@@ -294,9 +283,6 @@ def test_stored_data_of_another_kind_of_input_is_refused(foreign: dict[str, Any]
     s = Stream({("t", 0): (0, 10)}, auto_offset_reset="earliest").start()
     plan, stream = s.plan(), s.stream
     with pytest.raises(NotRecoverableError, match="order in which the inputs are made"):
-        stream.reads_nothing_of(foreign, None)
-    with pytest.raises(NotRecoverableError, match="order in which the inputs are made") as caught:
-        stream.restored(Time(1000), foreign)
-    assert caught.value.facts == {"time": 1000}
-    assert stream.left_behind(foreign, None) is None
-    assert [list(stream.skipped_between(*both)) for both in ((foreign, plan), (plan, foreign), (foreign, foreign))] == [[], [], []]
+        stream.decode(foreign)
+    skipped = stored_skipped_between(stream)
+    assert [list(skipped(*both)) for both in ((foreign, plan), (plan, foreign), (foreign, foreign))] == [[], [], []]

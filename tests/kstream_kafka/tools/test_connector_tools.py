@@ -14,7 +14,7 @@ def plan() -> KafkaPlan:
 
 
 def test_the_stored_form_of_a_plan_is_its_ranges_and_the_partitions_that_wait_for_their_start() -> None:
-    tools, data = connector_tools(), plan().to_json()
+    tools, data = connector_tools(), plan().encode()
     assert tools.ranges(data) == [PlannedRange("a", 0, 5, 9), PlannedRange("a", 1, 7, 7)]
     assert set(tools.waiting(data)) == {("a", 1)}
 
@@ -34,7 +34,7 @@ def test_a_connection_needs_brokers_from_the_checkpoint_or_the_command_line() ->
 
 
 def test_an_empty_plan_has_the_ends_of_the_plan_before() -> None:
-    assert connector_tools().empty_plan_at(plan().to_json()) == {
-        **plan().to_json(),
+    assert connector_tools().empty_plan_at(plan().encode()) == {
+        **plan().encode(),
         "ranges": [["a", 0, 9, 9], ["a", 1, 7, 7]],
     }

@@ -17,7 +17,6 @@ from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 from kstream_kafka.source.stream_spec import BY_TIMESTAMP, CATCH_UP, StreamSpec
 from kstream_kafka.source.subscription import Topics
 
-from kstream.batch import InputPlan
 from kstream.batch_time import Time
 from kstream.clock import Clock
 from kstream.dstream.input_dstream import InputDStream
@@ -92,9 +91,9 @@ class SimulatedKafkaInput(DirectKafkaInputDStream):
         self._source = source
         super().__init__(host, spec, lambda _params, _retries: self._client_here, surroundings.clock)
 
-    def plan(self, time: Time) -> InputPlan:
+    def plan(self, time: Time) -> KafkaPlan:
         made = super().plan(time)
-        ranges: Ranges = tuple((t, p, a, b) for t, p, a, b in made.data["ranges"])
+        ranges: Ranges = tuple((r.topic, r.partition, r.fromOffset, r.untilOffset) for r in made.ranges)
         meant = tuple(record.ident for t, p, a, b in ranges for record in self._seen((t, p), b) if a <= record.offset < b)
         self._source.planned.setdefault((time.milliseconds, ranges), []).append(meant)
         return made
@@ -103,8 +102,8 @@ class SimulatedKafkaInput(DirectKafkaInputDStream):
         seen = self._client_here.seen.get(partition, [])
         return seen if seen and seen[-1].offset >= until - 1 else self._source.cluster.logs[partition].records
 
-    def rdd(self, time: Time, data: Mapping[str, Any]) -> Any:
-        return KafkaPlan.from_json(data)
+    def rdd(self, time: Time, plan: KafkaPlan) -> Any:
+        return plan
 
 
 @lru_cache

@@ -1,0 +1,108 @@
+"""Restart: goes on from what the log of an earlier driver says."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from kstream.batch import Batch, BatchState, PlannedInput
+from kstream.batch_time import Time
+from kstream.checkpoint import LogContents
+from kstream.dstream import InputDStream
+from kstream.errors import StorageError
+from kstream.scheduler.batch_planner import BatchPlanner, JobGeneratorParts
+from kstream.scheduler.downtime import listed
+from kstream.scheduler.job_generator_events import Resume
+
+logger = logging.getLogger(__name__)
+
+
+class Restart:
+    """Pending batches run again with their plans; missed batches are planned now.
+
+    `restore` and `left` come from the thread that starts, in this order; `resume` comes from the thread of the JobGenerator.
+    """
+
+    def __init__(self, parts: JobGeneratorParts, planner: BatchPlanner) -> None:
+        self._parts = parts
+        self._planner = planner
+        self._stored: dict[int, Mapping[Time, PlannedInput]] = {}
+
+    def restore(self, contents: LogContents, last_planned: Time) -> None:
+        """Give inputs and states what the log holds for them, and start the inputs. May block on the outside."""
+        for stream in self._planner.inputs:
+            self._stored[stream.id] = _restore(stream, contents)
+            stream.start(self._parts.services)
+        self._parts.states.restore(contents, min([*contents.pending, last_planned + self._parts.graph.batch_duration]))
+
+    def left(self, contents: LogContents, last_planned: Time, next_tick: Time) -> Resume:
+        """Return what is to be done before the tick at `next_tick`."""
+        interval = self._parts.graph.batch_duration
+        pending, missed = contents.pending, self._planner.missed((last_planned + interval).until(next_tick, interval))
+        for what, times in (("during down time", missed), ("pending processing", pending)):
+            logger.info("batches %s (%d batches): %s", what, len(times), listed(times))
+        logger.info("batches to reschedule (%d batches): %s", len(pending + missed), listed(pending + missed))
+        batches = [
+            Batch(
+                contents.plans[time], {number: plans[time] for number, plans in self._stored.items() if time in plans}, BatchState.DURABLE
+            )
+            for time in pending
+        ]
+        self._stored.clear()
+        return Resume(batches, contents.failures, missed, self._parts.runtime.event())
+
+    def resume(self, event: Resume) -> None:
+        """Submit the pending batches and plan the missed ones."""
+        try:
+            for batch in event.pending:  # all of them first: until it has run, a pending batch's plan must be kept
+                self._parts.unfinished.planned(batch.time)
+            for batch in event.pending:
+                self._run_again(batch, event.failures.get(batch.time, 0))
+            for time in event.missed:
+                self._planner.generate(time)
+        finally:
+            event.ended.set()
+
+    def _run_again(self, batch: Batch, failures: int) -> None:
+        """Submit a pending batch. A batch that failed too often is given up instead."""
+        if self._planner.is_fenced:
+            return
+        if failures > self._parts.max_batch_failures > 0:
+            self._give_up(batch, failures)
+        else:
+            self._planner.run_again(batch)
+
+    def _give_up(self, batch: Batch, failures: int) -> None:
+        """Put the batch into the ledger and log a warning. The stream goes on: giving a batch up is no error of this run."""
+        try:
+            command = self._parts.log.give_up(batch.plan, self._parts.clock.time_ms(), failures)
+        except StorageError as e:  # not in the ledger: the next restart tries again
+            batch.become(BatchState.FAILED)
+            self._parts.unfinished.ended(batch.time, succeeded=False)
+            self._parts.scheduler.report_error(f"batch {batch.time} could not be given up", e)
+            return
+        batch.become(BatchState.ENDED)
+        self._parts.unfinished.ended(batch.time, succeeded=True)
+        logger.warning(
+            "batch %s failed %d times and is given up (spark.streaming.kstream.maxBatchFailures=%d). It is in the ledger, no restart runs "
+            "it again, and the stream goes on. When its cause is mended, run it again while its plan is kept "
+            "(spark.streaming.kstream.history): %s",
+            batch.time,
+            failures,
+            self._parts.max_batch_failures,
+            command,
+        )
+
+
+def _restore(stream: InputDStream, contents: LogContents) -> Mapping[Time, PlannedInput]:
+    """Give a stream what the log holds for it. Returns its plans, decoded, by batch."""
+    plans = {time: stream.decode(plan.inputs[stream.id]) for time, plan in contents.plans.items() if stream.id in plan.inputs}
+    if plans:
+        newest = max(plans)
+        stream.restored(newest, plans[newest])
+        kept = contents.kept_data(stream.id)
+        if kept is not None:
+            stream.restored_kept(stream.decode(kept))
+    for time, plan in plans.items():
+        stream.remember_plan(time, plan)
+    return plans
