@@ -34,7 +34,7 @@ def clean_up_goes_past_a_pending_batch(patch: pytest.MonkeyPatch) -> None:
     """Neither `removable_up_to` nor the floor that backs it up knows of unfinished batches."""
 
     def removable(self: PlanLog, limit: Time) -> list[tuple[Time, int]]:
-        return [(time, epoch) for time, epoch in self._kept if time <= limit and len(self._newest) == 2 and time < self._newest[0]]
+        return [(time, epoch) for time, epoch in self._written if time <= limit and len(self._newest) == 2 and time < self._newest[0]]
 
     patch.setattr(job_generator, "removable_up_to", lambda unfinished, done_up_to, remember, needed_from: done_up_to - remember)
     patch.setattr(PlanLog, "_removable", removable)
