@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kstream.clock import Clock, SystemClock
-from kstream.dstream.recipe import recorder_of
 from kstream.receiver import Receiver
 from kstream_kafka.zookeeper.group_member import GroupMember, ReceiverParts
 from kstream_kafka.zookeeper.group_reader import open_reader
@@ -109,6 +108,8 @@ def receiver_stream(
         value: bytes → value; None leaves bytes.
         reliable: whether offsets are written after storing.
     """
+    from kstream.dstream.recipe import recorder_of  # the receiver on an executor needs no streams
+
     settings = ReceiverSettings.parse(*given)
     check_installed()
     kind = ReliableKafkaReceiver if reliable else KafkaReceiver
