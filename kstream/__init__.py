@@ -12,25 +12,32 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch_time import Duration, Milliseconds, Minutes, Seconds, Time
-from kstream.errors import KStreamError
+from kstream.errors import ConfigurationError, DataLossError, KStreamError
 from kstream.listener import StreamingListener
 
 if TYPE_CHECKING:
+    from kstream.batch import InputOutcome, JsonPlan, PlannedInput
     from kstream.context import StreamingContext, StreamingContextState
-    from kstream.dstream import DStream, InputDStream, StateSpec
+    from kstream.dstream import DStream, InputDStream, Recipe, StateSpec
     from kstream.rdd import State
     from kstream.receiver import Receiver
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ConfigurationError",
     "DStream",
+    "DataLossError",
     "Duration",
     "InputDStream",
+    "InputOutcome",
+    "JsonPlan",
     "KStreamError",
     "Milliseconds",
     "Minutes",
+    "PlannedInput",
     "Receiver",
+    "Recipe",
     "Seconds",
     "State",
     "StateSpec",
@@ -48,6 +55,10 @@ _LAZY = {
     "State": "kstream.rdd",
     "StateSpec": "kstream.dstream",
     "InputDStream": "kstream.dstream",
+    "InputOutcome": "kstream.batch",
+    "JsonPlan": "kstream.batch",
+    "PlannedInput": "kstream.batch",
+    "Recipe": "kstream.dstream",
     "Receiver": "kstream.receiver",
 }
 

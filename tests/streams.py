@@ -106,9 +106,6 @@ class NumbersInput(InputDStream[JsonPlan]):
     def planned(self, time: Time, plan: JsonPlan) -> None:
         self.cursor = plan["until"]
 
-    def restored(self, time: Time, plan: JsonPlan) -> None:
-        self.cursor = plan["until"]
-
     def rdd(self, time: Time, plan: JsonPlan) -> Any:
         return self.ssc.sparkContext.parallelize(range(plan["from"], plan["until"]), 2).map(self.f)
 

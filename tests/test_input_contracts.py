@@ -46,9 +46,6 @@ class Lines(InputDStream[JsonPlan]):
     def planned(self, time: Time, plan: JsonPlan) -> None:
         self.offset = plan["until"]
 
-    def restored(self, time: Time, plan: JsonPlan) -> None:
-        self.offset = plan["until"]
-
     def rdd(self, time: Time, plan: JsonPlan) -> Any:
         whole = self.path.read_bytes() if self.path.exists() else b""
         return self.ssc.sparkContext.parallelize(whole[plan["from"] : plan["until"]].decode().splitlines())

@@ -75,9 +75,6 @@ class RandomKeys(InputDStream[JsonPlan]):
     def planned(self, time: Time, plan: JsonPlan) -> None:
         self._batches = plan["batch"]
 
-    def restored(self, time: Time, plan: JsonPlan) -> None:
-        self._batches = plan["batch"]
-
     def rdd(self, time: Time, plan: JsonPlan) -> RDD[Any]:
         return WorkerRDD(self.ssc.sparkContext, CORES, partial(records, self._keys, self._touched, plan["batch"]))
 

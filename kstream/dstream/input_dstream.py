@@ -35,7 +35,8 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
     are `JsonPlan`s defines neither.
     """
 
-    no_recipe_reason: str = "an input has no recipe"
+    no_recipe_reason: str = ""
+    """Why `recipe` returns None, for the error of `recovery=graph`; empty: the class has no recipe."""
     reports_input_info: ClassVar[bool] = True
     """Whether listeners learn what it gave to a batch; as in Spark a queue's records are not counted."""
 
@@ -54,10 +55,20 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         return True
 
     def register_recipe(self) -> None:
-        """Write this input into the graph's recorder. Called once by whoever made it, when it is whole."""
-        self.recorder.add_input(self, self.recipe(), self.no_recipe_reason)
-        for function in self.worker_functions():
-            self.recorder.for_workers(function)
+        """Write this input into the graph's recorder, behind the inputs that were made before it. Idempotent.
+
+        A factory calls this method when the input is whole. For an input that nobody has registered the first operator calls it. The order
+        matters: a stored graph makes its inputs in the order of the record, and each must get its id again.
+        """
+        for stream in self.ssc.graph.input_streams:
+            if stream.id <= self.id and not self.recorder.knows(stream):
+                stream._write_recipe()
+
+    def _write_recipe(self) -> None:
+        with self.recorder.at(self.creation_site):  # not that of the operator that may be the first to need the record
+            self.recorder.add_input(self, self.recipe(), self.no_recipe_reason or f"{self!r} has no recipe()")
+            for function in self.worker_functions():
+                self.recorder.for_workers(function)
 
     def start(self, services: InputServices) -> None:
         """Get ready to plan; may block on the outside. What it raises fails `ssc.start()`. An override calls this method first."""
@@ -100,7 +111,12 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         """Move the cursors behind this plan, which is durable."""
 
     def restored(self, time: Time, plan: P) -> None:
-        """Restart: move the cursors behind the newest stored plan. NotRecoverableError if the stream cannot go on from there."""
+        """Move the cursors behind the newest stored plan, at a restart. By default this is `planned`.
+
+        Raises:
+            NotRecoverableError: the stream cannot continue from there.
+        """
+        self.planned(time, plan)
 
     def reads_nothing_of(self, plan: P, kept: P | None) -> str:
         """Say at a restart why the stored plan seems to be another job's.

@@ -132,6 +132,9 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
             return planned
         return ReceiverPlan([PlannedBlock(b.block_id, b.num_records, b.handle) for b in self._blocks.unallocated(self.id)])
 
+    def restored(self, time: Time, plan: ReceiverPlan) -> None:
+        """Do nothing: the tracker reads from the log which blocks the stored plans have allocated."""
+
     def planned(self, time: Time, plan: ReceiverPlan) -> None:
         self._blocks.allocate(self.id, plan.block_ids)
         with self._loss_lock:

@@ -159,7 +159,7 @@ class Recorder:
         return (self.site or user_call_site()).short_form
 
     def _add(self, stream: RecordedStream | None, call: dict[str, Any]) -> None:
-        if stream is not None and not any(s is stream for s in self._streams):
+        if stream is not None and not self.knows(stream):
             call["stream"] = len(self._streams)
             self._streams.append(stream)
         site = self.site or (None if stream is None else _creation_site(stream))
@@ -167,13 +167,22 @@ class Recorder:
             call["at"] = [site.function, site.file, site.line]
         self.calls.append(call)
 
+    def knows(self, stream: RecordedStream) -> bool:
+        """Whether a stream is in the record."""
+        return any(known is stream for known in self._streams)
+
     def index_of(self, stream: RecordedStream) -> int:
-        """Return the index of a stream in the record. A stream that is not in it (of a class of the user's own) cannot be made again."""
-        for index, known in enumerate(self._streams):
-            if known is stream:
-                return index
-        self.add_input(stream, None, f"{stream!r} was not made by a public operator of this context")
-        return len(self._streams) - 1
+        """Return the index of a stream in the record. An input that is not in it is registered now.
+
+        Another stream that is not in the record, of a class of the user's own, cannot be made again.
+        """
+        if not self.knows(stream):
+            register = getattr(stream, "register_recipe", None)
+            if register is not None:
+                register()
+        if not self.knows(stream):
+            self.add_input(stream, None, f"{stream!r} was not made by a public operator of this context")
+        return next(index for index, known in enumerate(self._streams) if known is stream)
 
     def _encode(self, value: Any) -> Any:
         if value is None or isinstance(value, (bool, int, float, str)):

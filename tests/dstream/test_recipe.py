@@ -21,7 +21,7 @@ from kstream.dstream.recipe import Recorder, Replay, parameters_on_workers
 from kstream.storage import MemoryFileStore
 from tests.fakes import FakeHost
 from tests.harness import LogInput
-from tests.streams import numbers, numbers_connector
+from tests.streams import NumbersInput, numbers, numbers_connector
 from tests.test_signatures import OFFERED
 
 PLAIN = DStream.reduceByKeyAndWindow
@@ -137,10 +137,35 @@ def test_calls_inside_an_operator_are_not_recorded() -> None:
     assert [call.get("call") for call in host.graph.recorder.calls] == [None, "reduceByKeyAndWindow"]
 
 
-def test_a_stream_of_the_users_own_making_keeps_the_graph_from_being_restored() -> None:
+def test_an_input_without_a_recipe_keeps_the_graph_from_being_restored() -> None:
     host = FakeHost({})
-    LogInput(host, []).map(lambda x: x).pprint()
-    assert "public operator" in str(host.graph.recorder.why_not)
+    source = LogInput(host, [])
+    source.map(lambda x: x).pprint()
+    assert host.graph.recorder.why_not == f"{source!r} has no recipe()"
+
+
+def test_an_input_that_no_factory_registered_is_in_the_record_with_its_own_place_and_functions(sc: SparkContext) -> None:
+    ssc = StreamingContext(sc, 1)
+    source = NumbersInput(ssc, 2, operator.neg)
+    source.map(lambda x: x + 1).pprint()
+    made, *_ = ssc._recorder.calls
+    assert made["input"] == "numbers-input" and made["args"] == {"size": 2}
+    assert made["at"] == [source.creation_site.function, source.creation_site.file, source.creation_site.line]
+    assert ssc._recorder.why_not is None and ssc._recorder.functions[0].value is operator.neg
+
+
+def test_inputs_are_in_the_record_in_the_order_in_which_they_were_made_whichever_is_used_first(sc: SparkContext) -> None:
+    """A stored graph makes its inputs in the order of the record, and their ids bind the stored offsets."""
+    ssc = StreamingContext(sc, 1)
+    first, second = NumbersInput(ssc, 1, operator.neg), NumbersInput(ssc, 2, operator.neg)
+    third = numbers(ssc, 3)
+    second.union(first).union(third).pprint()
+    assert [call["args"]["size"] for call in ssc._recorder.calls if "input" in call] == [1, 2, 3]
+    made = StreamingContext(sc, 1)
+    restore_input = numbers_connector("numbers").restore_input
+    functions = [function.value for function in ssc._recorder.functions]
+    Replay(made, functions, lambda recipe: restore_input(made, recipe)).run(ssc._recorder.calls)
+    assert [source.size for source in made._graph.input_streams] == [1, 2, 3]
 
 
 def test_an_operator_that_raises_leaves_the_recorder_as_it_was() -> None:

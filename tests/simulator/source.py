@@ -120,9 +120,6 @@ class NumberInput(InputDStream[JsonPlan]):
     def planned(self, time: Time, plan: JsonPlan) -> None:
         self._cursor = plan["until"]
 
-    def restored(self, time: Time, plan: JsonPlan) -> None:
-        self._cursor = plan["until"]
-
     def skipped_between(self, before: JsonPlan, after: JsonPlan) -> Sequence[str]:
         return [f"[{before['until']}, {after['from']})"] if before["until"] < after["from"] else ()
 
