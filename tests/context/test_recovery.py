@@ -28,7 +28,7 @@ from kstream.errors import (
 from kstream.storage import open_store
 from kstream.testing import ManualClock
 from tests.checkpoint.fixtures.two_streams import CHECKPOINT
-from tests.harness import START
+from tests.harness import START, LogInput
 from tests.streams import NumbersInput, Stream, numbers, numbers_connector
 
 Setting = Callable[[str, str], None]
@@ -276,7 +276,7 @@ def test_a_function_that_cannot_be_loaded_is_such_an_error_too(clock: ManualCloc
     [
         (lambda ssc: kafka(ssc, {"sasl.password": "x"}), "the Kafka parameters sasl.password may hold a secret"),
         (lambda ssc: kafka(ssc, {}, untilOffsets={("t", 0): 7}), "untilOffsets names a moment or offsets"),
-        (lambda ssc: NumbersInput(ssc, 2, abs), "was not made by a public operator of this context"),
+        (lambda ssc: LogInput(ssc, []), r"LogInput .* has no recipe\(\)"),
         (lambda ssc: saved(ssc), "an argument of saveAsTextFiles holds a password"),
         (lambda ssc: state_of(ssc), "ParallelCollectionRDD.* was made by the driver"),
     ],
