@@ -195,9 +195,13 @@ class BatchPlanner:
             self._submit(batch)
 
     def run_again(self, batch: Batch) -> None:
-        """Submit a pending batch of an earlier driver with its own plan."""
-        self._report_records(batch)
-        self._submit(batch)
+        """Submit a pending batch of an earlier driver with its own plan. A batch that cannot be submitted fails, and stays pending."""
+        try:
+            self._report_records(batch)
+        except Exception as e:
+            self._fail(batch, e)
+        else:
+            self._submit(batch)
 
     def _report_records(self, batch: Batch) -> None:
         for stream in self.inputs:

@@ -55,6 +55,29 @@ def test_a_pending_batch_runs_again_with_identical_data_although_more_has_come()
     assert world.times() == [at(1), at(2), at(3), at(2), at(4)]
 
 
+def test_a_pending_batch_whose_facts_for_listeners_cannot_be_had_holds_up_no_other_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The failed batch stays pending. Before, all later pending and missed batches were skipped, and the start succeeded."""
+    world = World()
+    driver = failing(world, at(1), at(2))
+    driver.tick(1)
+    driver.tick(1)
+    driver.stop()
+
+    def metadata(stream: LogInput, time: Time, plan: object) -> dict[str, str]:
+        if time.milliseconds == at(1):
+            raise ValueError("no facts")
+        return {}
+
+    monkeypatch.setattr(LogInput, "metadata", metadata)
+    again = started(world)
+    again.wait_error(ValueError)
+    world.wait(lambda: again.listener.completed() == [at(2)])
+    again.tick(1)
+    again.stop()
+    assert world.times() == [at(1), at(2), at(2), at(3)]
+    assert read_log(world.store).pending == [Time(at(1))]
+
+
 def test_completed_batches_are_not_run_again() -> None:
     world = World()
     driver = started(world)
