@@ -1,7 +1,7 @@
-"""Frozen records of a batch's life: what was planned, submitted, run, and told to listeners.
+"""The records of a batch's life: its plan, its state, its jobs, and the events that listeners get.
 
-One idea: these are values. Nothing here acts; every room above passes them on. Names are Spark's (`BatchInfo`, `StreamInputInfo`,
-`JobSet`), accessor methods have pyspark's shape (`info.batchTime().milliseconds()` is a method call there as here).
+One idea: these are values. Nothing here acts on a stream; the rooms above pass the values on. Names are Spark's (`BatchInfo`,
+`StreamInputInfo`, `JobSet`). Accessor methods are pyspark's: `info.batchTime().milliseconds()` is a method call there and here.
 """
 
 from kstream.batch.batch import Batch, BatchState

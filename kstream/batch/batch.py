@@ -1,4 +1,4 @@
-"""Batch: one batch in the driver that runs it, with the state it is in."""
+"""Batch: a batch in the driver that runs it, with its state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from kstream.errors import IllegalStateError
 
 
 class BatchState(Enum):
-    """Where a batch is. It ends as one of the last three; a failed one runs again at a restart, a fenced one in the next driver."""
+    """The state of a batch. ENDED, FAILED and FENCED are the last states.
+
+    A restart runs a failed batch again; the driver that took over runs a fenced one. A failed batch becomes ENDED if all its jobs had
+    succeeded and the store accepts the completion later.
+    """
 
     PLANNED = "planned"
     DURABLE = "durable"
@@ -29,12 +33,18 @@ _NEXT = {
     BatchState.SUBMITTED: {BatchState.RUNNING, BatchState.FENCED},
     BatchState.RUNNING: {BatchState.ENDED, BatchState.FAILED, BatchState.FENCED},
     BatchState.ENDED: set[BatchState](),
-    BatchState.FAILED: {BatchState.ENDED},  # its jobs had succeeded, and that could be noted later
+    BatchState.FAILED: {BatchState.ENDED},  # its jobs had succeeded, and its completion was stored later
 }
 
 
 class Batch:
-    """`plan` is what the log stores, `inputs` are the same plans as objects, by stream id. Thread-safe."""
+    """A batch with its plan and its state. Thread-safe.
+
+    Args:
+        plan: the plan as the log stores it.
+        inputs: the same plan of each input as an object, by stream id.
+        state: the state to begin with.
+    """
 
     def __init__(self, plan: BatchPlan, inputs: Mapping[int, PlannedInput], state: BatchState = BatchState.PLANNED) -> None:
         self.plan = plan
@@ -44,15 +54,21 @@ class Batch:
 
     @property
     def time(self) -> Time:
+        """The batch time."""
         return self.plan.time
 
     @property
     def state(self) -> BatchState:
+        """The state now."""
         with self._lock:
             return self._state
 
     def become(self, state: BatchState) -> None:
-        """Go on to a state. A fenced batch stays fenced. IllegalStateError if the batch cannot get there from where it is."""
+        """Change the state. A fenced batch stays fenced, without an error.
+
+        Raises:
+            IllegalStateError: the batch cannot change from its state to this one.
+        """
         with self._lock:
             if self._state is BatchState.FENCED:
                 return

@@ -1,4 +1,4 @@
-"""BatchInfo and its parts: what a listener learns about a batch. Delays are ms; −1 where Spark's Python view says −1."""
+"""BatchInfo and its parts: the facts about a batch that listeners get. Delays are in milliseconds; −1 where pyspark says −1."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ from kstream.batch_time import Time
 
 
 def _or_missing(value: int | None) -> int:
+    """Return the value; −1 for None, as pyspark says it."""
     return -1 if value is None else value
 
 
 class Figure(int):
-    """A number that can be read and called: where pyspark's own suite reads an attribute, jobs that ran on it had to call it."""
+    """A number that can be read as an attribute and called as a method. Pyspark's own suite reads it; jobs written for pyspark call it."""
 
     def __call__(self) -> int:
+        """Return the number."""
         return int(self)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ListenerTime:
-    """A batch time as pyspark's listeners get it: `milliseconds()` is a call, where it is an attribute of `Time`."""
+    """A batch time as pyspark's listeners get it: `milliseconds()` is a method here, and an attribute of `Time`."""
 
     time: Time
 
     def milliseconds(self) -> int:
+        """Return the batch time in milliseconds since the Unix epoch."""
         return self.time.milliseconds
 
     def __str__(self) -> str:
@@ -35,13 +38,20 @@ class ListenerTime:
 
 @dataclass(frozen=True, slots=True)
 class StreamInputInfo:
-    """What one input stream gave to a batch; `num_records` is known when the batch is submitted. `facts`: the stream's own words."""
+    """The share of one input stream in a batch.
+
+    Attributes:
+        stream_id: the id of the stream.
+        num_records: the number of records, as known when the batch is submitted.
+        facts: the stream's own metadata (see `InputDStream.metadata`).
+    """
 
     stream_id: int
     num_records: int
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def metadata(self) -> Mapping[str, Any]:
+        """Return `facts`."""
         return self.facts
 
     def inputStreamId(self) -> int:
@@ -49,16 +59,17 @@ class StreamInputInfo:
 
     @property
     def numRecords(self) -> Figure:
-        """An attribute, unlike the others: so it is read in pyspark's own suite. It may be called, too."""
+        """The number of records. An attribute, as pyspark's own suite reads it; it may also be called."""
         return Figure(self.num_records)
 
     def metadataDescription(self) -> str | None:
+        """Return the description of the input for people; None without one."""
         return self.facts.get("Description")
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiverInfo:
-    """A receiver as listeners see it. `last_error_ms` is −1 when it has reported none."""
+    """A receiver as listeners see it. `last_error_ms`: milliseconds since the Unix epoch; −1 if the receiver has reported no error."""
 
     stream_id: int
     receiver_name: str
@@ -96,7 +107,11 @@ class ReceiverInfo:
 
 @dataclass(frozen=True, slots=True)
 class OutputOperationInfo:
-    """One output operation of a batch. Times are ms since the epoch; `failure_reason` is the error's traceback, None on success."""
+    """One output operation of a batch.
+
+    Times are milliseconds since the Unix epoch; a time is None before it comes. `failure_reason` is the traceback of the error; None
+    without an error. Pyspark's methods return −1 for a missing time.
+    """
 
     batch_time: Time
     output_op_id: int
@@ -128,12 +143,16 @@ class OutputOperationInfo:
         return self.failure_reason
 
     def duration(self) -> int:
+        """Return the time from start to end in milliseconds; −1 before the end."""
         return -1 if self.start_ms is None or self.end_ms is None else self.end_ms - self.start_ms
 
 
 @dataclass(frozen=True, slots=True)
 class BatchInfo:
-    """One batch. The snake_case fields are None where something has not happened yet; pyspark's methods say −1 there."""
+    """One batch. Times are milliseconds since the Unix epoch.
+
+    A field is None if its event has not happened yet; pyspark's methods return −1 for it.
+    """
 
     batch_time: Time
     inputs: Mapping[int, StreamInputInfo]
@@ -144,19 +163,19 @@ class BatchInfo:
 
     @property
     def scheduling_delay_ms(self) -> int | None:
-        """From submission to the start of the first job."""
+        """The milliseconds from submission to the start of the first job; None before that start."""
         return None if self.processing_start_ms is None else self.processing_start_ms - self.submission_ms
 
     @property
     def processing_delay_ms(self) -> int | None:
-        """From the start of the first job to the end of the last."""
+        """The milliseconds from the start of the first job to the end of the last; None before that end."""
         if self.processing_start_ms is None or self.processing_end_ms is None:
             return None
         return self.processing_end_ms - self.processing_start_ms
 
     @property
     def total_delay_ms(self) -> int | None:
-        """From submission to the end of the last job."""
+        """The milliseconds from submission to the end of the last job; None before that end."""
         return None if self.processing_end_ms is None else self.processing_end_ms - self.submission_ms
 
     def batchTime(self) -> ListenerTime:
@@ -181,10 +200,13 @@ class BatchInfo:
         return _or_missing(self.total_delay_ms)
 
     def numRecords(self) -> int:
+        """Return the number of records of all inputs."""
         return sum(info.num_records for info in self.inputs.values())
 
     def streamIdToInputInfo(self) -> Mapping[int, StreamInputInfo]:
+        """Return the share of each input, by stream id."""
         return self.inputs
 
     def outputOperationInfos(self) -> Mapping[int, OutputOperationInfo]:
+        """Return the output operations, by id."""
         return self.outputs

@@ -1,4 +1,4 @@
-"""The events told to listeners. Each has pyspark's accessor (`event.batchInfo()`)."""
+"""The events that listeners get. Each has pyspark's accessor (`event.batchInfo()`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from kstream.batch_time import Time
 
 @dataclass(frozen=True, slots=True)
 class StreamingListenerStreamingStarted:
-    """The context was started at `time`, ms since the epoch: an attribute, as pyspark's own suite reads it. It may be called, too."""
+    """The context was started at `time`, in milliseconds since the Unix epoch.
+
+    `time` is an attribute, as pyspark's own suite reads it; it may also be called.
+    """
 
     time: int
 
@@ -22,6 +25,8 @@ class StreamingListenerStreamingStarted:
 
 @dataclass(frozen=True, slots=True)
 class _BatchEvent:
+    """An event about a batch."""
+
     info: BatchInfo
 
     def batchInfo(self) -> BatchInfo:
@@ -30,7 +35,7 @@ class _BatchEvent:
 
 @dataclass(frozen=True, slots=True)
 class StreamingListenerBatchSubmitted(_BatchEvent):
-    """A batch's jobs were handed to the JobScheduler; its plan is durable."""
+    """The jobs of a batch were submitted to the JobScheduler. Its plan is durable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +45,13 @@ class StreamingListenerBatchStarted(_BatchEvent):
 
 @dataclass(frozen=True, slots=True)
 class StreamingListenerBatchCompleted(_BatchEvent):
-    """The last job of a batch ended, well or not; the completion is stored."""
+    """The last job of a batch ended, in success or failure. If all jobs succeeded, the completion is stored, unless the store refused it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _OutputOperationEvent:
+    """An event about an output operation of a batch."""
+
     info: OutputOperationInfo
 
     def outputOperationInfo(self) -> OutputOperationInfo:
@@ -58,11 +65,13 @@ class StreamingListenerOutputOperationStarted(_OutputOperationEvent):
 
 @dataclass(frozen=True, slots=True)
 class StreamingListenerOutputOperationCompleted(_OutputOperationEvent):
-    """A job of a batch ended, well or not."""
+    """A job of a batch ended, in success or failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ReceiverEvent:
+    """An event about a receiver."""
+
     info: ReceiverInfo
 
     def receiverInfo(self) -> ReceiverInfo:
@@ -76,7 +85,7 @@ class StreamingListenerReceiverStarted(_ReceiverEvent):
 
 @dataclass(frozen=True, slots=True)
 class StreamingListenerReceiverError(_ReceiverEvent):
-    """A receiver reported an error; it may go on or be started again."""
+    """A receiver reported an error. It may continue, or be restarted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +95,7 @@ class StreamingListenerReceiverStopped(_ReceiverEvent):
 
 @dataclass(frozen=True, slots=True)
 class StreamingListenerDataLost:
-    """A batch ended without records that are gone for good; it is in the ledger. `lost`: stream id → entries."""
+    """A batch ended without records that are gone for good; the loss is in the ledger. `lost`: stream id → entries of the ledger."""
 
     batch_time: Time
     lost: Mapping[int, Sequence[Mapping[str, Any]]]

@@ -1,4 +1,4 @@
-"""Job (one output operation of one batch) and JobSet (all of a batch), with their times."""
+"""Job (one output operation of one batch) and JobSet (all jobs of a batch), with their times."""
 
 from __future__ import annotations
 
@@ -15,10 +15,16 @@ from kstream.batch_time import Time
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One output operation of one batch: `run()` blocks until its Spark jobs are done and raises what they raise.
+    """One output operation of one batch. Times are milliseconds since the Unix epoch, None before they come.
 
-    Times are ms since the epoch, None until they happen. `name` and `call_site` are for people, and so is
-    `scope`, in which Spark's pages draw the RDDs that the job makes.
+    Attributes:
+        time: the batch time.
+        output_op_id: the number of the output in the graph.
+        run: runs the output operation. Blocks until its Spark jobs have ended, and raises what they raise.
+        name: the name of the operation, for people.
+        call_site: the place of the operation in the user's code, for people.
+        scope: the box in which Spark's pages draw the RDDs that the job makes.
+        error: the error with which the job ended, if any.
     """
 
     time: Time
@@ -33,16 +39,21 @@ class Job:
 
     @property
     def id(self) -> str:
+        """The name of the job in logs."""
         return f"streaming job {self.time} ({self.output_op_id})"
 
     def to_info(self) -> OutputOperationInfo:
+        """Return the facts about this job for listeners."""
         reason = None if self.error is None else "".join(traceback.format_exception(self.error)).rstrip()
         return OutputOperationInfo(self.time, self.output_op_id, self.name, self.call_site, self.start_ms, self.end_ms, reason)
 
 
 @dataclass(slots=True, eq=False)
 class JobSet:
-    """The jobs of a batch and how far they are. Changed only by the JobScheduler, under this set's lock."""
+    """The jobs of a batch and their progress. Only the JobScheduler changes it. Times are milliseconds since the Unix epoch.
+
+    The methods take this set's lock: `has_run` is called in job threads, the others on the JobScheduler's event thread.
+    """
 
     time: Time
     jobs: list[Job]
@@ -51,7 +62,7 @@ class JobSet:
     processing_start_ms: int | None = None
     processing_end_ms: int | None = None
     states: Mapping[str, StateCheckpoint] = field(default_factory=dict[str, StateCheckpoint])
-    """What of the batch's state was written: set in a job's thread, before the last of the jobs is told as completed."""
+    """The checkpoints of state that the batch's completion is to name. Set in a job thread, before the last JobCompleted is posted."""
     _incomplete: set[int] = field(default_factory=set[int])
     _not_run: set[int] = field(default_factory=set[int])
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -61,7 +72,7 @@ class JobSet:
         self._not_run = set(self._incomplete)
 
     def handle_start(self, at_ms: int) -> bool:
-        """Notes the start of a job; returns whether it is the first of the set."""
+        """Note the start of a job; return whether it is the first start in the set."""
         with self._lock:
             if self.processing_start_ms is not None:
                 return False
@@ -69,13 +80,13 @@ class JobSet:
             return True
 
     def has_run(self, job: Job) -> bool:
-        """Notes in a job's own thread that it has run well; returns whether all jobs of the set have now."""
+        """Note in the job's thread that the job has succeeded; return whether all jobs of the set have succeeded now."""
         with self._lock:
             self._not_run.discard(job.output_op_id)
             return not self._not_run
 
     def handle_completion(self, job: Job, at_ms: int) -> bool:
-        """Notes the end of a job, good or bad; returns whether it was the last one."""
+        """Note the end of a job, in success or failure; return whether all jobs of the set have ended now."""
         with self._lock:
             self._incomplete.discard(job.output_op_id)
             if self._incomplete:
@@ -85,13 +96,16 @@ class JobSet:
 
     @property
     def has_completed(self) -> bool:
+        """Whether all jobs have ended."""
         with self._lock:
             return not self._incomplete
 
     @property
     def errors(self) -> list[BaseException]:
+        """The errors of the jobs that failed, in the order of the outputs."""
         return [job.error for job in self.jobs if job.error is not None]
 
     def to_batch_info(self) -> BatchInfo:
+        """Return the facts about the batch for listeners."""
         outputs = {job.output_op_id: job.to_info() for job in self.jobs}
         return BatchInfo(self.time, self.inputs, self.submission_ms, self.processing_start_ms, self.processing_end_ms, outputs)

@@ -1,4 +1,4 @@
-"""Plans: what each input stream gives to one batch (`PlannedInput`), and the stored form of all of them (`BatchPlan`)."""
+"""Plans: the plan of one input stream for one batch (`PlannedInput`), and the stored plan of the whole batch (`BatchPlan`)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Json: TypeAlias = Any
 
 
 class PlannedInput(ABC):
-    """One stream's part of a batch, in a class of the stream's own. Immutable: many threads read it.
+    """The plan of one input for one batch. Each kind of input has its own subclass. Immutable, because many threads read it.
 
-    The driver that has made a plan keeps this object for as long as the batch's metadata. The log keeps its encoded form, which
-    `InputDStream.decode` reads after a restart and in a replay.
+    The driver that made a plan keeps the object as long as the batch's metadata. The log keeps the encoded form. `InputDStream.decode`
+    reads that form after a restart and in a replay.
     """
 
     __slots__ = ()
@@ -25,15 +25,15 @@ class PlannedInput(ABC):
     @property
     @abstractmethod
     def num_records(self) -> int:
-        """The number of records that listeners hear of; 0 where it is not known before the records are read."""
+        """The number of records for listeners; 0 if it is not known before the records are read."""
 
     @abstractmethod
     def encode(self) -> Mapping[str, Json]:
-        """Return the stored form: JSON values, from which `decode` makes an equal plan."""
+        """Return the stored form: JSON values. `InputDStream.decode` makes an equal plan of them."""
 
 
 class JsonPlan(PlannedInput, Mapping[str, Json]):
-    """The plan of an input that needs no class of its own: a mapping of JSON values, stored as it is."""
+    """The plan of an input without a plan class of its own: a mapping of JSON values, stored unchanged."""
 
     __slots__ = ("_data", "_num_records")
 
@@ -46,6 +46,7 @@ class JsonPlan(PlannedInput, Mapping[str, Json]):
         return self._num_records
 
     def encode(self) -> Mapping[str, Json]:
+        """Return the mapping itself."""
         return self._data
 
     def __getitem__(self, key: str) -> Json:
@@ -68,10 +69,12 @@ report: as skip, and listeners get `onDataLost`."""
 
 @dataclass(frozen=True, slots=True)
 class InputOutcome:
-    """What one stream's part of a batch turned out to be, when its jobs have succeeded.
+    """The report of one input about a batch whose jobs have all succeeded.
 
-    `counts[i]` is the number of records in part i of the plan as the stream counts them, None where it is not known. `lost` are entries
-    for the ledger, JSON objects in the stream's own words; `report`: listeners are to hear of them.
+    Attributes:
+        counts: the number of records in each part of the plan, as the input counts its parts; None if a number is not known.
+        lost: the data losses, as entries of the ledger: JSON objects of the input's own form.
+        report: whether listeners get the losses.
     """
 
     counts: Sequence[int | None] = ()
@@ -84,13 +87,19 @@ _BEFORE_ALL = Time(0)
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """A whole batch as the log stores it: per stream id its encoded plan, and who planned it (`epoch`, `nonce`).
+    """The plan of a whole batch, as the log stores it.
 
-    `void` marks a batch time that was given up before any job: its plan could not be written, and nothing may run for it.
-    `floor` is the oldest batch that had not succeeded when this one was planned (itself, if all had): nothing older runs again.
-    `after` is the newest batch its driver found planned when it became the writer: a plan of an older epoch for a later time was
-    made by a fenced driver and never submitted. `names`: those of the streams that have one; a
-    stream that is there and has neither a name nor a plan in this batch is in it as None.
+    Attributes:
+        time: the batch time.
+        epoch: the epoch of the driver that made the plan.
+        nonce: random text that tells this plan from any other.
+        inputs: the encoded plan of each input, by stream id.
+        num_records: the record count of each input, by stream id.
+        floor: the low watermark: the oldest unfinished batch when this plan was made, or this batch itself. No older batch runs again.
+        after: the newest planned batch that the driver found when it became the writer. A plan of an older epoch for a later time is a
+            stray plan: a fenced driver made it and never submitted it.
+        void: whether this is a tombstone. The plan of this batch time could not be written, and no job runs for it.
+        names: the names of the streams that have one, by stream id. A stream with neither a name nor a plan in this batch is None here.
     """
 
     time: Time

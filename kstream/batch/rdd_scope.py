@@ -1,4 +1,4 @@
-"""RDDScope: the box in which Spark's page draws the RDDs of one operator, or of one operator's batch."""
+"""RDDScope: the box in which Spark's pages draw the RDDs of an operator, or of an operator in one batch."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ _LONG_NAME = 10
 
 @dataclass(frozen=True, slots=True)
 class RDDScope:
-    """`id` tells boxes apart, `name` is written on them. An operator's box has the operator's name; each batch draws its own."""
+    """A box in Spark's pages. `id` identifies the box, and `name` is its label: the name of the operator."""
 
     id: str
     name: str
 
     def of_batch(self, time: Time, interval: Duration) -> RDDScope:
-        """`<id>_<ms>` and `<name> @ <batch time>`, in two lines if the name is long (Spark's DStream.makeScope)."""
+        """Return this operator's box in one batch, as Spark's DStream.makeScope does.
+
+        Its id is `<id>_<batch time in ms>`, its name `<name> @ <batch time>`, in two lines if the name is long.
+        """
         gap = "\n" if len(self.name) > _LONG_NAME else " "
         return RDDScope(f"{self.id}_{time.milliseconds}", f"{self.name}{gap}@ {format_batch_time(time, interval)}")
 
     def to_json(self) -> str:
-        """As Spark reads it from the local property `spark.rdd.scope`."""
+        """Return the JSON text that Spark reads from the local property `spark.rdd.scope`."""
         return json.dumps({"id": self.id, "name": self.name}, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""StateCheckpoint: where one state stream's state of one batch lies, as the completion record names it. KeyHash: what placed its keys."""
+"""StateCheckpoint: the files of one stream's state after one batch, as a completion names them. KeyHash: the hash that placed its keys."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from kstream.batch_time import Time
 
 
 class KeyHash(Enum):
-    """Which function of a key says in which partition of a state it is."""
+    """The function that gives the partition of a key in a state."""
 
     NONE = "none"
-    """None: a record may be anywhere."""
+    """No function: a record may be in any partition."""
     PYSPARK = "pyspark"
-    """`portable_hash`, by which pyspark places keys. Of text it is another one with another Python or PYTHONHASHSEED."""
+    """pyspark's `portable_hash`. For text its value depends on the Python version and on PYTHONHASHSEED."""
     STABLE = "stable"
-    """`stable_hash`, the same in every process."""
+    """`kstream.rdd.stable_hash`: its values are the same in every process."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateCheckpoint:
-    """`files[i]` holds partition i of the state as the batch at `time` left it. No files: there was no state yet.
+    """The stored state of one stream after one batch.
 
-    `hashing` is what the workers' portable_hash of a fixed word was: another Python, or another PYTHONHASHSEED, puts keys into other
-    partitions. None where the state is empty.
+    Attributes:
+        time: the batch.
+        files: the file of each partition, in order; empty if there was no state yet.
+        hashing: the workers' `portable_hash` of a fixed word. If another Python or PYTHONHASHSEED gives another value, keys belong into
+            other partitions. None if the state is empty.
     """
 
     time: Time

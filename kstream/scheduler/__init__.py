@@ -1,6 +1,6 @@
-"""What happens when: the JobGenerator plans and generates batches, the JobScheduler runs them, listeners hear of it.
+"""The life of a batch: the JobGenerator plans and generates it, the JobScheduler runs it, the listener bus reports it.
 
-One idea: a batch moves in one direction: planned → plan durable → submitted → run → completion durable → cleaned → told. The
+One idea: a batch moves in one direction: planned → plan durable → submitted → run → completion durable → reported → cleaned up. The
 generator's thread owns the first half, the scheduler's the second; they exchange messages, not locks.
 """
 

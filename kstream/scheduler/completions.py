@@ -1,4 +1,4 @@
-"""Completions: the one way in which batches end. Stores how, and keeps what the store refused until it can be stored."""
+"""Completions: records how batches end, and keeps the completions that the store refused until it accepts them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The end of a batch whose jobs have all succeeded. `at_ms`: when they had, milliseconds since the Unix epoch."""
+    """The end of a batch whose jobs have all succeeded.
+
+    Attributes:
+        batch: the batch.
+        at_ms: when its last job ended, in milliseconds since the Unix epoch.
+        outcomes: by stream id, what each input reports of the batch.
+        states: the checkpoints of state that the completion record is to name.
+    """
 
     batch: Batch
     at_ms: int
@@ -30,12 +37,13 @@ class Completion:
 
     @property
     def time(self) -> Time:
+        """The batch time."""
         return self.batch.time
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A batch that failed. `cut_short`: by a stop, which is no failure to note."""
+    """The failure of a batch. `cut_short`: a stop ended its jobs, so no failure is recorded."""
 
     reason: str
     cut_short: bool = False
@@ -43,17 +51,24 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class BatchEnd:
-    """How a batch ended. `completion` is there if a durable record says that it succeeded; `trouble` is to be reported."""
+    """The result of ending a batch.
+
+    Attributes:
+        completion: the completion, if it is durable; else None.
+        trouble: a message and an error for the caller to report; None if there was no error.
+    """
 
     completion: Completion | None = None
     trouble: tuple[str, Exception] | None = None
 
 
 class Completions:
-    """For one driver. Thread-safe, but for `retry`, which one thread calls: the JobGenerator's.
+    """Ends the batches of one driver.
 
-    A batch counts as unfinished until its completion is durable: no commit and no clean-up passes it. A completion that the store refused
-    is kept, so there are never more of them than unfinished batches.
+    A batch is unfinished until its completion is durable: no commit and no clean-up passes it. A completion that the store refused is
+    kept, and the batch stays unfinished. So there are never more kept completions than unfinished batches.
+
+    Thread-safe, except `retry`: only one thread at a time may call it, the JobGenerator's or, after its end, the thread that stops.
     """
 
     def __init__(
@@ -66,8 +81,11 @@ class Completions:
     ) -> None:
         """
         Args:
-            outcomes: what the inputs of a batch found. Asked once a batch, when all its jobs have succeeded.
-            on_end: called when a batch has ended, well or not, by the thread that ended it. Must return at once.
+            log: stores completions and failures.
+            states: gets the states that a durable completion names.
+            unfinished: the batches that have not succeeded.
+            outcomes: outcomes(time) gives what each input of a batch reports. Called once per batch, when all its jobs have succeeded.
+            on_end: on_end(time) is called when a batch has ended, in success or failure, by the thread that ended it. Must return at once.
         """
         self._log = log
         self._states = states
@@ -78,16 +96,16 @@ class Completions:
         self._lock = threading.Lock()
 
     def end(self, batch: Batch, at_ms: int, states: States | None = None, failure: Failure | None = None) -> BatchEnd:
-        """End a batch that runs no more. Any thread, once a batch; blocks on the store.
+        """End a batch that no longer runs. Any thread, once per batch; blocks on the store.
 
         Args:
-            batch: one whose plan is durable.
-            at_ms: when it was over, milliseconds since the Unix epoch.
-            states: what of its state was written.
-            failure: why it stays pending; None if its jobs have all succeeded.
+            batch: its plan is durable.
+            at_ms: when its last job ended, in milliseconds since the Unix epoch.
+            states: the checkpoints of state that its completion is to name.
+            failure: the reason for which the batch stays pending; None if all its jobs have succeeded.
 
         Returns:
-            How it ended. Trouble, too, is returned and not raised: without a record a restart runs the batch again.
+            The result. An error is returned as its `trouble`, and not raised: without a record a restart runs the batch again.
         """
         try:
             return self._complete(batch, at_ms, states or {}) if failure is None else self._fail(batch, at_ms, failure)
@@ -95,7 +113,7 @@ class Completions:
             self._on_end(batch.time)
 
     def _fail(self, batch: Batch, at_ms: int, failure: Failure) -> BatchEnd:
-        """Note a failure. The batch stays pending in the log, also where that could not be stored."""
+        """Record a failure. The batch stays pending in the log, also if the store refuses the record."""
         trouble = None
         try:
             if not failure.cut_short:
@@ -106,6 +124,7 @@ class Completions:
         return BatchEnd(trouble=trouble)
 
     def _complete(self, batch: Batch, at_ms: int, states: States) -> BatchEnd:
+        """Store the completion of a batch. If the store refuses it, keep it for `retry`; the batch stays pending until then."""
         try:
             completion = Completion(batch, at_ms, self._outcomes(batch.time), states)
         except Exception as e:
@@ -114,18 +133,21 @@ class Completions:
         try:
             self._write(completion)
         except Exception as e:
-            self._pending(batch)  # before it can be retried, which says the opposite
+            self._pending(batch)  # before `_keep`: a retry on another thread marks the batch as succeeded, and that must come last
             if isinstance(e, StorageError):
                 self._keep(completion)
             return BatchEnd(trouble=(_not_noted(batch.time, e), e))
         return BatchEnd(completion)
 
     def _pending(self, batch: Batch) -> None:
+        """Mark a batch as failed. It stays unfinished."""
         batch.become(BatchState.FAILED)
         self._unfinished.ended(batch.time, succeeded=False)
 
     def retry(self) -> list[Completion]:
-        """Store what was refused before. Without a kept completion this asks the store nothing.
+        """Store the kept completions. Blocks on the store; without a kept completion there is no request.
+
+        A StorageError ends this retry and is not raised; the completions that are left are kept.
 
         Returns:
             The completions that are durable now.
@@ -141,20 +163,20 @@ class Completions:
             while (completion := self._next()) is not None:
                 if self._written_late(completion):
                     written.append(completion)
-        except StorageError as e:  # the store is still down: one request is enough; next time another completion is the first
+        except StorageError as e:  # the store is still down: one request is enough; the next retry begins with another completion
             logger.info("completions of batches still cannot be stored, they are tried again: %s", e)
         for completion in written:
             self._on_end(completion.time)
         return written
 
     def _written_late(self, completion: Completion) -> bool:
-        """Store one completion that was refused before; returns whether it is durable. StorageError: it is kept for the next time."""
+        """Store one completion that was refused before; return whether it is durable. After a StorageError it is kept."""
         try:
             self._write(completion)
         except StorageError:
             self._keep(completion)
             raise
-        except Exception as e:  # CorruptRecordError, say: no later try would do better
+        except Exception as e:  # for example CorruptRecordError: a retry would fail as well
             logger.error("could not note the end of batch %s, a restart runs it again: %s", completion.time, e)
             return False
         logger.warning("noted the end of batch %s late: no restart runs it again", completion.time)
@@ -165,6 +187,7 @@ class Completions:
             return bool(self._kept)
 
     def _next(self) -> Completion | None:
+        """Remove and return the oldest kept completion; None if there is none."""
         with self._lock:
             return self._kept.popleft() if self._kept else None
 
@@ -173,6 +196,7 @@ class Completions:
             self._kept.append(completion)
 
     def _write(self, completion: Completion) -> None:
+        """Store a completion. When it is durable, mark its batch as ended and its states as named. Blocks; raises what the log raises."""
         batch, c = completion.batch, completion
         self._states.named(self._log.complete(batch.time, batch.plan.epoch, c.at_ms, c.outcomes, c.states))
         batch.become(BatchState.ENDED)
@@ -180,7 +204,7 @@ class Completions:
 
 
 def _not_noted(time: Time, error: Exception) -> str:
-    """The message about a batch whose end could not be stored."""
+    """The message about a batch whose completion could not be stored."""
     if isinstance(error, StorageError):
         return f"could not note the end of batch {time}: the next batch tries it again; a restart before that runs the batch again"
     return f"could not note the end of batch {time}: a restart runs the batch again"

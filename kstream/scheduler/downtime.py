@@ -1,4 +1,4 @@
-"""Which batch times are made up for: after a restart, and after a clock jumped or planning was held up. Pure."""
+"""The selection of missed batches that are planned late: after a restart, and after a clock jumped or planning was held up. Pure."""
 
 from __future__ import annotations
 
@@ -8,22 +8,34 @@ from kstream.batch_time import Duration, Time
 from kstream.errors import PlanFailedError, StorageError
 
 MOST = 1000
-"""Downtimes of more batches than this are coalesced."""
+"""The number of missed batches above which batches of a downtime are coalesced."""
 OVERDUE = 10
-"""More overdue ticks than this are treated as missed batches. A slow answer of a broker or a long pause of the process leaves fewer. A
-suspended machine or a clock that jumped leaves more."""
+"""The number of overdue ticks above which they are handled as missed batches. A slow answer of a broker or a long pause of the process
+leaves fewer. A suspended machine or a clock that jumped leaves more."""
 
 
 def batches_during_downtime(
     missed: Sequence[Time], interval: Duration, remember: Duration, busy: Sequence[Collection[Time] | None] = (), most: int = MOST
 ) -> list[Time]:
-    """Which of the `missed` batch times (rising, without gaps) are planned, oldest first: all, if they are no more than `most`.
+    """Select the missed batch times that are planned: all of them, if they are no more than `most`.
 
-    Of more than that, batches that could only be empty are left out where no window reaches them; nothing is ever lost. `busy` has
-    an entry for each input: the times at which it has records (by-timestamp), or None for one that catches up – the first batches
-    drain its backlog, under the rate cap, and the later ones take what the cap left over. `remember` is how far back a batch may
-    look: an empty batch so close behind a full one still shows it in its windows, and the last ones fill the windows of the first
-    batch that is on time.
+    Of a longer downtime, coalesce the batches that could only be empty and that no window needs. No record is lost. Three groups are
+    planned:
+
+    - The last batches, as far back as `remember` reaches: they fill the windows of the first batch that is on time.
+    - The first batches, if an input catches up: they take its backlog under the rate limit, and later batches take the rest.
+    - For an input with by-timestamp, each batch that has records. So are the batches behind it within `remember`, because their windows
+      still show these records.
+
+    Args:
+        missed: batch times, rising, without gaps.
+        interval: the batch interval.
+        remember: how far back a batch may look.
+        busy: for each input the times at which it has records (by-timestamp), or None (catch-up).
+        most: the number of batches that are always planned.
+
+    Returns:
+        The selected times, oldest first.
     """
     if len(missed) <= most:
         return list(missed)
@@ -44,17 +56,19 @@ def overdue(tick: Time, now_ms: int, interval: Duration, most: int = OVERDUE) ->
     Args:
         tick: the oldest tick that has not made its batch.
         now_ms: milliseconds since the Unix epoch.
+        interval: the batch interval.
+        most: the number of ticks that may be late without counting as missed.
     """
     count = (now_ms - tick.milliseconds) // interval.milliseconds + 1
     return [tick + interval * n for n in range(count)] if count > most else []
 
 
 def unplanned(time: Time, error: StorageError | PlanFailedError) -> PlanFailedError:
-    """What is told of a batch whose plan could not be stored, or whose predecessor's fate is unknown."""
+    """Return the error about a batch that was not planned: the store refused its plan, or an earlier plan is in doubt."""
     return PlanFailedError(f"batch {time} was not planned: {error}. Its records go to the next batch.", time=time.milliseconds)
 
 
 def listed(times: Sequence[Time], most: int = 20) -> str:
-    """For the log: the first of them, and the last."""
+    """Return the times as text for the log: the first `most` of them, and the last if there are more."""
     text = ", ".join(str(t) for t in times[:most])
     return text if len(times) <= most else f"{text}, … {times[-1]}"

@@ -1,4 +1,4 @@
-"""GracefulStop: waits until all that was received is planned and every batch has ended."""
+"""GracefulStop: waits until all received data is planned and every batch has ended."""
 
 from __future__ import annotations
 
@@ -13,32 +13,37 @@ from kstream.scheduler.job_generator_events import Drained, GenerateJobs, JobGen
 
 logger = logging.getLogger(__name__)
 PATIENCE_INTERVALS = 10
-"""So many batch intervals a graceful stop waits where a restart runs the rest, as Spark's JobGenerator does."""
+"""The default timeout of a graceful stop in batch intervals, if a restart can run the rest. Spark's JobGenerator waits as long."""
 _LOOK_S = 0.05
 
 
 class GracefulStop:
-    """On the thread that stops. The timer has ended: ticks that are still needed are posted from here."""
+    """Plans the received data and waits for the batches, on the thread that stops. The timer has ended, so this class posts the ticks."""
 
     def __init__(self, parts: JobGeneratorParts, planner: BatchPlanner, post: Callable[[JobGeneratorEvent], None]) -> None:
-        """`post` hands an event to the thread of the JobGenerator."""
+        """
+        Args:
+            parts: those of the JobGenerator.
+            planner: tells whether this driver is fenced.
+            post: posts an event to the JobGenerator's thread.
+        """
         self._parts = parts
         self._planner = planner
         self._post = post
 
     def work_off(self, last: int, timeout: float, waiting: Callable[[], bool]) -> bool:
-        """Block until nothing waits and every batch has ended.
+        """Block until all received data is planned and every batch has ended.
 
-        What waits still, since the batch of the `last` tick could not be planned, is tried again an interval later. A driver that has been
-        replaced need not wait for jobs that never start.
+        If the batch of the last tick could not be planned, the next tick is posted one batch interval later, and so on. A fenced driver
+        returns early. If the JobScheduler refuses jobs, the wait ends after PATIENCE_INTERVALS, because queued jobs never start.
 
         Args:
-            last: when the timer ticked last, in ms; below 0 if it never did.
-            timeout: in seconds.
-            waiting: whether something has been received that is in no batch.
+            last: the time of the timer's last tick in milliseconds; below 0 if there was none.
+            timeout: seconds.
+            waiting: whether some received data is in no batch.
 
         Returns:
-            False if `timeout` passed first, or if another driver has taken over.
+            Whether all is done. False if `timeout` passed first, if queued jobs never start, or if another driver has taken over.
         """
         runtime, unfinished, scheduler = self._parts.runtime, self._parts.unfinished, self._parts.scheduler
         interval = self._parts.graph.batch_duration
@@ -62,7 +67,7 @@ class GracefulStop:
         return not self._planner.is_fenced
 
     def _drained(self) -> Event:
-        """Set when what has been posted so far is handled."""
+        """Return an event that is set once the JobGenerator has handled everything posted so far."""
         drained = self._parts.runtime.event()
         self._post(Drained(drained))
         return drained

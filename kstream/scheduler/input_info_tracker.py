@@ -1,4 +1,4 @@
-"""InputInfoTracker: what each input stream gave to each batch."""
+"""InputInfoTracker: record counts and facts of each input stream, for each batch."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ from kstream.errors import IllegalStateError
 
 
 class InputInfoTracker:
-    """Thread-safe. Filled when a batch is planned, read when it is submitted, cleaned with the batch's metadata."""
+    """Keeps a StreamInputInfo per batch and input: added when a batch is planned, read when it is submitted, removed with its metadata.
+
+    Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._infos: dict[Time, dict[int, StreamInputInfo]] = {}
         self._lock = threading.Lock()
 
     def reportInfo(self, time: Time, info: StreamInputInfo) -> None:
-        """Notes what a stream gives to a batch; IllegalStateError for the second time."""
+        """Add the info of one input to a batch.
+
+        Raises:
+            IllegalStateError: the batch has an info of this input already.
+        """
         with self._lock:
             infos = self._infos.setdefault(time, {})
             if info.stream_id in infos:
@@ -25,12 +32,12 @@ class InputInfoTracker:
             infos[info.stream_id] = info
 
     def getInfo(self, time: Time) -> dict[int, StreamInputInfo]:
-        """All that was reported for a batch; empty if nothing was."""
+        """Return the infos of a batch by stream id; empty if there are none."""
         with self._lock:
             return dict(self._infos.get(time, {}))
 
     def cleanup(self, threshold: Time) -> None:
-        """Forgets batches strictly older than `threshold`."""
+        """Remove the infos of batches strictly older than `threshold`."""
         with self._lock:
             for old in [t for t in self._infos if t < threshold]:
                 del self._infos[old]

@@ -1,6 +1,6 @@
-"""JobGenerator: at each tick makes a batch; when batches end, cleans up behind them.
+"""JobGenerator: makes a batch at each tick, and cleans up when batches end.
 
-Everything that decides about batches runs on this class's one event thread; the timer and the JobScheduler only post.
+All decisions about batches are made on the one event thread of this class. The timer and the JobScheduler only post events.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ logger = logging.getLogger(__name__)
 
 
 class JobGenerator:
-    """See the module. A start returns when the timer runs; on a restart that is after all missed batches were submitted."""
+    """Generates the batches of one start of a context.
+
+    The caller starts it once, by `start_first_time` or `restart`, and ends it by `stop`.
+
+    Threads: the thread that starts and the thread that stops call these methods. The event thread plans and submits batches. The cleaner's
+    thread deletes plans and state.
+    """
 
     def __init__(self, parts: JobGeneratorParts) -> None:
         self._parts = parts
@@ -57,13 +63,21 @@ class JobGenerator:
     # -- start and stop; the caller's thread
 
     def first_zero_time(self) -> Time:
-        """The zero time of a stream that starts for the first time now: one interval before its first batch."""
+        """Return the zero time of a stream that starts for the first time now: one interval before its first batch."""
         return Time(self._timer.start_time()) - self._interval
 
     def start_first_time(self, zero_time: Time) -> None:
-        """Starts a stream that has never planned. The first batch is at `zero_time` + interval.
+        """Start the inputs, store the starting point and start the timer. Blocks on the store and on the inputs' systems.
 
-        A zero time that an earlier driver stored before it died keeps its step; the first batch is then the next of its times.
+        The first batch is at `zero_time` + interval. If an earlier driver stored the zero time and died before its first plan, the first
+        batch is the next multiple of the interval after it.
+
+        Args:
+            zero_time: the zero time of the stream.
+
+        Raises:
+            StorageError: the starting point could not be stored.
+            Exception: an input could not start.
         """
         self._rise_from(zero_time)
         first = max(zero_time + self._interval, Time(self._timer.restart_time(zero_time.milliseconds)))
@@ -76,7 +90,20 @@ class JobGenerator:
         logger.info("started JobGenerator at %s", first)
 
     def restart(self, zero_time: Time, contents: LogContents, last_planned: Time) -> None:
-        """Goes on from what the log says: pending batches with their plans, missed ones planned now, then the timer."""
+        """Continue from the log: submit the pending batches with their plans, plan the missed batches, then start the timer.
+
+        Blocks until all pending and missed batches are submitted.
+
+        Args:
+            zero_time: the zero time of the stream.
+            contents: of the log, with the stream numbers of this job.
+            last_planned: the newest batch time that has a plan.
+
+        Raises:
+            CorruptRecordError: no stored state from which the batches can be made is whole.
+            StorageError: the stored state could not be read.
+            Exception: an input could not start, or could not continue from its stored plan.
+        """
         self._rise_from(last_planned)
         self._begin(zero_time, last_planned)
         self._restart.restore(contents, last_planned)
@@ -89,20 +116,29 @@ class JobGenerator:
         logger.info("restarted JobGenerator at %s", next_tick)
 
     def _rise_from(self, time: Time) -> None:
-        """Batch times from now on are later than `time`, even if the wall clock is behind it."""
+        """Use a clock and a timer whose batch times are later than `time`, even if the wall clock is behind it."""
         self._clock = RisingClock(self._parts.clock, not_before_ms=time.milliseconds)
         self._timer = self._make_timer()
 
     def _begin(self, zero_time: Time, last_planned: Time | None) -> None:
+        """Initialize the graph, and start the event thread and the cleaner's thread."""
         self._planner.begin(zero_time, last_planned)
         self._loop.start()
         self._cleaner.start()
 
     def stop(self, graceful: bool, timeout: float, waiting: Callable[[], bool] = lambda: False) -> bool:
-        """Stops planning. Graceful: all that waits is planned first, and every batch ends, within `timeout` seconds; False if that passed,
-        or if another driver has taken over.
+        """Stop planning, and stop the inputs. Blocks until the event thread and the cleaner's thread have ended.
 
-        `waiting`: whether something has been received that is in no batch. The timer ticks on for it; a direct stream holds nothing.
+        A graceful stop first plans all received data, and waits until every batch has ended. For received data the timer ticks once or
+        twice more; a stream that reads by offsets needs no such tick. Queued events are dropped, and no batch is planned after the call.
+
+        Args:
+            graceful: whether to plan and wait first.
+            timeout: seconds for the last ticks, and again for the wait.
+            waiting: whether some received data is in no batch.
+
+        Returns:
+            False if a graceful stop did not finish: the timeout passed, queued jobs never start, or another driver has taken over.
         """
         last = self._timer.stop(interrupt=not (graceful and waiting()), timeout=timeout)
         in_time = not graceful or self._graceful_stop.work_off(last, timeout, waiting)
@@ -110,35 +146,36 @@ class JobGenerator:
         self._cleaner.stop(drain=True)
         if graceful:
             self._planner.retry_completions()
-        self._planner.tell_unfinished()  # the end of the last batch may have been thrown away with the queue
+        self._planner.tell_unfinished()  # the event about the end of the last batch may have been dropped with the queue
         for stream in self._planner.inputs:
             stream.stop()
         return in_time
 
     def drain(self, timeout: float) -> bool:
-        """Blocks until what has been posted so far is handled; False if `timeout` seconds passed first."""
+        """Block until every event posted so far is handled; return False if `timeout` seconds passed first."""
         return self._loop.drain(timeout)
 
     def timer_thread(self) -> Thread | None:
-        """The thread of the timer, while it ticks."""
+        """Return the timer's thread; None before its start and after its end."""
         return self._timer.alive_thread()
 
     @property
     def is_fenced(self) -> bool:
-        """Whether another driver is known to have taken over. Any thread."""
+        """Whether this driver has found that another one has taken over. Any thread."""
         return self._planner.is_fenced
 
     def is_own_thread(self) -> bool:
-        """Whether the caller runs on the generator's thread, as the user's functions of `transform` do."""
+        """Return whether the caller runs on the event thread, as the user's functions of `transform` do."""
         return self._loop.is_own_thread()
 
     def on_batch_end(self, time: Time) -> None:
-        """A batch has ended, and that is stored. Any thread; returns at once."""
+        """Post that a batch has ended, in success or failure. Any thread; returns at once."""
         self._loop.post(ClearMetadata(time))
 
     # -- the event thread
 
     def _process(self, event: JobGeneratorEvent) -> None:
+        """Handle one event."""
         match event:
             case GenerateJobs(time):
                 self._planner.tick(time, self._clock.time_ms)
@@ -150,7 +187,7 @@ class JobGenerator:
                 self._restart.resume(event)
 
     def _batch_ended(self) -> None:
-        """Something ended (or the stream has just started): tell the inputs, clean up, and see whether all is done."""
+        """Pass the unfinished batches to the inputs, and clean up. At the end of a bounded run, stop the timer and call `on_exhausted`."""
         self._planner.tell_unfinished()
         self._clear_metadata()
         if self._planner.exhausted and not self._unfinished.running() and not self._told_exhausted:
@@ -159,6 +196,7 @@ class JobGenerator:
             self._parts.on_exhausted()
 
     def _clear_metadata(self) -> None:
+        """Forget what no batch needs any more, and let the cleaner's thread delete it from the checkpoint."""
         up_to = self._planner.clear_metadata()
         if up_to is not None:
             self._clean_up_to = up_to
@@ -167,8 +205,9 @@ class JobGenerator:
     # -- the cleaner's thread
 
     def _clean_log(self, up_to: Time) -> None:
+        """Delete the state, the received blocks and the plans that no restart needs. Blocks on the store."""
         crash_point.reach(crash_point.CLEANING)
-        if up_to < self._clean_up_to:  # what follows in the queue does it: clean-up that was held up does not go on being late
+        if up_to < self._clean_up_to:  # a newer clean-up request is queued and deletes this, too: a cleaner that is late catches up
             return
         unfinished = self._unfinished.all()
         needed_from = self._parts.states.clean(up_to, unfinished)

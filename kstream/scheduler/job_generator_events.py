@@ -1,4 +1,4 @@
-"""What is posted to the JobGenerator's thread."""
+"""The events that are posted to the JobGenerator's thread."""
 
 from __future__ import annotations
 
@@ -13,26 +13,34 @@ from kstream.loop import Event
 
 @dataclass(frozen=True, slots=True)
 class GenerateJobs:
+    """A tick of the timer: the batch of this time is due."""
+
     time: Time
 
 
 @dataclass(frozen=True, slots=True)
 class ClearMetadata:
+    """The batch of this time has ended, or the generator has just started: clean up, and see whether the inputs are exhausted."""
+
     time: Time
 
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Everything posted before it has been handled."""
+    """A mark in the queue: `reached` is set once all events posted before it are handled."""
 
     reached: Event
 
 
 @dataclass(slots=True)
 class Resume:
-    """Submit what an earlier driver left pending and plan what it missed; `ended` is set when that is done.
+    """The work of a restart before its first tick: run the pending batches again, and plan the missed ones.
 
-    `failures`: how often batches have failed, by time.
+    Attributes:
+        pending: the pending batches of earlier drivers, oldest first.
+        failures: how often each batch has failed, by batch time.
+        missed: the missed batch times to plan, oldest first.
+        ended: set when the work is done, also after an error.
     """
 
     pending: Sequence[Batch]

@@ -1,4 +1,4 @@
-"""JobScheduler: runs the jobs of submitted batches on a fixed pool of threads and notes how they end."""
+"""JobScheduler: runs the jobs of submitted batches on a fixed pool of threads, and records how the batches end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class JobSchedulerParts:
-    """What a JobScheduler works with. `completions` ends batches; `on_error` gets every failure, once."""
+    """The parts that a JobScheduler works with.
+
+    Attributes:
+        completions: ends the batches.
+        on_error: on_error(message, error) gets every error, once, on the scheduler's event thread.
+    """
 
     clock: Clock
     log: BatchLog
@@ -39,18 +44,24 @@ class JobSchedulerParts:
 
 @dataclass(frozen=True, slots=True)
 class JobStarted:
+    """A job starts. `at_ms`: milliseconds since the Unix epoch."""
+
     job: Job
     at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class JobCompleted:
+    """A job has ended, in success or failure. `at_ms`: milliseconds since the Unix epoch."""
+
     job: Job
     at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorReported:
+    """An error for `on_error`, with a message that says what failed."""
+
     message: str
     error: BaseException
 
@@ -59,11 +70,18 @@ JobSchedulerEvent: TypeAlias = JobStarted | JobCompleted | ErrorReported
 
 
 class JobScheduler:
-    """Jobs of one batch start in order of their output; with `concurrent_jobs` 1 a batch ends before the next begins.
+    """Runs jobs on job threads, and handles their events on one event thread.
+
+    The jobs of a batch start in the order of their outputs. With one job thread, a batch runs all its jobs before the next batch starts.
 
     A batch ends on the event thread: its completion is stored before listeners hear of the end. Its state is written in the thread of the
-    job that ended last. A job that waited longer than `max_wait_ms` after the last look is checked for a newer writer before it starts: a
-    driver that was stopped and comes back runs nothing.
+    job that succeeded last.
+
+    Args:
+        parts: the parts to work with.
+        concurrent_jobs: the number of job threads.
+        max_wait_ms: a job that was queued for longer probes for a newer epoch before it starts. So a driver that was suspended for a while
+            and has been fenced runs no job.
     """
 
     def __init__(self, parts: JobSchedulerParts, concurrent_jobs: int, max_wait_ms: int) -> None:
@@ -84,11 +102,16 @@ class JobScheduler:
         )
 
     def start(self) -> None:
+        """Start the event thread and the job threads. Call once."""
         self._loop.start()
         self._pool.start()
 
     def submit_job_set(self, batch: Batch, job_set: JobSet) -> None:
-        """Queues the jobs of a batch whose plan is durable. Returns at once."""
+        """Queue the jobs of a batch whose plan is durable, and post the event to listeners. Returns at once.
+
+        Raises:
+            IllegalStateError: the batch is in a state from which it cannot be submitted.
+        """
         batch.become(BatchState.SUBMITTED)
         with self._lock:
             self._submitted[batch.time] = (batch, job_set)
@@ -99,27 +122,41 @@ class JobScheduler:
         logger.info("added jobs for time %s", job_set.time)
 
     def report_error(self, message: str, error: BaseException) -> None:
+        """Pass an error to `on_error`, on the event thread. Any thread; returns at once."""
         self._loop.post(ErrorReported(message, error))
 
     def drain(self, timeout: float) -> bool:
-        """Blocks until what has been posted so far is handled, and the listeners have heard of it; False after `timeout` seconds."""
+        """Block until every event posted so far is handled, here and by the listeners.
+
+        Args:
+            timeout: seconds, for each of the two.
+
+        Returns:
+            False if a timeout passed first.
+        """
         return self._loop.drain(timeout) and self._bus.drain(timeout)
 
     @property
     def refuses_jobs(self) -> bool:
-        """Whether jobs that have not started never will."""
+        """Whether queued jobs never start: after `refuse_jobs` or `stop`. Any thread."""
         return self._closed.is_set()
 
     def is_own_thread(self) -> bool:
-        """Whether the caller runs in a job, or on the event thread."""
+        """Return whether the caller runs in a job or on the event thread."""
         return self._loop.is_own_thread() or self._pool.is_own_thread()
 
     def refuse_jobs(self) -> None:
-        """Jobs that have not started never will; those running may finish."""
+        """Start no queued job from now on. Running jobs may finish. Any thread."""
         self._closed.set()
 
     def stop(self, graceful: bool, timeout: float) -> None:
-        """Ends the pool and the event loop. Graceful: waits for queued jobs; else only `timeout` seconds, then cancels."""
+        """End the job threads and the event thread, and wait for them.
+
+        Args:
+            graceful: run all queued jobs first, and wait for them without a limit. Otherwise no queued job starts, and running jobs are
+                cancelled in Spark after the timeout.
+            timeout: seconds for running jobs, if not graceful.
+        """
         if not graceful:
             self.refuse_jobs()
         if not self._pool.stop(None if graceful else timeout):
@@ -131,6 +168,10 @@ class JobScheduler:
     # -- in a job thread
 
     def _run(self, batch: Batch, job_set: JobSet, job: Job, submitted_ms: int) -> None:
+        """Run one job, and write the batch's state after its last successful job. An error is set as `job.error` and not raised.
+
+        A refused or fenced job does not start and posts no end, so its batch does not end.
+        """
         if self._closed.is_set():
             return
         try:
@@ -150,7 +191,7 @@ class JobScheduler:
                 crash_point.reach(crash_point.RUNNING)
                 job.run()
                 at_ms = self._clock.time_ms()
-                if job_set.has_run(job):  # here, for the state is written by Spark jobs
+                if job_set.has_run(job):  # in this thread, because Spark jobs write the state
                     job_set.states = self._states.save(job.time)
         except BaseException as e:
             add_note(e, f"in output operation {job.output_op_id}, {job.name}, of batch {job.time}")
@@ -161,6 +202,7 @@ class JobScheduler:
     # -- on the event thread
 
     def _process(self, event: JobSchedulerEvent) -> None:
+        """Handle one event."""
         match event:
             case JobStarted(job, at_ms):
                 self._handle_start(job, at_ms)
@@ -170,14 +212,16 @@ class JobScheduler:
                 self._on_error(message, error)
 
     def _handle_start(self, job: Job, at_ms: int) -> None:
+        """Note the start of a job, and with the first job that of its batch; post both to listeners."""
         batch, job_set = self._submitted[job.time]
         if job_set.handle_start(at_ms):
             batch.become(BatchState.RUNNING)
-            self._bus.post(events.StreamingListenerBatchStarted(job_set.to_batch_info()))  # of which, as in Spark, no output has started
+            self._bus.post(events.StreamingListenerBatchStarted(job_set.to_batch_info()))  # as in Spark, before an output has started
         job.start_ms = at_ms
         self._bus.post(events.StreamingListenerOutputOperationStarted(job.to_info()))
 
     def _handle_completion(self, job: Job, at_ms: int) -> None:
+        """Note the end of a job, and end the batch with its last job. Report the job's error."""
         job.end_ms = at_ms
         batch, job_set = self._submitted[job.time]
         last = job_set.handle_completion(job, at_ms)
@@ -189,6 +233,7 @@ class JobScheduler:
             self._on_error(f"Error running job {job.id}", job.error)
 
     def _end(self, batch: Batch, job_set: JobSet, at_ms: int) -> None:
+        """Store the end of a batch, then post it to listeners. Blocks on the store."""
         with self._lock:
             del self._submitted[batch.time]
         failure = Failure("; ".join(map(str, job_set.errors)), self._closed.is_set()) if job_set.errors else None
@@ -202,7 +247,7 @@ class JobScheduler:
             self.tell_lost(ended.completion)
 
     def tell_lost(self, completion: Completion) -> None:
-        """Tell listeners of the losses that a durable completion names. Any thread."""
+        """Post the data losses of a batch whose completion is durable to listeners, for inputs that report them. Any thread."""
         lost = {stream: outcome.lost for stream, outcome in completion.outcomes.items() if outcome.report and outcome.lost}
         if lost:
             self._bus.post(events.StreamingListenerDataLost(completion.time, lost))

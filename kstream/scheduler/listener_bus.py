@@ -1,4 +1,4 @@
-"""StreamingListenerBus: tells listeners what happened, on a thread of its own."""
+"""StreamingListenerBus: delivers events to listeners on a thread of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _METHODS = {
 
 
 class StreamingListenerBus:
-    """Events are delivered in the order posted, each to all listeners in the order added. Nothing is told after `stop`."""
+    """Delivers events in the order in which they were posted, each to all listeners in the order in which they were added.
+
+    An event posted after `stop` is dropped. All methods may be called from any thread.
+    """
 
     def __init__(self, runtime: Runtime = THREADS) -> None:
         self._listeners: list[StreamingListener] = []
@@ -37,34 +40,39 @@ class StreamingListenerBus:
         self._started = False
 
     def add(self, listener: StreamingListener) -> None:
+        """Deliver events to a listener from now on."""
         with self._lock:
             self._listeners.append(listener)
 
     def remove(self, listener: StreamingListener) -> None:
+        """Deliver no more events to a listener. Does nothing if it was not added."""
         with self._lock:
             self._listeners = [known for known in self._listeners if known is not listener]
 
     def start(self) -> None:
+        """Start the thread. Events that were posted before are delivered, too. Call once."""
         self._started = True
         self._loop.start()
 
     def stop(self) -> None:
-        """Delivers what was posted, then ends."""
+        """Deliver the events posted so far, then end the thread. Blocks, except in a listener. Does nothing before `start`."""
         if self._started:
             self._loop.stop(drain=True)
 
     def post(self, event: events.StreamingListenerEvent) -> None:
+        """Queue an event. Returns at once."""
         self._loop.post(event)
 
     def drain(self, timeout: float) -> bool:
-        """Blocks until the listeners have heard what has been posted so far; False if `timeout` seconds passed first."""
+        """Block until the events posted so far are delivered; return False if `timeout` seconds passed first."""
         return self._loop.drain(timeout)
 
     def is_own_thread(self) -> bool:
-        """Whether the caller is a listener being called."""
+        """Return whether the caller runs in a listener."""
         return self._loop.is_own_thread()
 
     def _deliver(self, event: events.StreamingListenerEvent) -> None:
+        """Call the method of an event on each listener. An error of a listener is logged, and the next listener is called."""
         with self._lock:
             listeners = list(self._listeners)
         for listener in listeners:

@@ -1,4 +1,4 @@
-"""NoLog: the log of a stream without a checkpoint directory. Plans live as long as the driver."""
+"""NoLog: the log of a stream without a checkpoint directory. Its plans end with the driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kstream.checkpoint.state_log import States
 
 
 class NoLog:
-    """Stores nothing; nothing can be recovered, nobody can take over."""
+    """A BatchLog that stores nothing. No restart can recover from it, and no other driver can take over. No method blocks or raises."""
 
     epoch = 0
 

@@ -1,4 +1,4 @@
-"""What the scheduler asks of Spark and of the plan log; filled by `kstream.spark` and `kstream.context`."""
+"""The ports of the scheduler to Spark and to the plan log. `kstream.spark` and `kstream.context` fill them."""
 
 from __future__ import annotations
 
@@ -17,57 +17,99 @@ if TYPE_CHECKING:
 
 
 class JobEnvironment(Protocol):
-    """Sets the Spark side of a job thread."""
+    """Prepares threads for Spark jobs."""
 
     def for_job(self, job: Job) -> AbstractContextManager[None]:
-        """Around one job, in its thread: the local properties captured at start, the job's description, no job group."""
+        """Return a context manager around one job, for the job's thread.
+
+        It sets the local properties that were captured at the start and the job's description, and no job group.
+        """
         ...
 
     def for_generation(self, time: Time) -> AbstractContextManager[None]:
-        """Around the generation of a batch, in the generator's thread."""
+        """Return a context manager around the generation of a batch's jobs, for the JobGenerator's thread."""
         ...
 
     def cancel_all(self) -> None:
-        """Cancels the Spark jobs that job threads are running."""
+        """Cancel the Spark jobs that job threads are running. Any thread."""
         ...
 
 
 class StatePort(Protocol):
-    """Turns the RDDs of states into files and back (`kstream.dstream.state_rdd.StateFiles`)."""
+    """Writes the RDDs of states to files and reads them back (`kstream.dstream.state_rdd.StateFiles`)."""
 
     def write(self, time: Time, states: Mapping[str, RDD[Any]]) -> States:
-        """Writes a batch's states, by stream, in one job; blocks until they are durable."""
+        """Write the states of a batch in one Spark job. Blocks until they are durable; raises what the job raises.
+
+        Args:
+            time: the batch.
+            states: the RDD of each stream's state, by the id of the state stream.
+
+        Returns:
+            The files of each stream's state.
+        """
         ...
 
-    def read(self, checkpoint: StateCheckpoint, placed: KeyHash) -> RDD[Any]: ...
+    def read(self, checkpoint: StateCheckpoint, placed: KeyHash) -> RDD[Any]:
+        """Make an RDD of a stored state, in the partitions in which it was written.
 
-    def hashing(self) -> int: ...
+        Args:
+            checkpoint: the files of the state.
+            placed: the hash that placed the keys; Spark takes the partitions as placed by it.
+        """
+        ...
+
+    def hashing(self) -> int:
+        """Return the workers' `portable_hash` of a fixed word. Blocks: one task."""
+        ...
 
 
 class BatchLog(Protocol):
-    """The durable side of a batch (`kstream.checkpoint.PlanLog`, or nothing without a checkpoint directory)."""
+    """Stores plans and completions: `kstream.checkpoint.PlanLog`, or `NoLog` without a checkpoint directory.
+
+    All methods block on the store and raise StorageError if it fails. PlanLog describes each of them fully.
+    """
 
     epoch: int
+    """The epoch of this driver."""
 
-    def write_plan(self, plan: BatchPlan) -> None: ...
+    def write_plan(self, plan: BatchPlan) -> None:
+        """Make a plan durable. PlanFailedError: it is not stored, or in doubt."""
+        ...
 
-    def resolve_in_doubt_plan(self) -> BatchPlan | None: ...
+    def resolve_in_doubt_plan(self) -> BatchPlan | None:
+        """Resolve an in-doubt write. Return the plan if it was stored; None if it was not, or if no plan is in doubt."""
+        ...
 
-    def probe(self) -> None: ...
+    def probe(self) -> None:
+        """Raise FencedError if another driver has taken over."""
+        ...
 
     def complete(
         self, time: Time, plan_epoch: int, at_ms: int, outcomes: Mapping[int, InputOutcome] = ..., states: States | None = ...
-    ) -> States: ...
+    ) -> States:
+        """Record that all jobs of a batch have succeeded. Return the states that the durable completion names."""
+        ...
 
-    def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str) -> None: ...
+    def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str) -> None:
+        """Record that a batch failed. It stays pending."""
+        ...
 
-    def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> str: ...
+    def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> str:
+        """Put a batch into the ledger. Return the command that runs it again."""
+        ...
 
-    def clean(self, up_to: Time) -> None: ...
+    def clean(self, up_to: Time) -> None:
+        """Delete the plans of this time and older that no batch needs."""
+        ...
 
 
 def check_concurrent_jobs(concurrent_jobs: int) -> int:
-    """Returns it; ConfigurationError if it is below 1, or above 1 where Python threads share one JVM thread."""
+    """Return `concurrent_jobs`, if it can work.
+
+    Raises:
+        ConfigurationError: it is below 1, or above 1 while all Python threads share one JVM thread.
+    """
     if concurrent_jobs < 1:
         raise ConfigurationError(
             f"spark.streaming.concurrentJobs is {concurrent_jobs}; it must be at least 1",

@@ -1,4 +1,4 @@
-"""Restart: goes on from what the log of an earlier driver says."""
+"""Restart: continues from the log of earlier drivers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ logger = logging.getLogger(__name__)
 
 
 class Restart:
-    """Pending batches run again with their plans; missed batches are planned now.
+    """Runs the pending batches again with their plans, and plans the missed batches.
 
-    `restore` and `left` come from the thread that starts, in this order; `resume` comes from the thread of the JobGenerator.
+    Threads: the thread that starts calls `restore`, then `left`. The JobGenerator's thread calls `resume`.
     """
 
     def __init__(self, parts: JobGeneratorParts, planner: BatchPlanner) -> None:
@@ -29,14 +29,24 @@ class Restart:
         self._stored: dict[int, Mapping[Time, PlannedInput]] = {}
 
     def restore(self, contents: LogContents, last_planned: Time) -> None:
-        """Give inputs and states what the log holds for them, and start the inputs. May block on the outside."""
+        """Restore inputs and states from the log, and start the inputs. Blocks on the store and on the inputs' systems.
+
+        Args:
+            contents: of the log.
+            last_planned: the newest batch time that has a plan.
+
+        Raises:
+            CorruptRecordError: no stored state from which the batches can be made is whole.
+            NotRecoverableError: the stored data belongs to another kind of input.
+            Exception: an input could not start.
+        """
         for stream in self._planner.inputs:
             self._stored[stream.id] = _restore(stream, contents)
             stream.start(self._parts.services)
         self._parts.states.restore(contents, min([*contents.pending, last_planned + self._parts.graph.batch_duration]))
 
     def left(self, contents: LogContents, last_planned: Time, next_tick: Time) -> Resume:
-        """Return what is to be done before the tick at `next_tick`."""
+        """Return the event with all work that comes before the tick at `next_tick`. Passes the missed times to the inputs; may block."""
         interval = self._parts.graph.batch_duration
         pending, missed = contents.pending, self._planner.missed((last_planned + interval).until(next_tick, interval))
         for what, times in (("during down time", missed), ("pending processing", pending)):
@@ -52,9 +62,9 @@ class Restart:
         return Resume(batches, contents.failures, missed, self._parts.runtime.event())
 
     def resume(self, event: Resume) -> None:
-        """Submit the pending batches and plan the missed ones."""
+        """Submit the pending batches and plan the missed ones, then set `event.ended`. Blocks on the store and on the inputs' systems."""
         try:
-            for batch in event.pending:  # all of them first: until it has run, a pending batch's plan must be kept
+            for batch in event.pending:  # mark all before any runs: the plan of a pending batch must be kept until the batch has run
                 self._parts.unfinished.planned(batch.time)
             for batch in event.pending:
                 self._run_again(batch, event.failures.get(batch.time, 0))
@@ -73,7 +83,10 @@ class Restart:
             self._planner.run_again(batch)
 
     def _give_up(self, batch: Batch, failures: int) -> None:
-        """Put the batch into the ledger and log a warning. The stream goes on: giving a batch up is no error of this run."""
+        """Put the batch into the ledger and log a warning. The stream continues.
+
+        If the store refuses the entry, the error is reported to the JobScheduler, and the next restart tries again.
+        """
         try:
             command = self._parts.log.give_up(batch.plan, self._parts.clock.time_ms(), failures)
         except StorageError as e:  # not in the ledger: the next restart tries again
@@ -95,7 +108,11 @@ class Restart:
 
 
 def _restore(stream: InputDStream, contents: LogContents) -> Mapping[Time, PlannedInput]:
-    """Give a stream what the log holds for it. Returns its plans, decoded, by batch."""
+    """Restore an input from its plans and kept offsets in the log. Return its decoded plans, by batch time.
+
+    Raises:
+        NotRecoverableError: the stored data belongs to another kind of input, or the input cannot continue from there.
+    """
     plans = {time: stream.decode(plan.inputs[stream.id]) for time, plan in contents.plans.items() if stream.id in plan.inputs}
     if plans:
         newest = max(plans)

@@ -1,4 +1,4 @@
-"""StateCheckpointer: when state is written, which of it a driver goes on from, and which may go."""
+"""StateCheckpointer: writes the state of batches, restores it at a restart, and deletes the files that no restart needs."""
 
 from __future__ import annotations
 
@@ -21,18 +21,28 @@ from kstream.storage import FileStore
 logger = logging.getLogger(__name__)
 
 _LOST_BLOCK = "Checkpoint block"
-"""How Spark's error begins when blocks of a local checkpoint are gone."""
+"""A text in Spark's error about lost blocks of a local checkpoint."""
 
 
 class StateCheckpointer:
-    """For one driver. `begin` or `restore` comes first, from the thread that starts; then `save` from job threads, `named` from whoever
-    noted the end of the batch, `clean` from the cleaner. Of a graph without state nothing here costs anything.
+    """Checkpoints the state of one driver's streams.
+
+    Threads: the thread that starts calls `begin` or `restore` first. Then job threads call `save`; the thread that stores the completion
+    of a batch calls `named`; the JobScheduler's event thread calls `failed`; the cleaner's thread calls `clean`. `unnamed` may be called
+    from any thread. For a graph without state, no method asks the store while batches run.
     """
 
     def __init__(
         self, graph: DStreamGraph, store: FileStore | None, epoch: int, probe: Callable[[], None], files: Callable[[], StatePort]
     ) -> None:
-        """`probe` raises FencedError when another driver has taken over. `files` makes what writes and reads state, when it is needed."""
+        """
+        Args:
+            graph: the streams.
+            store: the checkpoint; None without a checkpoint directory, then nothing is restored.
+            epoch: this driver's.
+            probe: raises FencedError if another driver has taken over.
+            files: makes the StatePort when state is first written or read.
+        """
         self._graph = graph
         self._store = store
         self._epoch = epoch
@@ -53,16 +63,32 @@ class StateCheckpointer:
     # -- start
 
     def begin(self, time: Time) -> States:
-        """A stream that starts for the first time, with the batch after `time`: what its starting point says of states, to be `named`."""
+        """Begin every state stream without state, at a first start.
+
+        Args:
+            time: the batch time of the starting point.
+
+        Returns:
+            The empty states that the completion of the starting point is to name; pass the result of that to `named`.
+        """
         for stream in self._graph.active_states():
             self._begin(stream, StateCheckpoint(time, ()), None)
         return self.unnamed()
 
     def restore(self, contents: LogContents, first: Time) -> None:
-        """Puts the streams to the newest states from which every batch from `first` on can be made. Reads what completion records say.
+        """Set every state stream to the newest stored state from which all batches from `first` on can be made.
 
-        Streams without a state that was stored begin empty just before `first`; states without a stream are kept until the next start.
-        CorruptRecordError if the only state that would do is not whole.
+        A stream without a stored state begins empty just before `first`. A stored state whose stream is no longer in the graph is kept
+        until the next start. Files that no completion names or will name are deleted. Blocks on the store; with keys placed by pyspark's hash it runs
+        one Spark task. Does nothing without a store.
+
+        Args:
+            contents: of the log.
+            first: the oldest batch that runs again or is planned.
+
+        Raises:
+            CorruptRecordError: no state that is old enough for `first` is whole.
+            StorageError: the store failed.
         """
         streams = self._graph.active_states()
         if self._store is None:
@@ -78,7 +104,7 @@ class StateCheckpointer:
         self._remove_unnamed(stored, contents)
 
     def _chosen(self, stored: StoredStates, first: Time) -> dict[StatefulDStream, StateCheckpoint]:
-        """The state that each stream goes on from."""
+        """Choose the state from which each stream continues."""
         chosen: dict[StatefulDStream, StateCheckpoint] = {}
 
         def kept(stream: StatefulDStream, time: Time) -> Time:
@@ -89,6 +115,7 @@ class StateCheckpointer:
         return chosen
 
     def _choice(self, stream: StatefulDStream, stored: StoredStates, time: Time, first: Time) -> StateCheckpoint:
+        """Choose the newest state of a stream that is not newer than `time`, or an empty one. CorruptRecordError if all are newer."""
         found = stored.checkpoints.get(stream.state_id, [])
         usable = _newest(found, time)
         if usable is not None:
@@ -109,6 +136,13 @@ class StateCheckpointer:
         return StateCheckpoint(before, gone.files, gone.hashing)
 
     def _begin(self, stream: StatefulDStream, state: StateCheckpoint, hashing: int | None) -> None:
+        """Set the state with which a stream begins.
+
+        Args:
+            stream: the stream.
+            state: its stored state, perhaps without files.
+            hashing: the workers' hash of a fixed word now. If the writers had another one, the keys are placed again.
+        """
         rdd = None
         if state.files:
             placed = stream.key_hash
@@ -121,6 +155,10 @@ class StateCheckpointer:
             self._begun[stream.state_id] = state
 
     def _keep_or_forget(self, stored: StoredStates, ids: Collection[str]) -> None:
+        """Set aside the states whose streams are gone since the last driver, and delete those that were set aside before.
+
+        Nothing is deleted while a stream that is back still needs its state that was set aside.
+        """
         assert self._store is not None
         newest = {stream: states[-1] for stream, states in stored.checkpoints.items() if states and stream not in ids}
         over = {stream: state for stream, state in stored.gone.items() if stream not in ids}
@@ -136,8 +174,11 @@ class StateCheckpointer:
             forget_gone(self._store, stored.gone_by, over.values())
 
     def _remove_unnamed(self, stored: StoredStates, contents: LogContents) -> None:
-        """Removes files that no record names and none will: the end of their batch is noted, or its plan is gone. They are of drivers that
-        died before they could; one that is only frozen may yet note the end of a batch that is still pending."""
+        """Delete the files of older epochs that no completion names and none will name: their batch has ended, or its plan is gone.
+
+        Their writers died before they stored the completion. Files of a pending batch stay: a writer that is only suspended may still
+        store its completion.
+        """
         assert self._store is not None
         oldest = min(contents.plans, default=Time(0))
         over = contents.done | contents.given_up
@@ -148,8 +189,15 @@ class StateCheckpointer:
     # -- while it runs
 
     def save(self, time: Time) -> States:
-        """The batch's jobs have all succeeded: writes the states that are due, in this thread. Never fails the batch: a failure is told
-        once, and tried again with the next batch. Returns what the completion record is to name.
+        """Write the states that are due, after all jobs of a batch have succeeded. Called in a job thread; blocks on a Spark job.
+
+        An error is not raised, so it does not fail the batch. It is logged once, and the next batch tries again.
+
+        Args:
+            time: the batch.
+
+        Returns:
+            The states that the batch's completion record is to name.
         """
         due = [stream for stream in self._graph.active_states() if stream.is_due(time)]
         found = dict(self.unnamed())
@@ -167,12 +215,16 @@ class StateCheckpointer:
         return found
 
     def unnamed(self) -> States:
-        """How streams have begun, as long as no completion record says so."""
+        """Return the states with which streams have begun and which no durable completion names yet."""
         with self._lock:
             return dict(self._begun)
 
     def named(self, states: States) -> None:
-        """A completion record that names these states is durable: batches go on from them from now on, and older ones may go."""
+        """Note that a durable completion names these states. Later batches continue from them, and `clean` may delete older ones.
+
+        Args:
+            states: those that the stored completion names, by the id of the state stream.
+        """
         by_id = {stream.state_id: stream for stream in self._graph.active_states()}
         for stream_id, state in states.items():
             with self._lock:
@@ -182,7 +234,7 @@ class StateCheckpointer:
                 else:
                     fresh = True
                 kept = self._kept.setdefault(stream_id, [])
-                if state not in kept:  # several records may say how the stream has begun
+                if state not in kept:  # several completions may name the state with which the stream has begun
                     kept.append(state)
                     kept.sort(key=lambda kept: kept.time)
             stream = by_id.get(stream_id)
@@ -190,16 +242,32 @@ class StateCheckpointer:
                 stream.written(state.time, partial(self._port().read, state, stream.key_hash))
 
     def failed(self, error: BaseException) -> None:
-        """A job has failed. If that is for lost blocks, which only executors had, the states go back to what was written."""
+        """Set the states back to those written last, if a job failed because blocks of state were lost with an executor.
+
+        Args:
+            error: the error of the failed job. Any other cause changes nothing.
+        """
         if _LOST_BLOCK in str(error):
             logger.warning("blocks of state were lost with an executor: going on from the state that was written last")
             for stream in self._graph.active_states():
                 stream.go_back()
 
     def clean(self, up_to: Time, unfinished: Collection[Time]) -> Time | None:
-        """Removes the files of states that no restart would go on from. Returns from when on plans are needed; None without state.
+        """Delete the files of states that neither a restart nor a running batch needs. Blocks on the store.
 
-        The files go before the plans: while an older state is whole, so are the plans of what came after it.
+        Called before plans are deleted. So while an older state is whole, the plans of the batches after it exist, too. Without a
+        store, old RDD checkpoints of Spark are removed instead.
+
+        Args:
+            up_to: the newest time up to which batches have ended.
+            unfinished: the batches that have not succeeded.
+
+        Returns:
+            The time from which on a restart needs plans; None without state or without a store.
+
+        Raises:
+            FencedError: another driver has taken over; nothing was deleted.
+            StorageError: the store failed.
         """
         if self._store is None:
             self._remove_rdd_checkpoints()
@@ -221,13 +289,14 @@ class StateCheckpointer:
         limits = self._limits(chosen, first)
         old = {stream: [s for s in states if s.time < limits.get(stream, Time(0))] for stream, states in kept.items()}
         if any(old.values()):
-            # Unfenced now, with the newer states named: whoever takes over later finds those. Without this look a driver that took over
-            # before they were named could lose the state it went on from.
+            # If no driver has taken over by now, each later one finds the newer states, which completions name already. Without the
+            # probe, a driver that took over before that could lose the state from which it continued.
             self._probe()
             self._drop(old)
         return min([*chosen.values(), *(asked[stream] for stream in self._graph.active_inputs())])
 
     def _remove_rdd_checkpoints(self) -> None:
+        """Remove the outdated RDD checkpoints of Spark. An error is logged, and the next batch tries again."""
         for stream in self._graph.active_states():
             try:
                 stream.remove_outdated_checkpoints()
@@ -235,11 +304,12 @@ class StateCheckpointer:
                 logger.warning("an old RDD checkpoint of %r could not be removed, the next batch tries again: %s", stream, e)
 
     def _limits(self, chosen: Mapping[str, Time], first: Time) -> dict[str, Time]:
-        """From when on states are needed: by a restart, or by this driver's own tasks, which may have to read an older one yet."""
+        """Return, by state id, the oldest state that must be kept: for a restart, or for a task of this driver that may still read it."""
         read = {stream.state_id: stream.reads_from(first) for stream in self._graph.active_states()}
         return {stream: time if (older := read.get(stream)) is None else min(time, older) for stream, time in chosen.items()}
 
     def _drop(self, old: Mapping[str, Collection[StateCheckpoint]]) -> None:
+        """Delete the files of these states."""
         assert self._store is not None
         for stream, states in old.items():
             for state in states:
@@ -250,7 +320,10 @@ class StateCheckpointer:
 
 
 def _newest(states: Sequence[StateCheckpoint], time: Time) -> StateCheckpoint | None:
-    """The newest state not after `time`; the oldest, if that is where the stream began: before it there was none."""
+    """Return the newest state that is not newer than `time`; None if there is none.
+
+    If all are newer and the oldest has no files, return the oldest: the stream began there, without state.
+    """
     older = [state for state in states if state.time <= time]
     if older:
         return older[-1]

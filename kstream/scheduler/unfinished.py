@@ -1,4 +1,4 @@
-"""UnfinishedBatches: which batch times still have to end, and how far clean-up may go. No JVM, no I/O."""
+"""UnfinishedBatches: the batches that have not succeeded, and the time up to which clean-up may go. No JVM, no I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from kstream.loop import THREADS, Runtime
 
 
 class UnfinishedBatches:
-    """Planned batches that have not succeeded. Failed ones stay until they have succeeded after all, or a restart. Thread-safe."""
+    """The planned batches that have not succeeded, running or failed. Thread-safe.
+
+    A failed batch stays in here for the life of the driver, unless its completion is stored later.
+    """
 
     def __init__(self, runtime: Runtime = THREADS) -> None:
         self._running: set[Time] = set()
@@ -20,11 +23,13 @@ class UnfinishedBatches:
         self._none_running.set()
 
     def planned(self, time: Time) -> None:
+        """Add a batch whose plan is durable. It counts as running."""
         with self._lock:
             self._running.add(time)
             self._none_running.clear()
 
     def ended(self, time: Time, succeeded: bool) -> None:
+        """Mark a batch as ended: remove it if it succeeded, else keep it as failed. May be called again, with another result."""
         with self._lock:
             self._running.discard(time)
             if succeeded:
@@ -37,9 +42,9 @@ class UnfinishedBatches:
                 self._none_running.set()
 
     def clean_up_to(self) -> Time | None:
-        """The time T for which all that is older than T − remember may be forgotten in memory; None before the first end.
+        """Return the time T up to which batches may be forgotten in memory, except the remember duration before T.
 
-        Never newer than a batch that is still to run.
+        T is the newest batch that has ended, or the oldest running batch if that is older. None before the first end.
         """
         with self._lock:
             if self._newest_ended is None:
@@ -47,15 +52,15 @@ class UnfinishedBatches:
             return min({self._newest_ended, *self._running})
 
     def all(self) -> set[Time]:
-        """All that have not succeeded: their plans must be kept."""
+        """Return all batches that have not succeeded. Their plans must be kept."""
         with self._lock:
             return self._running | self._failed
 
     def running(self) -> set[Time]:
-        """Planned, and neither succeeded nor failed yet."""
+        """Return the batches that are planned and have neither succeeded nor failed yet."""
         with self._lock:
             return set(self._running)
 
     def wait_none_running(self, timeout: float) -> bool:
-        """Blocks until every planned batch has ended; False if `timeout` seconds passed first."""
+        """Block until every planned batch has ended; return False if `timeout` seconds passed first."""
         return self._none_running.wait(timeout)
