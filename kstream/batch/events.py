@@ -45,7 +45,7 @@ class StreamingListenerBatchStarted(_BatchEvent):
 
 @dataclass(frozen=True, slots=True)
 class StreamingListenerBatchCompleted(_BatchEvent):
-    """The last job of a batch ended, in success or failure. If all jobs succeeded, the completion is stored, unless the store refused it."""
+    """The last job of a batch ended, in success or failure. After a success the completion is stored, unless the store refused it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Binds stored streams to the streams of the graph that starts now: by name, else by position. Pure.
 
-A plan stores the data of each input under the input's number, which is its position in the graph that made it, with its name if it has
-one. After the code has changed, numbers mean something else. `rebound` rewrites plans as if the graph of now had made them; the stored
-ones stay as they are, and are read so again by the next restart.
+A plan stores the data of each input under the input's number: its position in the graph that made the plan. If the input has a name, the
+plan stores that, too. After a change of the code, a number may mean another stream. `rebound` rewrites plans in memory as if the graph of
+now had made them. The stored plans do not change, and the next restart reads them again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kstream.checkpoint.input_records import KeptOffsets
 from kstream.checkpoint.reader import LogContents
 
 Names = Mapping[int, str | None]
-"""The streams of a graph that are planned: number → name, None for those without."""
+"""The streams of a graph that are planned: number → name, None without a name."""
 
 DROPPED = "dropped:"
 TOPICS = "topics:"
@@ -23,7 +23,7 @@ TOPICS = "topics:"
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The streams of a stored graph, those of the graph now, and which are the same."""
+    """The streams of a stored graph, the streams of the graph now, and the pairs that are the same stream."""
 
     stored: Names
     now: Names
@@ -54,6 +54,7 @@ class Binding:
         return "\n".join(lines)
 
     def _from(self, old: int, new: int) -> str:
+        """Return how a stream was bound, for the report."""
         how = "by name" if self.stored[old] is not None else "by position"
         return how if old == new else f"{how} (it was stream {old})"
 
@@ -61,8 +62,12 @@ class Binding:
 def bind(stored: Names, now: Names) -> Binding:
     """Bind named streams by name, and a stored stream without a name by position, if that position is free.
 
-    Naming an unnamed stream later keeps its offsets. Removing a name is reported as a vanished stream, because offsets that were stored
+    If an unnamed stream gets a name later, it keeps its offsets. A stream that loses its name vanishes, because offsets that were stored
     under a name only go to that name.
+
+    Args:
+        stored: the streams of the stored graph.
+        now: the streams of the graph that starts.
     """
     by_name = {name: number for number, name in now.items() if name is not None}
     matched = {old: by_name[name] for old, name in stored.items() if name is not None and name in by_name}
@@ -73,7 +78,7 @@ def bind(stored: Names, now: Names) -> Binding:
 
 
 def names_of(plan: BatchPlan) -> Names:
-    """The streams of the graph that made the plan."""
+    """Return the streams of the graph that made the plan."""
     return {number: plan.names.get(number) for number in sorted({*plan.inputs, *plan.names})}
 
 
@@ -97,7 +102,13 @@ def mappings(plans: Iterable[BatchPlan], now: Names) -> dict[int, Mapping[int, i
 
 
 def renumbered(plan: BatchPlan, mapping: Mapping[int, int], now: Names) -> BatchPlan:
-    """The plan with the numbers and names of now, without the data of streams that are gone."""
+    """Return the plan with the stream numbers and names of now, without the data of streams that are gone.
+
+    Args:
+        plan: the stored plan.
+        mapping: number in the plan → number now.
+        now: the streams of the graph that starts.
+    """
     inputs = {mapping[old]: data for old, data in plan.inputs.items() if old in mapping}
     records = {mapping[old]: count for old, count in plan.num_records.items() if old in mapping}
     names = {number: name for number, name in now.items() if number in inputs and name is not None}
@@ -105,13 +116,14 @@ def renumbered(plan: BatchPlan, mapping: Mapping[int, int], now: Names) -> Batch
 
 
 def rebound(contents: LogContents, now: Names) -> LogContents:
-    """The log as if the graph of now had planned all of it."""
+    """Return the log with stream numbers and names as if the graph of now had made all plans."""
     followed = mappings(contents.plans.values(), now)
     plans = {time: renumbered(plan, followed.get(plan.epoch, {}), now) for time, plan in contents.plans.items()}
     return replace(contents, plans=plans, kept_offsets=_rebound_kept(contents.kept_offsets, _newest(contents), now))
 
 
 def _rebound_kept(kept: KeptOffsets | None, newest: BatchPlan | None, now: Names) -> KeptOffsets | None:
+    """Return the kept offsets with the stream numbers of now, without those of streams that are gone."""
     if kept is None:
         return None
     mapping = _kept_mapping(kept, newest, now)
@@ -137,26 +149,32 @@ def _kept_mapping(kept: KeptOffsets, newest: BatchPlan | None, now: Names) -> Ma
 
 
 def binding_of(contents: LogContents, now: Names) -> Binding:
-    """The binding of the newest plan."""
+    """Bind the streams of the newest plan to the streams of now. Tombstones do not count; without a plan there are no stored streams."""
     newest = _newest(contents)
     return bind({} if newest is None else names_of(newest), now)
 
 
 def _newest(contents: LogContents) -> BatchPlan | None:
-    """The newest plan of a driver that has begun."""
+    """Return the newest plan that is no tombstone; None if there is none."""
     return max((plan for plan in contents.plans.values() if not plan.void), key=lambda plan: plan.time, default=None)
 
 
 def called(names: Names, number: int) -> str:
-    """The name of a stream in the setting `recovery.allow`: its name, else its number."""
+    """Return the word for a stream in the setting `recovery.allow`: its name, else its number."""
     return names[number] or str(number)
 
 
 def not_allowed(binding: Binding, allow: Collection[str]) -> list[str]:
-    """The vanished streams that `allow` does not drop, as `dropped:NAME` would name them."""
+    """Return the vanished streams that `recovery.allow` does not permit to drop: their names, as in the words `dropped:NAME`.
+
+    Args:
+        binding: of the stored streams.
+        allow: the words of `recovery.allow`.
+    """
     vanished = [called(binding.stored, number) for number in binding.vanished]
     return [name for name in vanished if DROPPED + name not in allow]
 
 
 def _call(name: str | None, number: int) -> str:
+    """Return a stream's name or number for the report."""
     return f"stream {number}" if name is None else f"stream {name!r}"

@@ -1,7 +1,7 @@
 """The stored form of every record: one canonical JSON object with its kind, version and checksum; and the fields of a plan.
 
-Canonical: sorted keys, no white space, ASCII. A record is valid only if encoding its parsed fields gives the very same bytes. So any
-flipped byte is found, in the checksum as well as outside it.
+Canonical means: sorted keys, no white space, ASCII. A record is valid only if its parsed fields encode to the same bytes again. So a
+change of any byte is found, inside the checksum and outside it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kstream.storage import FileStore
 
 VERSION = 1
 VERSIONS = {"graph": 2}
-"""Versions of the kinds whose form has changed. All others have VERSION."""
+"""The versions of the kinds whose form has changed. All other kinds have VERSION."""
 
 
 def _canonical(record: dict[str, Any]) -> bytes:
@@ -27,7 +27,15 @@ def _canonical(record: dict[str, Any]) -> bytes:
 
 
 def encode(kind: str, fields: dict[str, Any]) -> bytes:
-    """Encode a record of `kind`. TypeError or ValueError if `fields` are not JSON values."""
+    """Encode a record as bytes.
+
+    Args:
+        kind: the kind of the record.
+        fields: JSON values, without kind, version and checksum.
+
+    Raises:
+        TypeError, ValueError: a field is not a JSON value.
+    """
     record = {**fields, "kind": kind, "version": VERSIONS.get(kind, VERSION)}
     digest = hashlib.sha256(_canonical(record)).hexdigest()
     return _canonical({**record, "checksum": digest})
@@ -39,7 +47,7 @@ def decode(kind: str, data: bytes, path: str) -> dict[str, Any]:
     Args:
         kind: the kind that the record must have.
         data: its bytes.
-        path: of the record, for messages.
+        path: the path of the record, for messages.
 
     Returns:
         The fields, without kind, version and checksum.
@@ -74,15 +82,15 @@ def decode(kind: str, data: bytes, path: str) -> dict[str, Any]:
 
 
 def check_name(path: str, fields: Mapping[str, Any], named: Mapping[str, int]) -> None:
-    """Compare what the name of a record says with what the record itself says.
+    """Check that the fields of a record agree with its name: a file that was renamed or copied holds the record of another batch.
 
     Args:
-        path: where the record lies, for the message.
-        fields: what `decode` returned.
-        named: the fields that the name gives too, with their values there.
+        path: the path of the record, for the message.
+        fields: the fields of the record, from `decode`.
+        named: the fields that are also in the name, with the values there.
 
     Raises:
-        CorruptRecordError: a value differs. Names both.
+        CorruptRecordError: a value differs. The message has both values.
     """
     if all(fields.get(key) == value for key, value in named.items()):
         return
@@ -106,7 +114,7 @@ def _corrupt(path: str, reason: str) -> CorruptRecordError:
 
 
 def plan_fields(plan: BatchPlan) -> dict[str, Any]:
-    """The plan as JSON values. `names` is only there if a stream has a name."""
+    """Return the plan as JSON values. There is a field `names` only if `plan.names` is not empty."""
     stream_names = {"names": {str(k): v for k, v in plan.names.items()}} if plan.names else {}
     return {
         **stream_names,
@@ -122,7 +130,7 @@ def plan_fields(plan: BatchPlan) -> dict[str, Any]:
 
 
 def plan_of(fields: Mapping[str, Any]) -> BatchPlan:
-    """The inverse of `plan_fields`."""
+    """Make a plan from its fields: the inverse of `plan_fields`."""
     return BatchPlan(
         time=Time(fields["time"]),
         epoch=fields["epoch"],
@@ -137,14 +145,16 @@ def plan_of(fields: Mapping[str, Any]) -> BatchPlan:
 
 
 def encode_plan(plan: BatchPlan) -> bytes:
+    """Encode a plan as a record."""
     return format.encode("plan", plan_fields(plan))
 
 
 def read_plan(store: FileStore, time: Time, epoch: int) -> BatchPlan:
-    """The plan under the name of this batch time and epoch. One read.
+    """Read the plan of a batch time and an epoch. Blocks: one read.
 
     Raises:
-        MissingFileError: there is none.
+        MissingFileError: there is no such plan.
+        StorageError: the store failed.
         CorruptRecordError: the record is damaged, or it is the plan of another batch or epoch.
     """
     name = names.plan(time, epoch)
@@ -155,4 +165,5 @@ def read_plan(store: FileStore, time: Time, epoch: int) -> BatchPlan:
 
 
 def decode_plan(data: bytes, path: str) -> BatchPlan:
+    """Decode the record of a plan. CorruptRecordError, FormatVersionError; `path` is for their messages."""
     return plan_of(format.decode("plan", data, path))

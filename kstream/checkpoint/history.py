@@ -3,8 +3,8 @@
     history/<first time>-<last time>-<epoch>      SEGMENT plans with their counts, oldest first
     lost/…, given-up/…                            the ledger: data that a stream continued without; never run, never deleted
 
-A segment of the history is created before its plans are deleted one by one. So a plan may for a moment, or after a crash, be in both;
-time and epoch identify it.
+A segment of the history is created first; then its plans are deleted from the log one by one. So a plan may be in both places for a
+moment, or after a crash. Its time and epoch identify it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from kstream.errors import MissingFileError
 from kstream.storage import FileStore
 
 SEGMENT = 50
-"""Plans per segment: one create, and one listing of the segments, for that many batches."""
+"""The number of plans in a segment. Clean-up costs one create and one listing of the segments for that many batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastBatch:
-    """A batch of the past, and its result."""
+    """The plan of a past batch, and its record counts."""
 
     plan: BatchPlan
     counts: Mapping[int, Sequence[int | None]] | None
-    """Per stream the records of each part of its plan; None if the batch has not succeeded."""
+    """Stream number → record count of each part of its plan; None if the batch has not succeeded."""
 
 
 def read_past(store: FileStore, plan: BatchPlan) -> PastBatch:
-    """Return a plan of the log with the counts of its completion. One read."""
+    """Return a plan of the log with the record counts of its completion. Blocks: one read. CorruptRecordError."""
     name = names.done(plan.time, plan.epoch)
     try:
         fields = format.decode("done", store.read(name), store.path(name))
@@ -46,14 +46,23 @@ def read_past(store: FileStore, plan: BatchPlan) -> PastBatch:
 
 
 def write_segment(store: FileStore, epoch: int, batches: Sequence[PastBatch]) -> None:
-    """Create a segment. AlreadyExistsError if this driver has written it before."""
+    """Store a segment of the history. Blocks: one create.
+
+    Args:
+        store: the checkpoint.
+        epoch: this driver's; part of the segment's name.
+        batches: oldest first, at least one.
+
+    Raises:
+        AlreadyExistsError: this driver has written the segment before.
+    """
     rows = [{"plan": plan_fields(b.plan), "counts": None if b.counts is None else _stored(b.counts)} for b in batches]
     name = names.history(batches[0].plan.time, batches[-1].plan.time, epoch)
     store.create(name, format.encode("history", {"batches": rows}))
 
 
 def drop_before(store: FileStore, oldest: Time) -> None:
-    """Delete the segments whose plans are all older than `oldest`. One listing."""
+    """Delete the segments whose plans are all older than `oldest`. Blocks: one listing, and one delete per segment."""
     for name in store.list(names.HISTORY):
         key = names.parse_key(name)
         if key is not None and len(key[1]) == 2 and key[1][0] < oldest.milliseconds:
@@ -61,7 +70,16 @@ def drop_before(store: FileStore, oldest: Time) -> None:
 
 
 def read_history(store: FileStore, begin: Time | None = None, end: Time | None = None) -> list[PastBatch]:
-    """Read the batches of [begin, end] in the history, oldest first. One listing, and one read per segment that overlaps."""
+    """Read the batches of [begin, end] in the history, oldest first. Blocks: one listing, and one read per segment that overlaps.
+
+    Args:
+        store: the checkpoint.
+        begin: the first batch time; None is no limit.
+        end: the last batch time, included; None is no limit.
+
+    Raises:
+        CorruptRecordError: a segment is damaged.
+    """
     found: dict[tuple[Time, int], PastBatch] = {}
     for name in store.list(names.HISTORY):
         key = names.parse_key(name)
@@ -99,8 +117,9 @@ class LedgerEntry:
     """When the driver of `epoch` wrote the record."""
     epoch: int
     streams: Mapping[int, Any]
-    """By stream number: of "lost" a list of the stream's losses; of "given-up" the plan data that the batch should have read."""
+    """Stream number → a list of the stream's losses ("lost"), or the plan data that the batch should have read ("given-up")."""
     failures: int = 0
+    """How often a batch that was given up had failed."""
 
 
 def replay_command(store: FileStore, time: Time) -> str:

@@ -36,7 +36,7 @@ class KeptOffsets:
 
 
 def kept_fields(kept: KeptOffsets) -> dict[str, Any]:
-    """The record as JSON values."""
+    """Return the record as JSON values."""
     return {
         "epoch": kept.epoch,
         "streams": {str(number): name for number, name in kept.streams.items()},
@@ -45,16 +45,17 @@ def kept_fields(kept: KeptOffsets) -> dict[str, Any]:
 
 
 def kept_of(fields: Mapping[str, Any]) -> KeptOffsets:
-    """The inverse of `kept_fields`."""
+    """Make the record from its fields: the inverse of `kept_fields`."""
     inputs = {int(number): data for number, data in fields["inputs"].items()}
     return KeptOffsets(fields["epoch"], {int(number): name for number, name in fields["streams"].items()}, inputs)
 
 
 def read_kept(store: FileStore) -> KeptOffsets | None:
-    """The record of the highest epoch; None if there is none. One listing, and a read where there is one.
+    """Read the record of the highest epoch; None if there is none. Blocks: one listing, and one read if there is a record.
 
     Raises:
-        CorruptRecordError: the record is damaged; the error says what can be done.
+        CorruptRecordError: the record is damaged. The message says what to do.
+        StorageError: the store failed.
     """
     epochs = _epochs(store)
     if not epochs:
@@ -62,7 +63,7 @@ def read_kept(store: FileStore) -> KeptOffsets | None:
     name = names.kept_offsets(epochs[-1])
     try:
         return kept_of(format.decode(_KEPT_OFFSETS, store.read(name), store.path(name)))
-    except MissingFileError:  # deleted since the listing by the driver that has written a newer one
+    except MissingFileError:  # the driver that wrote a newer record has deleted this one since the listing
         return read_kept(store)
     except CorruptRecordError as e:
         reason = e.facts["reason"]
@@ -75,9 +76,10 @@ def read_kept(store: FileStore) -> KeptOffsets | None:
 
 
 def write_kept(store: FileStore, kept: KeptOffsets) -> None:
-    """Store the record, if it has any offsets, and then delete those of lower epochs. The driver of `kept.epoch` calls it as it starts.
+    """Store the record, if it has any offsets; then delete the records of lower epochs. Blocks on the store; StorageError.
 
-    A driver that was fenced in the meantime only deletes records of epochs below its own. Its successor relies on none of them.
+    The driver of `kept.epoch` calls this at its start. A driver that has been fenced meanwhile only deletes records of epochs below its
+    own, and its successor relies on none of them.
     """
     if kept.inputs:
         try:
@@ -90,6 +92,7 @@ def write_kept(store: FileStore, kept: KeptOffsets) -> None:
 
 
 def _epochs(store: FileStore) -> list[int]:
+    """Return the epochs of the kept-offsets records, sorted."""
     numbers = (names.parse_adopted(name) for name in store.list(names.KEPT_OFFSETS))
     return sorted(number for number in numbers if number is not None)
 
@@ -98,13 +101,21 @@ _CONNECTIONS = "connections"
 
 
 def write_connections(store: FileStore, streams: Mapping[int, tuple[str, Mapping[str, Any]]]) -> None:
-    """Store the kind of each input (such as `kafka-direct`) and its parameters, by stream number. StorageError."""
+    """Store the connections record in place of an older one. Blocks: one write.
+
+    Args:
+        store: the checkpoint.
+        streams: stream number → kind of the input (such as `kafka-direct`) and its parameters, without secrets.
+
+    Raises:
+        StorageError: the store failed.
+    """
     stored = {str(number): {"input": kind, "params": dict(params)} for number, (kind, params) in streams.items()}
     store.replace(names.CONNECTIONS, format.encode(_CONNECTIONS, {"streams": stored}))
 
 
 def read_connections(store: FileStore, kind: str) -> dict[int, dict[str, Any]]:
-    """Stream number → parameters, of inputs of this kind. Empty if the record is missing or damaged."""
+    """Read the parameters of the inputs of a kind: stream number → parameters. Empty if the record is missing, damaged or unreadable."""
     try:
         streams = format.decode(_CONNECTIONS, store.read(names.CONNECTIONS), store.path(names.CONNECTIONS))["streams"]
     except (CheckpointError, StorageError):

@@ -1,7 +1,7 @@
-"""Holes in the log: plans that are missing, with records that no other plan has and no stored record explains.
+"""Holes in the log: missing plans whose data is in no other plan, and which no stored record explains.
 
-Batch times alone cannot tell: a tick that could not be planned, and batches coalesced after a downtime, leave gaps in time that lose
-nothing. What the plans of a stream hold can tell: see `InputDStream.skipped_between`.
+Batch times alone do not show a hole. A tick that could not be planned, and batches coalesced after a downtime, leave gaps in time that
+lose no data. The contents of a stream's plans show a hole: see `InputDStream.skipped_between`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,20 @@ from kstream.errors import MissingPlanError
 from kstream.storage import FileStore
 
 Skipped: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any]], Sequence[str]]
-"""(a plan of a stream, its next plan) → what is in neither, in words."""
+"""(the data of a stream's plan, that of its next plan) → the data that is in neither, in words."""
 _MOST = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Two neighbouring plans that skip data between them. `times`: the batch times at which a plan may be missing."""
+    """Two neighbouring plans with skipped data between them.
+
+    Attributes:
+        before: the batch time of the older plan.
+        after: the batch time of the newer plan.
+        times: the batch times at which a plan may be missing.
+        skipped: the data that is in neither plan, in words.
+    """
 
     before: Time
     after: Time
@@ -34,7 +41,7 @@ class Hole:
 
 
 def holes(contents: LogContents, interval: Duration, streams: Mapping[int, Skipped]) -> Iterator[Hole]:
-    """The holes of a log, oldest first. Pure.
+    """Yield the holes of a log, oldest first. Pure.
 
     Batches below the low watermark of the newest plan have succeeded, or are in the ledger: a hole among them loses nothing. If no batch
     time lies between two plans, no plan is missing: `kstream offsets` has set the offsets.
@@ -55,21 +62,30 @@ def holes(contents: LogContents, interval: Duration, streams: Mapping[int, Skipp
 
 
 def has_gap(store: FileStore, interval: Duration) -> bool:
-    """Whether a batch time between the oldest and the newest plan has no plan. One listing; only then can there be a hole."""
+    """Return whether a batch time between the oldest and the newest plan has no plan. Only then a hole is possible. Blocks: one listing."""
     times = sorted({key[0] for key in map(names.parse_key, store.list(names.PLANS)) if key is not None})
     return any(before + interval < after for before, after in pairwise(times))
 
 
 def _skipped(before: BatchPlan, after: BatchPlan, streams: Mapping[int, Skipped]) -> list[str]:
+    """Return the data that two plans skip, in words, for the streams that both have."""
     both = [number for number in sorted(streams) if number in before.inputs and number in after.inputs]
     return [what for number in both for what in streams[number](before.inputs[number], after.inputs[number])]
 
 
 def check_no_plan_is_missing(store: FileStore, contents: LogContents, interval: Duration, streams: Mapping[int, Skipped]) -> None:
-    """Refuse a log with a hole. Asks the store only where there is one: then three listings.
+    """Refuse a log with a hole that no stored record explains. Blocks only if there is a hole: three listings.
+
+    A hole is explained if one of its batch times was set aside by --forget-batch, has a completion, or is in the ledger.
+
+    Args:
+        store: the checkpoint.
+        contents: the log, rebound.
+        interval: the batch interval.
+        streams: per stream of the graph, its `skipped_between`.
 
     Raises:
-        MissingPlanError: a hole of which no batch was set aside by --forget-batch, is noted as done, or is in the ledger.
+        MissingPlanError: there is a hole without an explanation.
     """
     found = list(holes(contents, interval, streams))
     explained = _explained(store) if found else set[Time]()
@@ -79,6 +95,7 @@ def check_no_plan_is_missing(store: FileStore, contents: LogContents, interval: 
 
 
 def _explained(store: FileStore) -> set[Time]:
+    """Return the batch times that were set aside, have a completion, or were given up."""
     keys = (names.parse_key(name) for folder in (names.FORGOTTEN, names.DONE, names.GIVEN_UP) for name in store.list(folder))
     return {key[0] for key in keys if key is not None}
 

@@ -1,4 +1,4 @@
-"""Names of records: fixed width, so that sorted names are sorted times. The only place that makes or takes them apart."""
+"""The names of records. Numbers have a fixed width, so that sorted names are sorted times. Only this module makes and parses names."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _STATE = re.compile(r"(\d{15})-(\d{6,})-(.+)-(\d{5,})-([0-9a-f]+)")
 
 
 def key(time: Time, *epochs: int) -> str:
-    """`<time>-<epoch>…` without its folder."""
+    """Return `<time>-<epoch>…`: the name of a record without its folder."""
     return "-".join([f"{time.milliseconds:015d}", *(f"{epoch:06d}" for epoch in epochs)])
 
 
 def parse_key(name: str) -> tuple[Time, tuple[int, ...]] | None:
-    """Time and epochs of a key; None for anything else that lies in the folder."""
+    """Parse the time and the epochs of a key; None for any other file in the folder."""
     parts = name.split("-")
     if len(parts) < 2 or not all(part.isdigit() for part in parts):
         return None
@@ -67,20 +67,28 @@ def adopted(epoch: int) -> str:
 
 
 def parse_adopted(name: str) -> int | None:
+    """Parse a name that is only an epoch: in the folders of takeovers, set-aside states and kept offsets. None for any other file."""
     return int(name) if name.isdigit() else None
 
 
 def state_prefix(time: Time, epoch: int, stream: str) -> str:
-    """What the names of one stream's state of one batch, written by the driver of `epoch`, begin with."""
+    """Return the beginning of the names of a stream's state files.
+
+    Args:
+        time: the batch.
+        epoch: the epoch of the driver that writes them.
+        stream: the id of the state stream.
+    """
     return f"{STATE}/{key(time, epoch)}-{quote(stream, safe='')}"
 
 
 def state(prefix: str, partition: int, nonce: str) -> str:
+    """Return the name of the file of one partition. The nonce differs for each attempt of its task."""
     return f"{prefix}-{partition:05d}-{nonce}"
 
 
 def parse_state(name: str) -> tuple[Time, int, str] | None:
-    """Time, epoch and stream of a file in the folder of states; None for anything else that lies there."""
+    """Parse the time, the epoch and the stream of a state file's name; None for any other file in the folder."""
     match = _STATE.fullmatch(name)
     return None if match is None else (Time(int(match[1])), int(match[2]), unquote(match[3]))
 
@@ -98,5 +106,6 @@ def epoch(number: int) -> str:
 
 
 def parse_epoch(name: str) -> int | None:
+    """Parse the epoch of an epoch record's name; None for any other file."""
     prefix, _, number = name.partition("-")
     return int(number) if prefix == "epoch" and number.isdigit() else None

@@ -16,25 +16,27 @@ from kstream.errors import FencedError
 from kstream.storage import FileStore
 
 Places: TypeAlias = tuple[Mapping[int, Mapping[str, Any]], Mapping[int, InputOutcome]]
-"""Per stream the data of a plan that reads nothing, and what goes to the ledger."""
+"""Stream number → the data of a plan that reads nothing; and stream number → the outcome with its losses for the ledger."""
 
 
 def move_streams(store: FileStore, at_ms: int, choose: Callable[[LogContents], Places]) -> tuple[Time, LogContents]:
     """Store a plan that reads nothing and leaves the streams at other offsets, one interval after the last planned batch.
 
-    It first takes the next epoch, so a running driver is fenced and plans nothing after what `choose` reads. Pending batches keep their
-    plans and run again. Blocks on the store, and on whatever `choose` asks.
+    It first takes the next epoch. So a running driver is fenced, and plans nothing newer than the log that `choose` gets. Pending batches
+    keep their plans and run again. Blocks on the store, and on the calls of `choose`.
 
     Args:
-        store: the checkpoint.
-        at_ms: now.
-        choose: finds the new offsets from what is in the log.
+        store: the checkpoint, with at least one plan.
+        at_ms: now, in milliseconds since the Unix epoch.
+        choose: choose(contents of the log) returns the new plan data, and the losses.
 
     Returns:
-        The batch time of the plan, and what was in the log before.
+        The batch time of the new plan, and the contents of the log before it.
 
     Raises:
-        FencedError: a driver has started meanwhile; look up where it continues.
+        FencedError: a driver has started meanwhile. Look up where that driver continues.
+        CorruptRecordError: a record is damaged.
+        StorageError: the store failed.
     """
     epoch = take_epoch(store, at_ms)
     contents = read_log(store)
@@ -61,7 +63,7 @@ def move_streams(store: FileStore, at_ms: int, choose: Callable[[LogContents], P
 
 
 def forget_batch(store: FileStore, time: Time) -> list[str]:
-    """Move every plan of a batch to `forgotten/`, damaged or not. This is the only way past a damaged plan.
+    """Move every plan of a batch to `forgotten/`, damaged or not. This is the only way past a damaged plan. Blocks on the store.
 
     Returns:
         The full paths of the plans that were moved.
@@ -77,7 +79,11 @@ def forget_batch(store: FileStore, time: Time) -> list[str]:
 
 
 def forget_missing(store: FileStore, time: Time) -> bool:
-    """Record that the job continues without the plan of a batch. Return False if the batch is not between two plans."""
+    """Record that the job continues without the plan of a batch. Blocks on the store.
+
+    Returns:
+        False if the batch time is not between the oldest and the newest plan; then nothing is recorded.
+    """
     planned = {planned_time for planned_time, _ in _plan_keys(store)}
     if not planned or not min(planned) < time < max(planned):
         return False
@@ -86,4 +92,5 @@ def forget_missing(store: FileStore, time: Time) -> bool:
 
 
 def _plan_keys(store: FileStore) -> list[tuple[Time, tuple[int, ...]]]:
+    """Return time and epoch of every stored plan. One listing."""
     return [key for key in map(names.parse_key, store.list(names.PLANS)) if key is not None]

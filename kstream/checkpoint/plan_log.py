@@ -1,9 +1,10 @@
 """PlanLog: the writing side of the log, for the driver of one epoch; how a driver takes its epoch; and which plans may be deleted.
 
-There is one writer. A driver that starts takes the next epoch by create-if-absent, and an older driver finds out before it submits.
+There is one writer. A driver that starts takes the next epoch by create-if-absent. An older driver notices it by a probe before it submits.
 
-The generator's thread writes plans, the scheduler's threads write completions. Each record is created once, under a name that no other
-driver uses. So the calls need no lock, except the one around an in-doubt plan: one whose write failed and may still have happened.
+The generator's thread writes plans, and the scheduler's threads write completions. Each record is created once, by create-if-absent.
+So the writes need no lock. One lock guards the in-doubt plan (its write failed, and may have been stored all the same) and the lists of
+written plans.
 """
 
 from __future__ import annotations
@@ -37,15 +38,22 @@ _MOMENT = Duration(1)
 
 
 def newest_epoch(store: FileStore) -> int:
-    """The highest epoch taken so far; 0 before the first."""
+    """Return the highest epoch taken so far; 0 before the first. Blocks: one listing. StorageError."""
     numbers = (names.parse_epoch(name) for name in store.list())
     return max((number for number in numbers if number is not None), default=0)
 
 
 def take_epoch(store: FileStore, at_ms: int) -> int:
-    """Take and return the next epoch. Called once at each start; from then on every driver of a lower epoch is fenced.
+    """Take and return the next epoch. From then on every driver of a lower epoch is fenced. Called once at each start; blocks.
 
     The records are never deleted (there is one per start): without epoch N + 1, a driver of epoch N would not notice its successor.
+
+    Args:
+        store: the checkpoint.
+        at_ms: now, in milliseconds since the Unix epoch.
+
+    Raises:
+        StorageError: the store failed.
     """
     number = newest_epoch(store) + 1
     while True:
@@ -57,7 +65,7 @@ def take_epoch(store: FileStore, at_ms: int) -> int:
 
 
 def _newest_or(store: FileStore, known: int) -> int:
-    """The newest epoch for a message; the known one if the store fails now."""
+    """Return the newest epoch, for a message; `known` if the store fails now."""
     try:
         return newest_epoch(store)
     except StorageError:
@@ -65,7 +73,7 @@ def _newest_or(store: FileStore, known: int) -> int:
 
 
 def probe(store: FileStore, epoch: int) -> None:
-    """Raise FencedError if another driver has taken over from the one of `epoch`. One small request."""
+    """Raise FencedError if another driver has taken over from the one of `epoch`. Blocks: one small request. StorageError."""
     if store.exists(names.epoch(epoch + 1)):
         newer = _newest_or(store, epoch + 1)
         raise FencedError(
@@ -81,14 +89,17 @@ def probe(store: FileStore, epoch: int) -> None:
 
 
 class PlanLog:
-    """Writes the plans and completions of this driver. All calls block on the store (0.4 ms on a local disk).
+    """Writes the plans and completions of one driver. All calls block on the store (0.4 ms on a local disk) and may raise StorageError.
+
+    Threads: the generator's thread calls `write_plan` and `resolve_in_doubt_plan`; the cleaner's thread calls `clean`; the other methods
+    may be called from any thread.
 
     Args:
         store: the checkpoint.
         epoch: this driver's.
-        contents: of the log at the start; None for an empty log.
-        lock: held while the store is asked about an in-doubt plan.
-        keep_history: how long plans that no batch needs are kept in the history; 0 is not at all.
+        contents: the contents of the log at the start; None for an empty log.
+        lock: held while an in-doubt plan is resolved in the store.
+        keep_history: how long plans that no batch needs are kept in the history; 0 keeps none.
     """
 
     def __init__(
@@ -157,11 +168,12 @@ class PlanLog:
             return plan if stored else None
 
     def _mark_durable(self, plan: BatchPlan) -> None:
+        """Note that a plan is durable, for `clean`. The caller holds the lock."""
         self._low_watermark = plan.floor
         self._newest.append(plan.time)
 
     def _stored_or_tombstone(self, plan: BatchPlan) -> bool:
-        """Try to take the plan's name with a tombstone; return whether the name has the plan itself."""
+        """Try to create a tombstone under the plan's name. Return whether the plan itself is stored there already."""
         name = names.plan(plan.time, self.epoch)
         tombstone = replace(plan, inputs={}, num_records={}, names={}, void=True)
         try:
@@ -172,7 +184,7 @@ class PlanLog:
             return found.nonce == plan.nonce and not found.void
 
     def probe(self) -> None:
-        """Raise FencedError if another driver has taken over. Called once a plan is durable, and before its jobs are submitted."""
+        """Raise FencedError if another driver has taken over. Called when a plan is durable, before its jobs are submitted."""
         probe(self._store, self.epoch)
 
     def complete(
@@ -183,19 +195,22 @@ class PlanLog:
         outcomes: Mapping[int, InputOutcome] | None = None,
         states: States | None = None,
     ) -> States:
-        """Record that every job of the batch has succeeded. Idempotent.
+        """Record that every job of the batch has succeeded. Idempotent. Any thread.
 
-        Losses go to the ledger first, because a batch with a completion is never looked at again.
+        Losses go to the ledger first, because a batch with a completion is never examined again.
 
         Args:
-            time: of the batch.
+            time: the batch.
             plan_epoch: the epoch of its plan.
-            at_ms: now.
-            outcomes: what each input reports of the batch.
-            states: the checkpoints of state that the batch has written.
+            at_ms: now, in milliseconds since the Unix epoch.
+            outcomes: the report of each input about the batch, by stream number.
+            states: the checkpoints of state that the completion is to name.
 
         Returns:
-            The states that the completion names. They are not `states` if another driver, fenced or our successor, was first.
+            The states that the completion names. They are others than `states` if another driver has created the completion first.
+
+        Raises:
+            StorageError: the store failed; the completion may be stored or not.
         """
         fields: dict[str, object] = {"time": time.milliseconds, "at": at_ms, "epoch": self.epoch}
         found = outcomes or {}
@@ -211,12 +226,24 @@ class PlanLog:
         return (states or {}) if created or not states else stored_states(self._store, time, plan_epoch)
 
     def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str) -> None:
-        """Record that the batch failed under this driver. It stays pending."""
+        """Record that the batch failed under this driver. It stays pending. At most one record per batch and driver.
+
+        Args:
+            time: the batch.
+            plan_epoch: the epoch of its plan.
+            at_ms: now, in milliseconds since the Unix epoch.
+            reason: the error; the first 2000 characters are stored.
+        """
         fields = {"time": time.milliseconds, "at": at_ms, "epoch": self.epoch, "reason": reason[:2000]}
         self._create(names.failed(time, plan_epoch, self.epoch), "failed", fields)
 
     def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> str:
         """Put the batch into the ledger, with the data it should have read. No restart runs it again.
+
+        Args:
+            plan: the plan of the batch.
+            at_ms: now, in milliseconds since the Unix epoch.
+            failures: how often the batch has failed.
 
         Returns:
             The command that runs the batch again.
@@ -227,12 +254,15 @@ class PlanLog:
         return replay_command(self._store, plan.time)
 
     def clean(self, up_to: Time) -> None:
-        """Delete the plans at this time and older that no batch needs; see `removable_up_to`. Called in the background.
+        """Delete the plans of this time and older that no batch needs. Called on the cleaner's thread.
 
-        A plan is deleted before its completion: a completion alone means nothing, a plan alone would run again. Only plans below the low
-        watermark of the newest durable plan are deleted: a stray plan of the same time is then recognised by that watermark. The newest
+        A plan is deleted before its completion: a completion alone means nothing, but a plan alone would run again. Only plans below the
+        low watermark of the newest durable plan are deleted. A stray plan of the same time is then recognised by that watermark. The newest
         two plans always stay: a restart continues from the newest, or from the other one if the newest is damaged and given up. With a
-        history, plans are first packed into it, `history.SEGMENT` at a time; fewer wait.
+        history, plans are first packed into it, `history.SEGMENT` at a time. Fewer plans than that stay until there are enough.
+
+        Args:
+            up_to: the result of `removable_up_to`.
         """
         removable = self._removable(up_to)
         if self._keep_history == _NOTHING:
@@ -245,6 +275,7 @@ class PlanLog:
             history.drop_before(self._store, segment[-1][0] - self._keep_history)
 
     def _remove(self, plans: Collection[tuple[Time, int]]) -> None:
+        """Delete plans with their completions. They are the oldest ones of `_written`, in order."""
         for time, epoch in plans:
             self._store.delete(names.plan(time, epoch))
             crash_point.reach(crash_point.CLEANING)
@@ -253,7 +284,7 @@ class PlanLog:
                 self._written.popleft()
 
     def _pack(self, plans: Collection[tuple[Time, int]]) -> None:
-        """Pack plans into the history. A plan that is gone was deleted by a fenced driver that still cleans up."""
+        """Pack plans into the history. A fenced driver that still cleans up may have deleted a plan; that plan is left out."""
         batches: list[history.PastBatch] = []
         for time, epoch in plans:
             try:

@@ -1,4 +1,4 @@
-"""read_log: the contents of a log, for a driver that starts and for people; and how a driver takes a log over."""
+"""read_log: reads the contents of a log, for a driver that starts and for commands; and the takeover of a log by a driver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kstream.errors import AlreadyExistsError, CorruptRecordError, MissingFileEr
 from kstream.storage import FileStore
 
 PlanKey: TypeAlias = tuple[Time, int]
-"""Batch time and epoch, as the name of a plan says them."""
+"""Batch time and epoch: the two parts of a plan's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,15 @@ class Meta:
 
 @dataclass(frozen=True, slots=True)
 class LogContents:
-    """The current plans of a log, oldest first, and what became of their batches."""
+    """The current plans of a log, oldest first, and the results of their batches.
+
+    Attributes:
+        meta: the meta record; None if there is none.
+        plans: batch time → its current plan.
+        done: the batches that have a completion.
+        given_up: the batches that were given up.
+        failures: batch time → how often the batch has failed; only batches that have failed.
+    """
 
     meta: Meta | None
     plans: dict[Time, BatchPlan]
@@ -37,13 +45,13 @@ class LogContents:
     given_up: frozenset[Time]
     failures: dict[Time, int]
     superseded: tuple[PlanKey, ...]
-    """Plans whose batches were never submitted: delete them."""
+    """The superseded plans, to be deleted. Their batches were never submitted under these plans."""
     kept_offsets: KeptOffsets | None = None
     """Offsets of partitions that the streams no longer read."""
 
     @property
     def has_begun(self) -> bool:
-        """Whether any plan has positions of the inputs. Tombstones have none: their drivers never began."""
+        """Whether any plan is not a tombstone, and so has positions of the inputs."""
         return any(not plan.void for plan in self.plans.values())
 
     @property
@@ -53,25 +61,25 @@ class LogContents:
 
     @property
     def pending(self) -> list[Time]:
-        """Planned batches that have not ended, oldest first: they run again with their plans."""
+        """The pending batches, oldest first: they have a plan and have not ended. A restart runs them again with their plans."""
         finished = self.done | self.given_up
         return [t for t in sorted(self.plans) if t not in finished and not self.plans[t].void]
 
     def newest_data(self, stream_id: int) -> tuple[Time, dict[str, object]] | None:
-        """The newest plan data of a stream, with its batch time."""
+        """Return the newest plan data of a stream, with its batch time; None if no plan has data of the stream."""
         for time in sorted(self.plans, reverse=True):
             if stream_id in self.plans[time].inputs:
                 return time, dict(self.plans[time].inputs[stream_id])
         return None
 
     def kept_data(self, stream_id: int) -> Mapping[str, Json] | None:
-        """The kept offsets of a stream. The newest plan wins for partitions that both have."""
+        """Return the kept offsets of a stream, as plan data; None without any. The newest plan wins for partitions that both have."""
         return None if self.kept_offsets is None else self.kept_offsets.inputs.get(stream_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """The record `adopted/<epoch>`: the plans that a driver found at its start."""
+    """The record `adopted/<epoch>`: the adopted plans, which the driver of `epoch` found at its start."""
 
     epoch: int = 0
     found: frozenset[PlanKey] = field(default_factory=frozenset[PlanKey])
@@ -87,7 +95,8 @@ def read_log(store: FileStore) -> LogContents:
     `planned_when_fenced`, `unknown_to_a_successor`, `below_low_watermark`.
 
     Raises:
-        CorruptRecordError: names the first damaged plan that is not superseded.
+        CorruptRecordError: a record is damaged. The error names the newest damaged plan that is not superseded.
+        StorageError: the store failed.
     """
     takeover = _newest_takeover(store)
     keys = [(time, epochs[0]) for time, epochs in _keys(store, names.PLANS)]
@@ -125,7 +134,7 @@ def select_current_plans(keys: Iterable[PlanKey]) -> tuple[dict[Time, int], list
 
 
 def newest_plan(store: FileStore) -> BatchPlan | None:
-    """Read the plan of the newest batch time, with one listing and one read. It may be a stray, or a tombstone."""
+    """Read the plan of the newest batch time; None without a plan. It may be a stray plan or a tombstone. Blocks: one listing, one read."""
     current, _ = select_current_plans((time, epochs[0]) for time, epochs in _keys(store, names.PLANS))
     if not current:
         return None
@@ -136,10 +145,12 @@ def newest_plan(store: FileStore) -> BatchPlan | None:
 
 
 def _read_plans(store: FileStore, current: Mapping[Time, int]) -> tuple[dict[Time, BatchPlan], list[PlanKey]]:
-    """Read the plans, oldest first in the result; the second value are those that `unknown_to_a_successor` supersedes.
+    """Read the plans. Newer plans are read first, and superseded ones are not read, so damage in them does not matter.
 
-    Newer plans are read first, and a superseded plan is never read: damage in it does not matter. A plan that is gone since the listing
-    was deleted by a fenced driver that still cleans up: no driver needs it.
+    If a plan is gone since the listing, a fenced driver that still cleans up has deleted it, and no driver needs it.
+
+    Returns:
+        The plans, oldest first; and the plans that `unknown_to_a_successor` supersedes.
     """
     plans: dict[Time, BatchPlan] = {}
     unknown: list[PlanKey] = []
@@ -161,19 +172,19 @@ def _read_plans(store: FileStore, current: Mapping[Time, int]) -> tuple[dict[Tim
 
 
 def not_taken_over(keys: Iterable[PlanKey], takeover: Takeover) -> list[PlanKey]:
-    """The plans of epochs before a takeover that its driver did not find.
+    """Return the plans of epochs before a takeover that are not among its adopted plans.
 
-    Their writers were fenced when they were written, so they were never submitted. The driver that took over has run other plans in
+    Their writers were fenced when they wrote these plans, so they never submitted them. The driver that took over has run other plans in
     their place.
     """
     return [key for key in keys if key[1] < takeover.epoch and key not in takeover.found]
 
 
 def replaced(keys: Iterable[PlanKey]) -> set[PlanKey]:
-    """All plans of a batch time but the one of the highest epoch.
+    """Return all plans except that of the highest epoch for each batch time.
 
-    A driver plans a time again only if it has not found the plan of an older epoch; so that plan came too late, and its writer was fenced
-    before it could submit the batch.
+    A driver plans a time again only if it has not found the plan of an older epoch. So that plan was written too late: its writer was
+    fenced before it could submit the batch.
     """
     keys = set(keys)
     highest: dict[Time, int] = {}
@@ -183,10 +194,10 @@ def replaced(keys: Iterable[PlanKey]) -> set[PlanKey]:
 
 
 def planned_when_fenced(keys: Iterable[PlanKey]) -> set[PlanKey]:
-    """The plans whose epoch is lower than that of an *earlier* batch time.
+    """Return the plans whose epoch is lower than that of an *earlier* batch time.
 
-    A driver only plans times after all that it found. So when such a plan was written, the driver of the higher epoch had already
-    planned; the writer was fenced, and never submitted the batch.
+    A driver only plans times after those of all plans that it found. So the driver of the higher epoch had already planned when such a
+    plan was written. The writer was fenced, and never submitted the batch.
     """
     highest = 0
     found: set[PlanKey] = set()
@@ -198,24 +209,28 @@ def planned_when_fenced(keys: Iterable[PlanKey]) -> set[PlanKey]:
 
 
 def unknown_to_a_successor(key: PlanKey, predecessors: Mapping[int, Time]) -> bool:
-    """Whether a later driver planned as if this plan did not exist.
+    """Return whether a later driver did not find this plan when it read the log.
 
-    Each plan says which batch time was the newest before it. A plan of an older epoch and a later time was written after that driver had
-    read the log, by a fenced writer: it was never submitted.
+    Each plan names the newest planned batch that its driver found (`BatchPlan.after`). A plan of an older epoch for a later time than that
+    was written after the driver had read the log. Its writer was fenced, and never submitted it.
 
     Args:
-        key: the plan in question.
-        predecessors: epoch → the predecessor time that the oldest plan of that epoch, among the newer plans, names.
+        key: the plan to check.
+        predecessors: epoch → the `after` of that epoch's plans; of the newer plans only.
     """
     time, epoch = key
     return any(epoch < later and time > predecessor for later, predecessor in predecessors.items())
 
 
 def below_low_watermark(plans: Mapping[Time, BatchPlan], ended: Collection[PlanKey]) -> list[PlanKey]:
-    """The plans that are older than the low watermark of the newest plan, and whose batches have not ended.
+    """Return the plans that are older than the low watermark of the newest plan, and whose batches have not ended.
 
-    Everything below the low watermark had ended when the newest plan was made. So such a plan is a stray of a fenced driver, and the plan
-    that replaced it is deleted already. Tombstones have no batch and stay.
+    All batches below the low watermark had ended when the newest plan was made. So such a plan is a stray plan of a fenced driver, and the
+    plan that replaced it is deleted already. Tombstones have no batch and stay.
+
+    Args:
+        plans: the current plans.
+        ended: the plans whose batches have a completion or were given up.
     """
     low_watermark = plans[max(plans)].floor if plans else Time(0)
     return [
@@ -227,11 +242,17 @@ def below_low_watermark(plans: Mapping[Time, BatchPlan], ended: Collection[PlanK
 
 
 def record_takeover(store: FileStore, contents: LogContents, epoch: int) -> None:
-    """Store which plans the driver of `epoch` found, if the plans alone do not tell. Called before it submits anything.
+    """Record the adopted plans of a starting driver, if later drivers could not recognise them otherwise. Blocks; StorageError.
 
-    A plan of an older epoch that this driver did not find is never submitted, because its writer is fenced. But it may still be written,
-    now or later, and its epoch may be higher than that of a pending plan that runs now; so what was found is recorded. If each pending
-    plan is of the epoch just before, no other epoch can be in between, and nothing is recorded.
+    Called before the driver submits anything. A plan of an older epoch that this driver did not find is never submitted, because its
+    writer is fenced. But the writer may still store it, and its epoch may be higher than that of a pending plan which runs now. So the
+    driver records the plans that it found. If each pending plan is of the epoch just before, no other epoch can be in between, and
+    nothing is recorded.
+
+    Args:
+        store: the checkpoint.
+        contents: the contents of the log, as the driver found it.
+        epoch: the epoch of the driver.
     """
     if all(contents.plans[time].epoch >= epoch - 1 for time in contents.pending):
         return
@@ -248,13 +269,13 @@ def record_takeover(store: FileStore, contents: LogContents, epoch: int) -> None
 def delete_superseded(store: FileStore, contents: LogContents, epoch: int) -> None:
     """Delete the records that no restart uses: superseded plans, and failures and old completions without a plan. The ledger stays.
 
-    A completion that is newer than the oldest plan stays, also without its plan: it tells that a plan which was deleted by hand lost
-    nothing.
+    A completion that is newer than the oldest plan stays, also without its plan: it shows that a plan which was deleted by hand lost
+    no data. Blocks on the store; StorageError.
 
     Args:
         store: the checkpoint.
-        contents: of the log, as the caller found it.
-        epoch: the caller's. Records of this epoch and of later ones are left alone: they are newer than `contents`.
+        contents: the contents of the log, as the caller found it.
+        epoch: the caller's. Completions and failures of plans of this epoch or a later one stay: they are newer than `contents`.
     """
     for time, plan_epoch in contents.superseded:
         store.delete(names.plan(time, plan_epoch))
@@ -274,12 +295,13 @@ def _takeovers(store: FileStore) -> list[int]:
 
 
 def _newest_takeover(store: FileStore) -> Takeover:
+    """Read the takeover record of the highest epoch; an empty one if there is none. One listing, one read."""
     for number in reversed(_takeovers(store)):
         name = names.adopted(number)
         try:
             fields = format.decode("adopted", store.read(name), store.path(name))
             format.check_name(store.path(name), fields, {"epoch": number})
-        except MissingFileError:  # deleted since the listing: there is a newer one
+        except MissingFileError:  # a driver that wrote a newer record has deleted this one since the listing
             return _newest_takeover(store)
         return Takeover(number, frozenset((Time(time), epoch) for time, epoch in fields["plans"]))
     return Takeover()
@@ -289,13 +311,13 @@ def _newest_takeover(store: FileStore) -> Takeover:
 
 
 def write_meta(store: FileStore, meta: Meta) -> None:
-    """Create the meta record; AlreadyExistsError if there is one."""
+    """Create the meta record. Blocks: one create. AlreadyExistsError if there is one; StorageError."""
     fields = {"zero_time": meta.zero_time.milliseconds, "interval": meta.interval.milliseconds}
     store.create(names.META, format.encode("meta", fields))
 
 
 def read_meta(store: FileStore) -> Meta | None:
-    """Read the meta record; None if there is none."""
+    """Read the meta record; None if there is none. Blocks; CorruptRecordError, StorageError."""
     if not store.exists(names.META):
         return None
     fields = format.decode("meta", store.read(names.META), store.path(names.META))
@@ -306,7 +328,8 @@ def check_meta(store: FileStore, meta: Meta | None, planned: Time | None) -> Non
     """Refuse plans without a meta record. A meta record without plans is fine: a driver died before its first plan.
 
     Args:
-        meta: the meta record, read after `planned` was found: the first driver stores it before its first plan.
+        store: the checkpoint, for the message.
+        meta: the meta record. Read it after the plans: the first driver stores it before its first plan.
         planned: the newest batch time that has a plan; None if there is no plan.
 
     Raises:
@@ -325,10 +348,11 @@ def check_meta(store: FileStore, meta: Meta | None, planned: Time | None) -> Non
 
 
 def has_checkpoint(store: FileStore) -> bool:
-    """Whether a stream has ever started with this checkpoint."""
+    """Return whether a stream has ever started with this checkpoint: whether there is a meta record. Blocks; StorageError."""
     return store.exists(names.META)
 
 
 def _keys(store: FileStore, folder: str) -> list[tuple[Time, tuple[int, ...]]]:
+    """Return time and epochs of every record in a folder. One listing."""
     parsed = (names.parse_key(name) for name in store.list(folder))
     return [key for key in parsed if key is not None]

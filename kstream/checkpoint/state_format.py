@@ -5,9 +5,9 @@
     …
     E elements in all(8) 0(8) digest(16)                    the end
 
-A frame of kind P holds a pickled list of elements, one of kind B a single element of type `bytes` as it is: what packs its state itself
-(mapWithState) is not packed again. The digest is blake2b over the digest before it, its own head and its payload, so that a frame that is
-missing, doubled or out of place does not fit. A file without its end was cut.
+A frame of kind P holds a pickled list of elements. A frame of kind B holds a single element of type `bytes`, which is not pickled:
+mapWithState encodes its state itself. A frame's digest is blake2b over the digest of the frame before, its own head and its payload. So a
+frame that is missing, doubled or out of place does not fit. A file without the last line was cut.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ _HEAD = struct.Struct(">cQQ")
 _DIGEST = 16
 _PICKLED, _RAW, _END = b"P", b"B", b"E"
 _SMALL, _LARGE = 1 << 18, 1 << 22
-"""Bytes of a frame below which the next one takes twice as many elements, and above which half as many."""
+"""Payload sizes in bytes. After a frame below `_SMALL` the next takes twice as many elements; after one above `_LARGE`, half as many."""
 _MOST = 1 << 16
+"""The maximum number of elements in a frame."""
 
 
 def encode_state(elements: Iterable[Any], dumps: Callable[[list[Any]], bytes]) -> bytes:
-    """Encode the elements of a partition, in their order, as a file.
+    """Encode the elements of a partition as the bytes of a file. Keeps their order.
 
     Args:
         elements: the state of one partition.
@@ -48,15 +49,16 @@ def encode_state(elements: Iterable[Any], dumps: Callable[[list[Any]], bytes]) -
 
 
 def decode_state(data: bytes, place: str, loads: Callable[[bytes], list[Any]]) -> Iterator[Any]:
-    """Decode the elements of a file, in their order; each frame is unpickled when the iteration reaches it.
+    """Decode the elements of a file, in their order. Each frame is unpickled when the iteration reaches it.
 
     Args:
         data: the whole file.
-        place: of the file, for messages.
+        place: the path of the file, for messages.
         loads: unpickles a list of elements.
 
     Raises:
-        CorruptRecordError: the digest of a frame does not fit. All digests are checked before this function returns.
+        CorruptRecordError: the digest of a frame does not fit; all digests are checked before this function returns. The iteration raises
+            it if elements cannot be unpickled.
         FormatVersionError: a newer kstream has written the file.
     """
     frames = _checked(memoryview(data), place)
@@ -64,6 +66,7 @@ def decode_state(data: bytes, place: str, loads: Callable[[bytes], list[Any]]) -
 
 
 def _load(payload: memoryview, place: str, loads: Callable[[bytes], list[Any]]) -> list[Any]:
+    """Unpickle the elements of a frame. CorruptRecordError if that fails."""
     try:
         return loads(bytes(payload))
     except Exception as e:
@@ -71,6 +74,7 @@ def _load(payload: memoryview, place: str, loads: Callable[[bytes], list[Any]]) 
 
 
 def _checked(data: memoryview, place: str) -> list[tuple[bytes, memoryview]]:
+    """Check the version and all digests of a file; return kind and payload of each frame. CorruptRecordError, FormatVersionError."""
     version = data[len(_MAGIC)] if bytes(data[: len(_MAGIC)]) == _MAGIC and len(data) > len(_MAGIC) else 0
     if version > VERSION:
         raise FormatVersionError(
@@ -102,6 +106,7 @@ def _checked(data: memoryview, place: str) -> list[tuple[bytes, memoryview]]:
 
 
 def _frames(elements: Iterable[Any], dumps: Callable[[list[Any]], bytes]) -> Iterator[tuple[bytes, int, bytes]]:
+    """Yield kind, number of elements and payload of each frame."""
     size, chunk = 64, list[Any]()
     for element in elements:
         if type(element) is bytes:

@@ -1,4 +1,4 @@
-"""The states that completions name: which files hold the state of which stream after which batch."""
+"""The checkpoints of state that completions name, and the states that are set aside because their streams are gone."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from kstream.storage import FileStore
 logger = logging.getLogger(__name__)
 
 States: TypeAlias = Mapping[str, StateCheckpoint]
-"""By the id of the state stream."""
+"""Id of the state stream → its checkpoint of state."""
 
 
 def states_fields(states: States) -> dict[str, Any]:
-    """As JSON values."""
+    """Return the states as JSON values."""
     return {
         stream: {
             "time": state.time.milliseconds,
@@ -34,12 +34,12 @@ def states_fields(states: States) -> dict[str, Any]:
 
 
 def states_of(fields: Mapping[str, Any]) -> dict[str, StateCheckpoint]:
-    """The inverse of `states_fields`."""
+    """Make the states from their fields: the inverse of `states_fields`."""
     return {stream: StateCheckpoint(Time(s["time"]), tuple(s["files"]), s["hashing"]) for stream, s in fields.items()}
 
 
 def stored_states(store: FileStore, time: Time, plan_epoch: int) -> dict[str, StateCheckpoint]:
-    """Read the states that a batch's completion names; empty without a completion. One read."""
+    """Read the states that a batch's completion names; empty without a completion. Blocks: one read. CorruptRecordError, StorageError."""
     name = names.done(time, plan_epoch)
     try:
         fields = format.decode("done", store.read(name), store.path(name))
@@ -54,13 +54,13 @@ class StoredStates:
     """The checkpoints of state that a driver finds at its start."""
 
     checkpoints: Mapping[str, list[StateCheckpoint]]
-    """Per stream those that completions name and that are whole, oldest first."""
+    """Per stream the checkpoints that completions name and whose files all exist, oldest first."""
     gone: States
-    """States whose streams the graph of the driver before did not have."""
+    """The states that were set aside: an earlier driver's graph did not have their streams."""
     gone_by: tuple[int, ...]
     """The epochs of the records that name `gone`."""
     unnamed: tuple[tuple[str, Time, int], ...]
-    """Files that belong to none of these, with the batch time and the epoch of their writer."""
+    """The files that no completion and no record of set-aside states names: name, batch time, epoch of the writer."""
 
 
 def read_states(store: FileStore, contents: LogContents, wanted: bool) -> StoredStates:
@@ -68,8 +68,8 @@ def read_states(store: FileStore, contents: LogContents, wanted: bool) -> Stored
 
     Args:
         store: the checkpoint.
-        contents: of the log.
-        wanted: the graph has streams with state, so completions are read in any case.
+        contents: the contents of the log.
+        wanted: whether the graph has streams with state; then completions are read in any case.
 
     Raises:
         CorruptRecordError: a stream has checkpoints, and none of them is whole.
@@ -89,6 +89,11 @@ def read_states(store: FileStore, contents: LogContents, wanted: bool) -> Stored
 
 
 def _whole(store: FileStore, stream: str, states: Iterable[StateCheckpoint], there: set[str]) -> list[StateCheckpoint]:
+    """Return the checkpoints of a stream whose files all exist, oldest first. Warn if the newest is not among them.
+
+    Raises:
+        CorruptRecordError: there are checkpoints, and each lacks a file.
+    """
     by_time = sorted(states, key=lambda state: state.time)
     whole = [state for state in by_time if there.issuperset(state.files)]
     if by_time and not whole:
@@ -110,6 +115,7 @@ def _whole(store: FileStore, stream: str, states: Iterable[StateCheckpoint], the
 
 
 def _read_gone(store: FileStore) -> tuple[dict[str, StateCheckpoint], tuple[int, ...]]:
+    """Read the states that were set aside, and the epochs of the records that name them."""
     epochs = sorted(number for number in map(names.parse_adopted, store.list(names.GONE_STATES)) if number is not None)
     gone: dict[str, StateCheckpoint] = {}
     for epoch in epochs:
@@ -119,7 +125,7 @@ def _read_gone(store: FileStore) -> tuple[dict[str, StateCheckpoint], tuple[int,
 
 
 def set_aside(store: FileStore, epoch: int, gone: States) -> None:
-    """Record the states whose streams the driver of `epoch` does not have: the next driver may have them again."""
+    """Record the states whose streams the driver of `epoch` does not have, because the next driver may have them. Blocks; StorageError."""
     try:
         store.create(names.gone_states(epoch), format.encode("gone-states", {"epoch": epoch, "states": states_fields(gone)}))
     except AlreadyExistsError:  # a retry of the store's client
@@ -127,7 +133,13 @@ def set_aside(store: FileStore, epoch: int, gone: States) -> None:
 
 
 def forget_gone(store: FileStore, epochs: Iterable[int], states: Iterable[StateCheckpoint]) -> None:
-    """Delete states that have had no stream for one driver's life: first the files, then the records that name them."""
+    """Delete set-aside states: first their files, then the records that name them. Blocks; StorageError.
+
+    Args:
+        store: the checkpoint.
+        epochs: the epochs of the records.
+        states: the states whose files are deleted.
+    """
     for state in states:
         for file in state.files:
             store.delete(file)

@@ -1,8 +1,8 @@
 """The record `graph`: operators as JSON beside the user's pickled functions. It exists only under `recovery=graph`.
 
-A restart makes the graph again from this record and does not call `setup`, as Spark does. Nothing about offsets depends on it. Only
-its owner may read or write the file where the store knows owners: functions hold what they close over, and whoever can write the
-file runs code in the driver.
+A restart restores the graph from this record and does not call `setup`, as in Spark. Offsets do not depend on it. In a store with file
+owners, only the owner may read or write the file. A function contains the values that it closes over, and anyone who can write the file
+can run code in the driver.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KIND = "graph"
 
 @dataclass(frozen=True, slots=True)
 class GraphRecord:
-    """What is stored: `graph` is JSON; each function is in one of the two pickled lists, in the order of its index."""
+    """The contents of the record. `graph` is JSON. Each function is in one of the two pickled lists, in the order of its index."""
 
     graph: dict[str, Any]
     on_workers: Sequence[int]
@@ -39,7 +39,7 @@ def python_version() -> str:
 
 
 def write_graph(store: FileStore, record: GraphRecord) -> None:
-    """Store the graph in place of the one that is there. StorageError."""
+    """Store the graph in place of an older one. Blocks: one write. StorageError."""
     fields = {
         "mode": GRAPH_MODE,
         "graph": record.graph,
@@ -52,10 +52,10 @@ def write_graph(store: FileStore, record: GraphRecord) -> None:
 
 
 def read_graph(store: FileStore) -> GraphRecord | None:
-    """Read the stored graph.
+    """Read the stored graph. Blocks on the store. Unpickles nothing.
 
     Returns:
-        None if there is none, or if it has version 1: earlier versions of kstream stored such a graph unasked.
+        The record. None if there is none, or if it has version 1: earlier versions of kstream stored such a graph by default.
 
     Raises:
         GraphNotRestoredError: the record is damaged, or another Python has pickled its functions.
@@ -80,7 +80,11 @@ def read_graph(store: FileStore) -> GraphRecord | None:
 
 
 def remove_graph(store: FileStore) -> int | None:
-    """Delete the stored graph; return its version (0 if unreadable), or None if there was none. StorageError."""
+    """Delete the stored graph. Blocks on the store. StorageError.
+
+    Returns:
+        Its version (0 if it cannot be read); None if there was no stored graph.
+    """
     if not store.exists(names.GRAPH):
         return None
     version = _version(store.read(names.GRAPH))
@@ -89,7 +93,12 @@ def remove_graph(store: FileStore) -> int | None:
 
 
 def not_restored(path: str, reason: str) -> KStreamError:
-    """The error for a stored graph that cannot be used."""
+    """Return the error about a stored graph that cannot be restored.
+
+    Args:
+        path: the path of the record.
+        reason: the cause, for the message.
+    """
     return GraphNotRestoredError(
         f"The graph stored in {path} cannot be restored: {reason}. Start the job with the code and the Python that stored the graph. "
         "Or remove this file: setup is then called, and offsets and state go on.",
@@ -99,6 +108,7 @@ def not_restored(path: str, reason: str) -> KStreamError:
 
 
 def _version(data: bytes) -> int:
+    """Return the version in a record; 0 if it cannot be read."""
     try:
         return int(json.loads(data)["version"])
     except (ValueError, KeyError, TypeError):

@@ -1,8 +1,8 @@
-"""StreamingContext and what it is made of: factories, engine, recovery, replay, progress.
+"""StreamingContext and its parts: factories, engine, recovery, replay, progress.
 
-One idea: this room puts the others together. `streaming_context` is the public class; `engine` starts and stops the parts of a running
-context in their order; `recovery` decides what a restart restores; `replay` runs stored batches once more; `waiter` holds what
-`awaitTermination` waits for.
+One idea: this room puts the others together. `streaming_context` is the public class. `engine` starts and stops the parts of a running
+context in their order. `recovery` stores and restores the graph under `recovery=graph`. `replay` runs stored batches again. `waiter` holds
+the end and the first error, for which `awaitTermination` waits.
 """
 
 from kstream.context.streaming_context import StreamingContext

@@ -1,6 +1,6 @@
-"""Engine: the moving parts of one started context, made at start and wired to each other.
+"""Engine: makes the parts of a started context, connects them, and starts and stops them.
 
-The context owns the API and the states; the engine owns threads. It is made for one start and never used again after `stop`.
+The StreamingContext owns the API and the state of the context; the engine owns the threads. An engine serves one start.
 """
 
 from __future__ import annotations
@@ -57,33 +57,43 @@ from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
 _CUT_S = 2.0
-"""For jobs that run, when they are not waited for."""
+"""Seconds for each waiting phase of a stop that is not graceful, and for running jobs after a graceful stop that did not finish."""
 AN_HOUR_S = 3600.0
-"""So long what no restart could run is waited for, twice: for receivers to end, and for batches."""
+"""The default timeout of a graceful stop, if no restart can run unfinished work. It applies to the receivers, then to the batches."""
 MakeReceivedBlocks = Callable[[Mapping[int, Receiver], FileStore | None, "PlanLog | NoLog"], ReceivedBlocks]
-"""(receivers by stream, the checkpoint's store, its log) → what runs them."""
+"""(receivers by stream id, the checkpoint's store, its log) → the ReceivedBlocks that runs the receivers."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A checkpoint this driver has become the writer of. `contents` is None without a checkpoint directory."""
+    """A checkpoint whose writer this driver is. `contents` are those of its log, rebound; None without a checkpoint directory."""
 
     log: PlanLog | NoLog
     contents: LogContents | None
     followed: Mapping[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
-    """Epoch → where the streams of that driver's graph are now."""
+    """Epoch → the numbers that the streams of that driver's graph have now (number then → number now)."""
 
     @property
     def plans(self) -> Iterable[BatchPlan]:
+        """The plans of earlier drivers; none without a checkpoint directory."""
         return () if self.contents is None else self.contents.plans.values()
 
     def stream_now(self, epoch: int, stream: int) -> int | None:
-        """Which stream it is now; of a driver that died before its first plan nothing is known, and its streams are where they are now."""
+        """Return the number that a stream of an earlier driver has now; None if it is gone.
+
+        A driver that died before its first plan has stored no graph. Its streams keep their numbers.
+        """
         return self.followed[epoch].get(stream) if epoch in self.followed else stream
 
 
 class Engine:
-    """Starts: log opened (epoch taken) → event loop and bus → inputs → generator. Stops in the opposite order."""
+    """Starts and stops the parts of one context.
+
+    A start opens the log and takes an epoch, then starts the JobScheduler, the listener bus, the receivers, the inputs and the batch timer,
+    in this order. See `stop` for the order of a stop.
+
+    Threads: the caller holds the context's lock for `open`, `start` and `stop`. The other public methods may be called from any thread.
+    """
 
     def __init__(
         self,
@@ -100,8 +110,24 @@ class Engine:
         state_port: Callable[[FileStore, int], StatePort] | None = None,
         received: MakeReceivedBlocks | None = None,
     ) -> None:
-        """`state_port(store, epoch)` makes what writes and reads state. `received` makes what runs receivers and keeps their blocks. None,
-        in a test: there are none."""
+        """
+        Args:
+            settings: those of the context.
+            environment: prepares threads for Spark jobs.
+            graph: the streams.
+            clock: the clock of batch times.
+            bus: the listener bus; the engine starts and stops it.
+            store: the checkpoint; None without a checkpoint directory.
+            on_error: on_error(message, error) gets every error of a batch, on the JobScheduler's event thread.
+            on_fenced: on_fenced(error) is called once, when this driver finds that another one has taken over.
+            on_exhausted: called once, at the end of a bounded run, on the JobGenerator's thread.
+            runtime: makes threads, queues and events.
+            state_port: state_port(store, epoch) makes the writer and reader of state; None only for a graph without state.
+            received: makes the ReceivedBlocks; None runs no receivers.
+
+        Raises:
+            ConfigurationError: the number of concurrent jobs cannot work.
+        """
         self._settings = settings
         self._state_port = state_port
         self._make_received = received
@@ -122,14 +148,28 @@ class Engine:
         self._opened: _Opened | None = None
 
     def open(self) -> None:
-        """Become the writer of the checkpoint and read its log. No batch is planned or run before `start`. On an error: call `stop`."""
+        """Become the writer of the checkpoint and read its log. Blocks on the store. No batch is planned or run before `start`.
+
+        After an error, call `stop`.
+
+        Raises:
+            ConfigurationError: a stream carries state, and there is no checkpoint directory.
+            CheckpointError: the stored data cannot be used; see its subclasses.
+            StorageError: the store failed.
+        """
         self._graph.validate_at_start(checkpointing=self._store is not None)
         self._opened = self._open()
 
     def start(self) -> None:
-        """Start receivers and batches, after `open` where that was not called. Returns when batches are being generated.
+        """Start the receivers and the batches. Calls `open` first, if that was not called.
 
-        On an error: call `stop`.
+        Blocks until all pending and missed batches are submitted and the batch timer runs. After an error, call `stop`.
+
+        Raises:
+            ConfigurationError: as `open`.
+            CheckpointError: the stored data cannot be used.
+            StorageError: the store failed.
+            Exception: an input could not start.
         """
         if self._opened is None:
             self.open()
@@ -151,16 +191,22 @@ class Engine:
             self._generator.start_first_time(self._zero_time())
 
     def _jump(self, last_planned: Time) -> None:
-        """spark.streaming.manualClock.jump, with which a test says how long the driver was down."""
+        """Set a settable clock to the last planned batch plus `spark.streaming.manualClock.jump`: a test gives the downtime by it."""
         jump = self._settings.get("spark.streaming.manualClock.jump")
         if jump is not None and isinstance(self._clock, SettableClock):
             self._clock.set_time(max(self._clock.time_ms(), last_planned.milliseconds + jump))
 
     def wait_idle(self, timeout: float) -> bool:
-        """Blocks until every batch that was due has ended and listeners have heard of it; False if `timeout` seconds passed first.
+        """Block until every batch that is due has ended, and listeners have got its events. Any thread.
 
-        True at once from a thread of the engine's own – a job, a function of `transform`, a listener – which could not wait for itself;
-        and as soon as the engine has been stopped or fenced.
+        Returns at once on a thread of the engine (a job, a function of `transform`, a listener), because that thread would wait for itself.
+        Returns early if the engine is stopped or fenced.
+
+        Args:
+            timeout: seconds for the batches.
+
+        Returns:
+            False if the timeout passed first.
         """
         generator, scheduler, unfinished = self._generator, self._scheduler, self._unfinished
         if generator is None or scheduler is None or unfinished is None or self.is_own_thread():
@@ -181,20 +227,24 @@ class Engine:
         return generator.drain(timeout)
 
     def timer_thread(self) -> Thread | None:
-        """The thread of the batch timer, while it ticks."""
+        """Return the thread of the batch timer; None before its start and after its end."""
         return None if self._generator is None else self._generator.timer_thread()
 
     def is_own_thread(self) -> bool:
-        """Whether the caller runs in a batch, in a function of `transform` or in a listener, which a stop would wait for."""
+        """Return whether the caller runs in a batch, in a function of `transform` or in a listener. A stop waits for all of these."""
         if self._generator is None or self._scheduler is None:
             return False
         return self._generator.is_own_thread() or self._scheduler.is_own_thread() or self._bus.is_own_thread()
 
     def stop(self, graceful: bool, timeout: float | None = None) -> None:
-        """Receivers first, then the generator, so that nothing new comes; then the jobs; listeners last, so that they hear the end.
+        """Stop the receivers, the generator, the jobs and the listeners, in this order. Blocks until all have stopped.
 
-        Graceful: what has been received gets into a batch, so the timer ticks on until it has. The receivers, and then the batches, have
-        `timeout` seconds to end; None: the setting, or as long as what cannot be had again asks for.
+        Receivers and generator stop first, so that no new data comes. Listeners stop last, so that they get the last events. May be called
+        after a failed `open` or `start`, too.
+
+        Args:
+            graceful: plan all received data, and wait until every batch has ended. Otherwise no queued job starts.
+            timeout: seconds for the receivers, and again for the batches. None is `patience` for a graceful stop, else 2 s.
         """
         if timeout is None:
             timeout = self.patience() if graceful else _CUT_S
@@ -214,17 +264,18 @@ class Engine:
         self._bus.stop()
 
     def _waiting(self) -> int:
-        """How many received blocks are in no batch."""
+        """Return the number of received blocks that are in no batch."""
         return 0 if self._received is None else self._received.waiting_blocks()
 
     def _restart_runs_the_rest(self) -> bool:
-        """Of a stop that did not wait: if there is a checkpoint, and all that was planned can be read again."""
+        """Return whether a restart can run unfinished work: there is a checkpoint, and the data of every input outlives the driver."""
         return self._store is not None and all(stream.outlives_driver for stream in self._graph.active_inputs())
 
     def patience(self) -> float:
-        """Timeout of a graceful stop in seconds, once for receivers and once for batches.
+        """Return the timeout of a graceful stop in seconds. It applies to the receivers, then to the batches.
 
-        Spark waits ten batch intervals, and an hour for jobs that it has submitted.
+        The setting wins. Without it the timeout is ten batch intervals if a restart can run unfinished work, else an hour. Spark waits ten
+        batch intervals, and an hour for jobs that it has submitted.
         """
         soon = PATIENCE_INTERVALS * self._graph.batch_duration.seconds
         said_ms = self._settings.get("spark.streaming.gracefulStopTimeout")
@@ -233,7 +284,11 @@ class Engine:
         return soon if self._restart_runs_the_rest() else AN_HOUR_S
 
     def _tell_of_the_rest(self, waited: float) -> None:
-        """Log the batches and blocks that a graceful stop has left, and whether a restart runs them."""
+        """Log the batches and blocks that a graceful stop did not finish, and whether a restart runs them.
+
+        Args:
+            waited: how long it waited for the batches, in seconds.
+        """
         assert self._unfinished is not None
         left = sorted(self._unfinished.running())
         rest = [f"{len(left)} {'batch' if len(left) == 1 else 'batches'} did not end within {waited:.1f} s: {listed(left)}"] if left else []
@@ -247,7 +302,7 @@ class Engine:
             logger.error("Graceful stop: %s. No restart can run what is left: %s.", said, self._why_the_rest_is_lost())
 
     def _why_the_rest_is_lost(self) -> str:
-        """Why no restart can run what is left, and what to do about it."""
+        """Return why no restart can run the unfinished work, and what to do about it, for the log."""
         longer = "Set a longer spark.streaming.gracefulStopTimeout"
         if self._store is None:
             return f"there is no checkpoint directory. Set one (ssc.checkpoint). {longer}"
@@ -256,9 +311,10 @@ class Engine:
         return f"the data of {', '.join(map(repr, lost))} is lost with the driver.{log} {longer}"
 
     def _wire(self, log: PlanLog | NoLog) -> None:
+        """Make the JobScheduler, the JobGenerator and their parts, and connect them. Starts nothing."""
         unfinished = self._unfinished = UnfinishedBatches(self._runtime)
         states = StateCheckpointer(self._graph, self._store, log.epoch, log.probe, lambda: self._make_state_port(log.epoch))
-        # The scheduler and the generator know each other; the scheduler only by this callback.
+        # The generator has the scheduler as a part; the scheduler reaches the generator only by this callback.
         completions = Completions(log, states, unfinished, self._graph.outcomes, self._batch_ended)
         self._scheduler = JobScheduler(
             JobSchedulerParts(
@@ -300,7 +356,11 @@ class Engine:
             self._received.clean_up(up_to)
 
     def _make_receivers(self, opened: _Opened) -> ReceivedBlocks | None:
-        """What runs the receivers of the streams, with the blocks that an earlier driver's have stored."""
+        """Make the ReceivedBlocks of the receiver streams, and recover the blocks of earlier drivers. Blocks on the store.
+
+        Returns:
+            None if no output needs a receiver stream.
+        """
         streams = [stream for stream in self._graph.active_inputs() if isinstance(stream, ReceiverInputDStream)]
         if not streams or self._make_received is None:
             return None
@@ -320,15 +380,23 @@ class Engine:
     # -- the checkpoint
 
     def _open(self) -> _Opened:
-        """Becomes the writer, then reads: nobody older can submit anything that is not seen now."""
+        """Become the writer of the checkpoint, then read its log. Blocks on the store.
+
+        The epoch is taken before the log is read. So no older driver can submit a batch whose plan is not in the log that was read. The
+        newest plan is checked before that, so that a job that cannot continue from this checkpoint fences no running driver.
+
+        Raises:
+            CheckpointError: the stored data cannot be used; see its subclasses.
+            StorageError: the store failed.
+        """
         if self._store is None:
             return _Opened(NoLog(), None)
-        newest = newest_plan(self._store)  # all of this before a running driver is fenced for nothing
+        newest = newest_plan(self._store)  # check first: a start that fails must not fence a running driver
         meta = read_meta(self._store)
         check_meta(self._store, meta, None if newest is None else newest.time)
         self._check_interval(meta)
         gap = has_gap(self._store, self._graph.batch_duration)
-        if newest is not None and (gap or not self._goes_on_from(newest)):  # the newest may be a stray: only the whole log says
+        if newest is not None and (gap or not self._goes_on_from(newest)):  # the newest plan may be a stray plan; the whole log shows that
             found = read_log(self._store)
             self._check_holes(rebound(found, self._check_streams(found).now))
         epoch = take_epoch(self._store, self._clock.time_ms())
@@ -349,37 +417,38 @@ class Engine:
         return _Opened(log, found, mappings(contents.plans.values(), binding.now))
 
     def _check_holes(self, contents: LogContents) -> None:
+        """Raise MissingPlanError if a plan is missing whose records are in no other plan. `contents` are rebound."""
         assert self._store is not None
         skipped = {stream.id: stored_skipped_between(stream) for stream in self._graph.active_inputs()}
         check_no_plan_is_missing(self._store, contents, self._graph.batch_duration, skipped)
 
     def _streams(self) -> Names:
+        """Return the inputs of this job that an output needs: number → name, None without a name."""
         names = self._graph.input_names()
         return {stream.id: names.get(stream.id) for stream in self._graph.active_inputs()}
 
     def _allowed(self) -> list[str]:
+        """Return the words of `spark.streaming.kstream.recovery.allow`."""
         return [word.strip() for word in self._settings.get("spark.streaming.kstream.recovery.allow").split(",")]
 
     def _goes_on_from(self, newest: BatchPlan) -> bool:
-        """Whether the newest plan alone shows that this job may go on from the checkpoint."""
+        """Return whether the newest plan alone shows that this job may continue from the checkpoint."""
         now = self._streams()
         binding = bind(names_of(newest), now)
         inputs = renumbered(newest, binding.matched, now).inputs
         streams = [stream for stream in self._graph.active_inputs() if stream.id in inputs]
         try:
             return not not_allowed(binding, self._allowed()) and not any(s.reads_nothing_of(s.decode(inputs[s.id]), None) for s in streams)
-        except NotRecoverableError:  # raised again by `_check_streams` if the plan is no stray
+        except NotRecoverableError:  # `_check_streams` raises it again, unless this is a stray plan
             return False
 
     def _check_streams(self, contents: LogContents) -> Binding:
-        """Binds the stored streams to those of this job.
+        """Bind the stored streams to those of this job. Words of `recovery.allow` prevent the first two errors.
 
         Raises:
             StreamVanishedError: the job lacks a stream whose offsets are stored.
             TopicsChangedError: a stream reads none of the topics whose offsets are stored for it.
-            NotRecoverableError: what is stored for a stream is of another kind of input.
-
-        Words of `recovery.allow` prevent the first two errors.
+            NotRecoverableError: the stored data of a stream belongs to another kind of input.
         """
         assert self._store is not None
         binding = binding_of(contents, self._streams())
@@ -397,6 +466,7 @@ class Engine:
         return binding
 
     def _check_topics(self, contents: LogContents, binding: Binding) -> None:
+        """Raise TopicsChangedError if a stream reads nothing of its stored data, unless `recovery.allow` permits it."""
         assert self._store is not None
         words = {TOPICS + called(binding.now, number): why for number, why in self._other_topics(contents).items()}
         refused = [word for word in words if word not in self._allowed()]
@@ -411,7 +481,7 @@ class Engine:
             )
 
     def _other_topics(self, contents: LogContents) -> dict[int, str]:
-        """The streams of this job that read nothing of what is stored for them, with what they say of it."""
+        """Return the streams of this job that read nothing of their stored data: number → the reason, in words."""
         found: dict[int, str] = {}
         for stream in self._graph.active_inputs():
             stored = _stored(contents, stream)
@@ -431,7 +501,15 @@ class Engine:
             )
 
     def _keep_left_behind(self, epoch: int, contents: LogContents) -> LogContents:
-        """Stores the offsets of partitions that the plans to come will not have. `contents` is rebound; so is what is returned."""
+        """Store the kept offsets: those of partitions that the stored plans have and the next plans will not have. Blocks on the store.
+
+        Args:
+            epoch: this driver's.
+            contents: of the log, rebound.
+
+        Returns:
+            The contents with the new kept offsets.
+        """
         assert self._store is not None
         inputs: dict[int, Mapping[str, Json]] = {}
         for stream in self._graph.active_inputs():
@@ -445,9 +523,11 @@ class Engine:
         return replace(contents, kept_offsets=kept)
 
     def _history(self) -> Duration:
+        """Return how long plans that no restart needs are kept."""
         return Duration(self._settings.get("spark.streaming.kstream.history"))
 
     def _check_interval(self, meta: Meta | None) -> None:
+        """Raise IntervalChangedError if the stored batch interval differs from this job's."""
         given = self._graph.batch_duration
         if meta is not None and meta.interval != given:
             assert self._store is not None
@@ -458,7 +538,12 @@ class Engine:
             )  # fmt: skip
 
     def _zero_time(self) -> Time:
-        """The zero time of a stream without plans: stored before anything is planned, so that all drivers agree on it."""
+        """Return the zero time of a stream without plans, and store it before the first plan. So all drivers have the same zero time.
+
+        Raises:
+            IntervalChangedError: another driver has stored a different batch interval.
+            StorageError: the store failed.
+        """
         assert self._generator is not None
         zero = self._generator.first_zero_time()
         if self._store is None:
@@ -466,7 +551,7 @@ class Engine:
         try:
             write_meta(self._store, Meta(zero, self._graph.batch_duration))
             return zero
-        except AlreadyExistsError:  # a driver before us, or beside us, came this far and planned nothing: its zero time holds
+        except AlreadyExistsError:  # an earlier or concurrent driver stored it and has planned nothing: its zero time holds
             meta = read_meta(self._store)
             assert meta is not None
             self._check_interval(meta)
@@ -474,13 +559,20 @@ class Engine:
 
 
 def _stored(contents: LogContents, stream: InputDStream) -> tuple[PlannedInput, PlannedInput | None] | None:
-    """The newest stored plan of a stream and what is kept for it. NotRecoverableError if that is of another kind of input."""
+    """Return the newest stored plan of a stream and its kept offsets; None without a plan.
+
+    Raises:
+        NotRecoverableError: the stored data belongs to another kind of input.
+    """
     newest, kept = contents.newest_data(stream.id), contents.kept_data(stream.id)
     return None if newest is None else (stream.decode(newest[1]), None if kept is None else stream.decode(kept))
 
 
 def stored_skipped_between(stream: InputDStream) -> Skipped:
-    """`skipped_between` for stored plans. Between plans of another kind of input it sees nothing: the newest plan has been checked."""
+    """Return the `skipped_between` of a stream as a function of two encoded plans.
+
+    For plans of another kind of input the function returns nothing. The start checks the newest plan separately.
+    """
 
     def skipped(before: Mapping[str, Json], after: Mapping[str, Json]) -> Sequence[str]:
         try:

@@ -30,7 +30,7 @@ SPLIT_BYTES = "spark.streaming.kstream.fileStream.splitBytes"
 
 @dataclass(frozen=True)
 class ContextServices:
-    """What the streams of a StreamingContext hold of it (`kstream.dstream.ports.StreamServices`). Its users do not see this."""
+    """The parts of a StreamingContext that its streams use (`kstream.dstream.ports.StreamServices`). They are not for users."""
 
     context: StreamFactories
     sparkContext: SparkContext
@@ -42,9 +42,9 @@ class ContextServices:
 
 
 class StreamFactories:
-    """Base of StreamingContext. All streams but those of `queueStream` are made again from a stored graph.
+    """Base of StreamingContext: its methods make input streams. A stored graph can restore all of them except those of `queueStream`.
 
-    A stream of these methods raises IllegalStateError once the context has started.
+    Each method raises IllegalStateError once the context has started.
     """
 
     _services: ContextServices
@@ -56,6 +56,7 @@ class StreamFactories:
 
     @property
     def _recorder(self) -> Recorder:
+        """The recorder of the graph's calls, for `recorded`."""
         return self._services.graph.recorder
 
     # -- files
@@ -104,12 +105,12 @@ class StreamFactories:
         newFilesOnly: bool = True,
         reader: Callable[[BinaryIO, str], Iterable[Any]] | None = None,
     ) -> DStream[Any]:
-        """Read files as they arrive in a directory, in the user's own way; see `textFileStream`.
+        """Read files as they arrive in a directory, by a function of the user; see `textFileStream`.
 
         Args:
             directory: as for `textFileStream`.
-            filter: filter(path) says on the driver whether a file is taken (default: all).
-            newFilesOnly: False also takes the files that are there already, as far back as the first batch looks.
+            filter: filter(path) runs on the driver and returns whether a file is taken (default: all).
+            newFilesOnly: False also takes the files that are in the directory already, as far back as the first batch looks.
             reader: reader(file, path) makes the records of a file, in a worker; `file` is open for reading bytes, as they are stored.
                 Without a reader the records are the lines.
 
@@ -124,6 +125,10 @@ class StreamFactories:
         return FileInputDStream(self, self._file_source(directory), format, self._services.clock, filter, newFilesOnly)
 
     def _file_source(self, directory: str) -> FileSource:
+        """Return the source that lists and reads a directory: by Hadoop if kstream does not know the URL's scheme.
+
+        A path without a scheme is Hadoop's, unless Hadoop's default file system is the local one.
+        """
         scheme = scheme_of(directory)
         if not is_known(scheme) or (scheme == "" and not _local(default_file_system(self.sparkContext))):
             return HadoopDirectory(directory, self.sparkContext)
@@ -133,7 +138,7 @@ class StreamFactories:
 
     @recorded
     def socketTextStream(self, hostname: str, port: int, storageLevel: StorageLevel = StorageLevel.MEMORY_AND_DISK_2) -> DStream[str]:
-        """Receive the lines (UTF-8) that a TCP server sends. The receiver connects again when it is refused or hung up on.
+        """Receive the lines (UTF-8) that a TCP server sends. The receiver reconnects if the server refuses or closes the connection.
 
         Args:
             hostname: the server.
@@ -159,7 +164,7 @@ class StreamFactories:
         Args:
             hostname: the server.
             port: the server's port.
-            converter: converter(file) makes records of the bytes received, for as long as they come. It runs in the receiver.
+            converter: converter(file) yields records from the received bytes until the connection ends. It runs in the receiver.
             storageLevel: where the received blocks are kept; see `receiverStream`.
 
         Returns:
@@ -170,12 +175,11 @@ class StreamFactories:
     @recorded
     @on_workers("receiver")
     def receiverStream(self, receiver: Receiver) -> DStream[Any]:
-        """Receive the records that a receiver of the user's own stores. It runs on an executor and takes one of its cores.
+        """Receive the records that the user's own receiver stores. The receiver runs on an executor and takes one of its cores.
 
-        Its blocks are on two executors, so that one may die. They die with the driver, unless
-        `spark.streaming.receiver.writeAheadLog.enable` keeps them in the checkpoint, too.
-        `spark.streaming.kstream.receiver.onDataLoss` decides
-        what happens to a batch whose blocks are gone.
+        Its blocks are on two executors, so that one may die. They are lost with the driver, unless
+        `spark.streaming.receiver.writeAheadLog.enable` keeps them in the checkpoint, too. The setting
+        `spark.streaming.kstream.receiver.onDataLoss` decides what a batch does whose blocks are lost.
 
         Args:
             receiver: see `kstream.Receiver`.
@@ -195,13 +199,13 @@ class StreamFactories:
     ) -> DStream[T]:
         """Make a stream of queued RDDs or lists, for tests.
 
-        With a checkpoint the stream starts and its plans are written, but it is not recovered: the next start from there fails with
-        NotRecoverableError, whether the graph was stored or `setup` has made it again. Use a new checkpoint directory, or none.
+        No restart recovers this stream. With a checkpoint the stream starts and its plans are written, but the next start from this
+        checkpoint raises NotRecoverableError. Use a new checkpoint directory, or none.
 
         Args:
-            rdds: the queue. It is looked at for each batch, so elements appended later are seen.
-            oneAtATime: a batch is one element; otherwise all that wait.
-            default: the batch when nothing waits (default: an empty one).
+            rdds: the queue. Each batch reads it again, so later batches see elements that were appended.
+            oneAtATime: a batch takes one element; otherwise all elements in the queue.
+            default: the batch if the queue is empty (default: an empty batch).
 
         Returns:
             A stream of the records.
@@ -212,10 +216,12 @@ class StreamFactories:
         return stream
 
     def _as_rdd(self, records: Any) -> RDD[Any]:
+        """Return the RDD itself, or make one of a list."""
         return records if hasattr(records, "ctx") else self.sparkContext.parallelize(records)
 
 
 def _local(url: str) -> bool:
+    """Return whether the URL of a file system is that of the local one."""
     return url == "" or url.startswith("file:")
 
 

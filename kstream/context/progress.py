@@ -1,4 +1,4 @@
-"""Progress of each batch, as JSON values, with the names of Structured Streaming's progress where the meaning is the same."""
+"""Progress of each batch, as JSON values. A name of Structured Streaming's progress is used if the meaning is the same."""
 
 from __future__ import annotations
 
@@ -31,11 +31,16 @@ class BatchProgress(dict[str, Any]):
 
 
 def progress_of(info: BatchInfo, interval: Duration, name: str) -> BatchProgress:
-    """The progress of a batch that has ended.
+    """Return the progress of a batch that has ended.
 
-    `batchId` is the batch time in ms; durations are ms; rates are records per second, null if nothing was timed. `sources` has an entry
-    for each input, with the facts that the input reports (`startOffset`, `endOffset`, lag …). `outputs` has one for each output operation;
-    its `failureReason` is null after a success.
+    `batchId` is the batch time, and durations are in milliseconds. Rates are in records per second; `processedRowsPerSecond` is null if the
+    processing took 0 ms. `sources` has an entry for each input, with the facts that the input reports (`startOffset`, `endOffset`, lag …).
+    `outputs` has an entry for each output operation; its `failureReason` is null after a success.
+
+    Args:
+        info: the facts about the batch.
+        interval: the batch interval.
+        name: the name of the application.
     """
     rows, seconds = info.numRecords(), info.processingDelay() / 1000
     moment = datetime.fromtimestamp(info.batch_time.milliseconds / 1000, timezone.utc)
@@ -63,7 +68,7 @@ def progress_of(info: BatchInfo, interval: Duration, name: str) -> BatchProgress
 
 
 class ProgressListener(StreamingListener):
-    """Keeps the progress of the last batches. Filled by the listener bus's thread, read by any."""
+    """Keeps the progress of the last KEPT batches. The listener bus's thread writes it; any thread may read it."""
 
     def __init__(self, interval: Duration, name: str) -> None:
         self._interval = interval
@@ -72,17 +77,18 @@ class ProgressListener(StreamingListener):
         self._lock = threading.Lock()
 
     def onBatchCompleted(self, batchCompleted: events.StreamingListenerBatchCompleted) -> None:
+        """Keep the facts about a batch."""
         with self._lock:
             self._recent.append(batchCompleted.info)
 
     def last(self) -> BatchProgress | None:
-        """The progress of the batch that ended last; None before the first."""
+        """Return the progress of the batch that ended last; None before the first."""
         with self._lock:
             info = self._recent[-1] if self._recent else None
         return None if info is None else progress_of(info, self._interval, self._name)
 
     def recent(self) -> list[BatchProgress]:
-        """The progress of the last batches, in the order in which they ended."""
+        """Return the progress of the last batches, in the order in which they ended."""
         with self._lock:
             infos = list(self._recent)
         return [progress_of(info, self._interval, self._name) for info in infos]

@@ -64,7 +64,7 @@ class StoredGraph:
     calls: list[dict[str, Any]]
     functions: list[Any]
     references: list[StreamReference]
-    """Streams inside the functions, to be bound after the calls have made the streams."""
+    """References to streams inside the functions. They are bound after the calls have made the streams."""
 
 
 # -- which of the two modes
@@ -86,7 +86,11 @@ def recovery_mode(settings: Settings) -> str:
 
 
 def setup_is_demanded() -> bool:
-    """Return whether recovery=setup is set before `setup` has run. ConfigurationError for an unknown mode."""
+    """Return whether recovery=setup is set before `setup` runs: in the active SparkContext, else in Spark's default settings.
+
+    Raises:
+        ConfigurationError: another value than setup or graph is set.
+    """
     conf = default_conf()
     return conf.get(RECOVERY) is not None and recovery_mode(Settings(conf)) == SETUP
 
@@ -95,7 +99,15 @@ def setup_is_demanded() -> bool:
 
 
 def load_graph(store: FileStore) -> StoredGraph | None:
-    """Read the graph that a driver with recovery=graph has stored; None if there is none. GraphNotRestoredError, StorageError."""
+    """Read the graph that a driver with recovery=graph has stored. Blocks on the store, and unpickles the functions of the graph.
+
+    Returns:
+        The graph; None if there is none.
+
+    Raises:
+        GraphNotRestoredError: the record is damaged, or its functions cannot be loaded.
+        StorageError: the store failed.
+    """
     record = stored_graph.read_graph(store)
     if record is None:
         return None
@@ -113,12 +125,12 @@ def load_graph(store: FileStore) -> StoredGraph | None:
 
 
 def make_again(stored: StoredGraph, make: Callable[[Any, Duration], C], make_input: Callable[[C, Recipe], DStream[Any]]) -> C:
-    """Make the context of a stored graph.
+    """Make the context of a stored graph. After an error, a SparkContext that was made here is stopped.
 
     Args:
         stored: the graph.
-        make: makes a context from (SparkContext or SparkConf, interval). An existing SparkContext is used with its own settings.
-        make_input: makes an input stream from its recipe.
+        make: make(sc_or_conf, interval) makes a context. An existing SparkContext is used with its own settings.
+        make_input: make_input(context, recipe) makes an input stream from its recipe.
 
     Raises:
         GraphNotRestoredError: the stored calls no longer work, because another version of kstream wrote them.
@@ -145,11 +157,11 @@ def make_again(stored: StoredGraph, make: Callable[[Any, Duration], C], make_inp
     return context
 
 
-# -- from a graph to what is stored, and to what workers can run
+# -- from a graph to its stored form, and the check of its functions
 
 
 def check_functions(recorder: Recorder) -> None:
-    """Pickle every function of the workers and throw the bytes away. NotSerializableError names operators and lines."""
+    """Pickle every function that runs on workers, as a check. NotSerializableError names the operators and lines of those that fail."""
     functions = recorder.worker_functions
     _pickled(functions, lambda: try_to_pickle([function.value for function in functions]), _for_workers)
 
@@ -190,7 +202,16 @@ B = TypeVar("B")
 
 
 def _pickled(functions: Sequence[UserFunction], pickle_all: Callable[[], B], words: Callable[[str, str], str]) -> B:
-    """Return the result of `pickle_all`. After an error, try each function, and name those that fail."""
+    """Return the result of `pickle_all`.
+
+    Args:
+        functions: the functions that it pickles.
+        pickle_all: pickles all of them.
+        words: words(sites, error) makes the message.
+
+    Raises:
+        NotSerializableError: a function cannot be pickled. Each function was tried again, and the error names those that fail.
+    """
     try:
         return pickle_all()
     except Exception as e:
@@ -199,6 +220,7 @@ def _pickled(functions: Sequence[UserFunction], pickle_all: Callable[[], B], wor
 
 
 def _fails(function: UserFunction) -> bool:
+    """Return whether a function cannot be pickled."""
     try:
         try_to_pickle([function.value])
     except Exception:
@@ -207,6 +229,7 @@ def _fails(function: UserFunction) -> bool:
 
 
 def _for_workers(sites: str, said: str) -> str:
+    """Return the message about a function that runs on workers and cannot be pickled."""
     return (
         f"The function given to {sites} runs on the workers and cannot be pickled: {said}. Do not use the context, a stream, a lock, a "
         "connection or another object of this process inside it: make such things inside the function, or once a partition (mapPartitions)"
@@ -214,6 +237,7 @@ def _for_workers(sites: str, said: str) -> str:
 
 
 def _for_the_graph(sites: str, said: str) -> str:
+    """Return the message about a function of the driver that a stored graph needs and that cannot be pickled."""
     return (
         f"{RECOVERY} is graph, but the DStreams with their functions are not serializable: {said}. It is the function given to {sites}. Do "
         "not use the context, a lock, a connection or another object of this process inside it: make such things inside the function "
@@ -222,7 +246,14 @@ def _for_the_graph(sites: str, said: str) -> str:
 
 
 def storable_conf(settings: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Split the settings into those to store and the names of those that may hold a secret. Addresses of one process are in neither."""
+    """Select the settings to store. Addresses and ids of one process are never stored.
+
+    Returns:
+        The settings to store; and the names of the settings that are left out because they may hold a secret.
+
+    Raises:
+        ConfigurationError: `spark.redaction.regex` is not a regular expression of Python.
+    """
     lasting = {key: value for key, value in settings.items() if not _OF_ONE_PROCESS.fullmatch(key)}
     redacted = _redacted(lasting.get(_REDACTION, _REDACTED))
     secret = {key for key, value in lasting.items() if key != _REDACTION and (looks_secret(key, value) or redacted.search(key))}
@@ -230,6 +261,7 @@ def storable_conf(settings: Mapping[str, str]) -> tuple[dict[str, str], list[str
 
 
 def _redacted(pattern: str) -> re.Pattern[str]:
+    """Compile the value of `spark.redaction.regex`. ConfigurationError if Python cannot read it."""
     try:
         return re.compile(pattern)
     except re.error as e:
@@ -242,7 +274,18 @@ def _redacted(pattern: str) -> re.Pattern[str]:
 
 
 def store_graph(store: FileStore, record: stored_graph.GraphRecord, graph: DStreamGraph, sc: SparkContext) -> None:
-    """Write the graph with its interval and its settings. Called once the driver is the checkpoint's writer. StorageError."""
+    """Store the graph with its interval and its settings. Blocks on the store. Call it when this driver is the checkpoint's writer.
+
+    Args:
+        store: the checkpoint.
+        record: the calls and functions; the rest is added to its `graph`.
+        graph: the graph of the context.
+        sc: the SparkContext, whose settings are stored.
+
+    Raises:
+        StorageError: the store failed.
+        ConfigurationError: `spark.redaction.regex` is not a regular expression of Python.
+    """
     remember = graph.remember_duration
     conf, secret = storable_conf(settings_of(sc))
     if secret:
@@ -252,7 +295,7 @@ def store_graph(store: FileStore, record: stored_graph.GraphRecord, graph: DStre
 
 
 def drop_graph(store: FileStore) -> None:
-    """Remove the stored graph after a start that called `setup`, so that no later start restores old code. StorageError."""
+    """Delete the stored graph after a start that called `setup`, so that no later start restores old code. Blocks; StorageError."""
     version = stored_graph.remove_graph(store)
     if version is not None:
         why = "an earlier version of kstream stored it, and it is not used any more" if version == 1 else f"{RECOVERY} is setup"
@@ -260,7 +303,10 @@ def drop_graph(store: FileStore) -> None:
 
 
 def store_connections(store: FileStore, graph: DStreamGraph) -> None:
-    """Write how the inputs reach their brokers, for commands. A failure is a warning: the commands can be told the brokers."""
+    """Store the connection parameters of the inputs, for commands. Blocks on the store.
+
+    A StorageError is logged as a warning and not raised: a user of commands can give the brokers.
+    """
     recipes = {stream.id: stream.recipe() for stream in graph.input_streams}
     known = {number: (recipe.kind, recipe.args["params"]) for number, recipe in recipes.items() if recipe and "params" in recipe.args}
     try:

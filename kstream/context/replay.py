@@ -1,7 +1,7 @@
-"""Replay: runs batches of the past again with the ranges they had, into the same sink or into files.
+"""Replay: runs past batches again with their stored plans, into the same sink or into files.
 
-One idea: a replay generates and runs jobs as a driver does, and changes nothing of the stream. It takes no epoch, writes no plan and no
-completion, commits no offset, and asks no broker what to read. It can run beside the driver.
+One idea: a replay generates and runs jobs as a driver does, and changes nothing in the checkpoint. It takes no epoch, writes no plan and
+no completion, commits no offset, and asks no broker for offsets. It can run beside the driver.
 """
 
 from __future__ import annotations
@@ -31,7 +31,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A part of a stream's plan that gave another number of records than in the first run."""
+    """A part of a stream's plan whose record count differs from the first run.
+
+    Attributes:
+        stream: the id of the stream.
+        part: the index of the part.
+        then: the count in the first run.
+        now: the count in the replay.
+    """
 
     stream: int
     part: int
@@ -59,16 +66,17 @@ class ReplayedBatch:
 
     @property
     def time(self) -> Time:
+        """The batch time."""
         return self.plan.time
 
     @property
     def same(self) -> bool:
-        """Whether the batch ran with unchanged input, as far as counts and brokers show."""
+        """Whether the batch succeeded with the same record counts as before, and without lost records."""
         return self.error is None and not self.changes and not self.lost
 
 
 def batches_of(store: FileStore, begin: Time, end: Time) -> list[PastBatch]:
-    """Return the batches of [begin, end] that the log or its history still holds, oldest first, without void ones. Blocks on the store."""
+    """Return the batches of [begin, end] that the log or its history still holds, oldest first, without tombstones. Blocks on the store."""
     found = {b.plan.time: b for b in read_history(store, begin, end)}
     plans = read_log(store).plans
     found.update({t: read_past(store, p) for t, p in plans.items() if begin <= t <= end and t not in found and not p.void})
@@ -76,14 +84,16 @@ def batches_of(store: FileStore, begin: Time, end: Time) -> list[PastBatch]:
 
 
 class Replayer:
-    """Runs batches of the past on a graph that was made and not started. For one use, in one thread, which runs the jobs.
+    """Runs past batches on a graph that was not started. Use it once, in one thread: that thread runs the jobs.
+
+    The constructor blocks on the store: it reads the log.
 
     Args:
         graph: the graph of the job.
-        environment: what a job of Spark needs around it.
+        environment: prepares the thread for Spark jobs.
         store: the checkpoint.
-        shadow: called with (output number, time, rdd) instead of the functions of the outputs; records that are lost are then reported.
-            None to call the functions of the outputs; a loss then follows the setting of the stream.
+        shadow: shadow(output number, time, rdd) is called in place of the functions of the outputs, and lost records are reported. None
+            calls the functions of the outputs, and the stream's setting for data loss holds.
 
     Raises:
         ConfigurationError: there is no checkpoint, or a stream carries state from batch to batch.
@@ -124,10 +134,11 @@ class Replayer:
     def run(self, begin: Time, end: Time) -> Iterator[ReplayedBatch]:
         """Run the batches of [begin, end] one after the other, and yield the result of each.
 
-        The streams get the plans of earlier batches, too, as far back as they remember, so that windows are complete.
+        The streams also get the plans of earlier batches, as far back as they remember, so that windows are complete. A job's error is in
+        the result and is not raised. Each step of the iteration blocks until its batch has run.
 
         Raises:
-            ConfigurationError: there is no such batch.
+            ConfigurationError: there is no such batch. Raised at the first step of the iteration.
         """
         known = self._rebound(batches_of(self._store, begin - self._graph.longest_remember(), end))
         wanted = [b for b in known if b.plan.time >= begin]
@@ -159,11 +170,13 @@ class Replayer:
         ]
 
     def _remember(self, batch: PastBatch) -> None:
+        """Give the inputs their plans of a batch."""
         for stream in self._graph.active_inputs():
             if stream.id in batch.plan.inputs:
                 stream.remember_plan(batch.plan.time, stream.decode(batch.plan.inputs[stream.id]))
 
     def _replay(self, batch: PastBatch) -> ReplayedBatch:
+        """Run the jobs of a batch one after the other, up to the first error, and return the result."""
         time = batch.plan.time
         error: Exception | None = None
         try:
@@ -182,7 +195,7 @@ class Replayer:
 
 
 def changed(then: Mapping[int, Sequence[int | None]], now: Mapping[int, InputOutcome]) -> Iterator[Change]:
-    """Yield the parts whose numbers of records are known for both runs and differ. Pure."""
+    """Yield the parts whose record counts are known for both runs and differ. Pure."""
     for stream, outcome in sorted(now.items()):
         for part, (before, after) in enumerate(zip(then.get(stream, ()), outcome.counts, strict=False)):
             if before is not None and after is not None and before != after:
@@ -203,6 +216,7 @@ def text_sink(directory: str) -> Callable[[int, Time, RDD[Any]], None]:
 
 
 def _lines(elements: Iterable[Any]) -> Iterator[str]:
+    """Yield a line of text for each element. Runs in a task."""
     for element in elements:
         try:
             yield json.dumps(element, ensure_ascii=False, allow_nan=False)

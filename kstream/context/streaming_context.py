@@ -1,4 +1,4 @@
-"""StreamingContext: the entry point; it connects the rooms and owns their life."""
+"""StreamingContext: the public class that makes streams, and starts and stops their processing."""
 
 from __future__ import annotations
 
@@ -66,13 +66,15 @@ class StreamingContext(StreamFactories):
         ssc.awaitTermination()
 
     Args:
-        sparkContext: a SparkContext; or a SparkConf, of which one is made on a Java that is found, with workers over Unix sockets.
+        sparkContext: a SparkContext; or a SparkConf, of which a SparkContext is made. That looks for a Java, and connects workers over Unix
+            sockets.
         batchDuration: the batch interval, in seconds or as a Duration.
-        jssc: must be None. It is only in pyspark's signature: this context has none of the JVM behind it.
-        clock: where batch times come from. Default: the clock that `spark.streaming.clock` names, else the machine's.
+        jssc: must be None. It exists for pyspark's signature: this context uses no StreamingContext of the JVM.
+        clock: the clock of batch times. Default: the clock that `spark.streaming.clock` names, else the machine's.
 
     Raises:
         ConfigurationError: the batch interval is missing or not above zero, `jssc` is given, or a setting cannot be read.
+        TypeError: the batch interval is neither a number nor a Duration.
         JavaNotFoundError: there is no Java to make a SparkContext on.
     """
 
@@ -126,7 +128,7 @@ class StreamingContext(StreamFactories):
 
     @classmethod
     def getActive(cls) -> StreamingContext | None:
-        """Return the context that is started and not stopped; None if there is none. Takes no lock: functions of the user may call it."""
+        """Return the context that is started and not stopped; None if there is none. Any thread; takes no lock and never blocks."""
         return cls._active
 
     @classmethod
@@ -198,6 +200,7 @@ class StreamingContext(StreamFactories):
             return setupFunc() if checkpointPath is None else cls.getOrCreate(checkpointPath, setupFunc)
 
     def _make_input(self, recipe: Recipe) -> DStream[Any]:
+        """Make an input stream of a stored graph, by its connector. NotRecoverableError for a queue stream."""
         if recipe.kind == QUEUE_KIND:
             raise QueueInputDStream.not_recoverable()
         return connectors.load(recipe.kind.partition("-")[0]).restore_input(self, recipe)
@@ -207,8 +210,9 @@ class StreamingContext(StreamFactories):
     def start(self) -> None:
         """Start the processing and return. With a checkpoint that has run before, continue where it stopped.
 
-        Every function for the workers is pickled here once, to find out whether it can be. A second call does nothing. With receivers it
-        blocks until the cluster has enough cores. If the start fails, the context is STOPPED.
+        The call blocks until the stored pending and missed batches are submitted; with receivers also until the cluster has enough cores.
+        Every function for the workers is pickled once, as a check. A second call does nothing but log a warning. If the start fails, the
+        context is STOPPED.
 
         Raises:
             IllegalStateError: the context was stopped, or another one is active.
@@ -243,6 +247,7 @@ class StreamingContext(StreamFactories):
             StreamingContext._active = self
 
     def _start_engine(self) -> None:
+        """Check the graph, open the checkpoint, store the graph or its absence, and start the engine. Raises as `start`."""
         crash_point.install_from_environment()
         if not self._graph.output_streams:
             raise ConfigurationError("No output operations registered, so nothing to execute (try pprint or foreachRDD)")
@@ -281,11 +286,14 @@ class StreamingContext(StreamFactories):
             self._clock.follow(self._engine)
 
     def _state_files(self, store: FileStore, epoch: int) -> StateFiles:
+        """Make the writer and reader of state, for the engine."""
         return StateFiles(self._sc, store, place_for_workers(store, self._settings.get(SINGLE_WRITER)), epoch)
 
     def _store_graph(self, store: FileStore, record: GraphRecord | None) -> None:
-        """Store the graph, or delete one that this start was not made of. No batch runs before this: a driver that is killed while
-        missed batches run must not leave an old graph to the next start."""
+        """Store the graph under recovery=graph, else delete a stored one. Store the connections of the inputs. Blocks on the store.
+
+        No batch runs before this. Otherwise a driver that is killed while missed batches run would leave an old graph to the next start.
+        """
         if record is None:
             recovery.drop_graph(store)
         else:
@@ -293,15 +301,20 @@ class StreamingContext(StreamFactories):
         recovery.store_connections(store, self._graph)
 
     def _on_error(self, message: str, error: BaseException) -> None:
+        """Log an error of the streams, and wake the threads in `awaitTermination`. Called on threads of the engine."""
         where = where_of(error)
         logger.error("%s%s: %s", message, f" ({where})" if where else "", in_a_line(error), exc_info=error)
         self._waiter.notify_error(error)
 
     def _on_fenced(self, error: BaseException) -> None:
+        """Report that another driver has taken over."""
         self._on_error("this driver has been fenced", error)
 
     def _on_exhausted(self) -> None:
-        """Stop after a bounded run, without the SparkContext. On a thread of its own, because `stop` joins the calling one."""
+        """Stop the context gracefully after a bounded run, but not the SparkContext.
+
+        A new thread calls `stop`, because `stop` waits for the thread that calls this method.
+        """
         stop = partial(self.stop, stopSparkContext=False, stopGraceFully=True)
         threading.Thread(target=stop, name="bounded-run-end", daemon=True).start()
 
@@ -361,6 +374,7 @@ class StreamingContext(StreamFactories):
             raise
 
     def _stop_engine(self, graceful: bool) -> None:
+        """Stop the engine, and make this context inactive. Blocks until all parts have stopped."""
         if isinstance(self._clock, FollowedClock) and self._engine is not None:
             self._clock.unfollow(self._engine)
         assert self._engine is not None
@@ -384,7 +398,7 @@ class StreamingContext(StreamFactories):
             timeout: seconds; None waits without a limit.
 
         Raises:
-            Exception: the first error of the streams, in each call.
+            Exception: the first error of the streams. Every later call raises it again.
         """
         self._waiter.wait(timeout)
 
@@ -398,7 +412,7 @@ class StreamingContext(StreamFactories):
             Whether the context has stopped.
 
         Raises:
-            Exception: the first error of the streams, in each call.
+            Exception: the first error of the streams. Every later call raises it again.
         """
         return self._waiter.wait(timeout)
 
@@ -411,7 +425,7 @@ class StreamingContext(StreamFactories):
             duration: seconds, or a Duration.
 
         Raises:
-            ConfigurationError: it was called before.
+            ConfigurationError: a duration is set already.
         """
         self._graph.remember(duration if isinstance(duration, Duration) else Seconds(duration))
 
@@ -459,7 +473,14 @@ class StreamingContext(StreamFactories):
 
     @recorded
     def union(self, *dstreams: DStream[T]) -> DStream[T]:
-        """Return a stream of all records of the streams, batch by batch. ValueError unless they slide together."""
+        """Return a stream of all records of the streams, batch by batch.
+
+        Args:
+            dstreams: streams of this context.
+
+        Raises:
+            ValueError: the streams have different slide durations, or belong to different contexts.
+        """
         return dstreams[0] if len(dstreams) == 1 else DStream(UnionDStream([node_of(stream) for stream in dstreams]))
 
     @recorded
@@ -483,7 +504,12 @@ class StreamingContext(StreamFactories):
 
 
 def _batch_duration(given: float | Duration | None, jssc: Any) -> Duration:
-    """The batch interval of a new context. ConfigurationError if there is none, or it cannot work."""
+    """Return the batch interval of a new context.
+
+    Raises:
+        ConfigurationError: `jssc` is given, or the interval is missing or not above zero.
+        TypeError: the interval is neither a number nor a Duration.
+    """
     if jssc is not None:
         raise ConfigurationError("jssc must be None: no context of the JVM's streaming stands behind this one", key="jssc", value=jssc)
     if given is None:

@@ -1,4 +1,4 @@
-"""StreamingContextState: the states of a context. ContextWaiter: waits for its end, or for an error."""
+"""StreamingContextState: the states of a context. ContextWaiter: blocks threads until the context stops or an error comes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class StreamingContextState(enum.Enum):
 
 
 class ContextWaiter:
-    """Holds the first error, and whether the context has stopped. Thread-safe."""
+    """Holds the first error of a context, and whether the context has stopped. Thread-safe."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -40,7 +40,7 @@ class ContextWaiter:
     def wait(self, timeout: float | None) -> bool:
         """Block until the context stops, an error comes, or the timeout passes.
 
-        Without a timeout it waits in short steps, so that signals are handled. An error does not end the streams.
+        Without a timeout the call waits in steps of 0.5 s, so that signals are handled. An error does not stop the context.
 
         Args:
             timeout: seconds; None waits without a limit.
@@ -49,7 +49,7 @@ class ContextWaiter:
             Whether the context has stopped.
 
         Raises:
-            BaseException: the first error of the streams, in each call, with its own traceback.
+            BaseException: the first error of the streams, with its own traceback. Every later call raises it again.
         """
         with self._changed:
             if timeout is not None:

@@ -79,8 +79,8 @@ class StateCheckpointer:
         """Set every state stream to the newest stored state from which all batches from `first` on can be made.
 
         A stream without a stored state begins empty just before `first`. A stored state whose stream is no longer in the graph is kept
-        until the next start. Files that no completion names or will name are deleted. Blocks on the store; with keys placed by pyspark's hash it runs
-        one Spark task. Does nothing without a store.
+        until the next start. Files that no completion names or will name are deleted. Blocks on the store; with keys placed by pyspark's
+        hash it runs one Spark task. Does nothing without a store.
 
         Args:
             contents: of the log.
