@@ -3,7 +3,7 @@
     from kstream import StreamingContext
     from kstream_kafka import KafkaUtils
 
-This module has public names only. The map of the rooms is ARCHITECTURE.md beside this file.
+This module only has the public names. ARCHITECTURE.md beside this file is the map of the rooms.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
     "Time",
 ]
 
-# Imported on first use: they need pyspark, which a platform may bring itself, and which a task that reads Kafka need not load again.
+# Imported on first use, because they need pyspark: a platform may bring its own pyspark, and a task that reads Kafka does not need it.
 _LAZY = {
     "StreamingContext": "kstream.context",
     "StreamingContextState": "kstream.context",
@@ -64,10 +64,12 @@ _LAZY = {
 
 
 def __dir__() -> list[str]:
+    """Return the public names, those that are not imported yet included."""
     return list(__all__)
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name on its first use. AttributeError for an unknown name; MissingDependencyError without pyspark."""
     if name not in _LAZY:
         raise AttributeError(f"module 'kstream' has no attribute {name!r}")
     try:

@@ -1,7 +1,7 @@
 """Batch times: `Time` (a point, ms since the epoch), `Duration` (a length, ms) and `Interval` (two points).
 
-Frozen, ordered by milliseconds and hashable, like Spark's own three classes (`Time.scala`, `Duration.scala`,
-`Interval.scala`), whose arithmetic they re-implement. Units never float about: an `int` is never a time.
+The classes are frozen, ordered by milliseconds and hashable. They have the arithmetic of Spark's own three classes (`Time.scala`,
+`Duration.scala`, `Interval.scala`). A time or a length is never a bare `int`, so that units cannot be mixed up.
 """
 
 from __future__ import annotations
@@ -29,19 +29,24 @@ class Duration:
         return self.milliseconds / other.milliseconds
 
     def isMultipleOf(self, other: Duration) -> bool:
+        """Return whether this length is a whole number of times the other."""
         return self.milliseconds % other.milliseconds == 0
 
     def isZero(self) -> bool:
+        """Return whether this length is zero."""
         return self.milliseconds == 0
 
     def min(self, other: Duration) -> Duration:
+        """Return the shorter of the two lengths."""
         return min(self, other)
 
     def max(self, other: Duration) -> Duration:
+        """Return the longer of the two lengths."""
         return max(self, other)
 
     @property
     def seconds(self) -> float:
+        """The length in seconds."""
         return self.milliseconds / 1000
 
     def __str__(self) -> str:
@@ -49,12 +54,12 @@ class Duration:
 
 
 def Milliseconds(milliseconds: int) -> Duration:
-    """A Duration of so many milliseconds."""
+    """Make a Duration from milliseconds."""
     return Duration(milliseconds)
 
 
 def Seconds(seconds: float) -> Duration:
-    """A Duration of so many seconds; rounded to whole milliseconds. TypeError for what is no number."""
+    """Make a Duration from seconds, rounded to whole milliseconds. TypeError if `seconds` is not a number."""
     try:
         return Duration(round(seconds * 1000))
     except TypeError:
@@ -62,7 +67,7 @@ def Seconds(seconds: float) -> Duration:
 
 
 def Minutes(minutes: float) -> Duration:
-    """A Duration of so many minutes."""
+    """Make a Duration from minutes, rounded to whole milliseconds."""
     return Seconds(minutes * 60)
 
 
@@ -79,27 +84,28 @@ class Time:
         return Time(self.milliseconds - length.milliseconds)
 
     def since(self, earlier: Time) -> Duration:
-        """The length from `earlier` to this time; negative when this one comes first."""
+        """Return the length from `earlier` to this time; negative if this time is before `earlier`."""
         return Duration(self.milliseconds - earlier.milliseconds)
 
     def floor(self, step: Duration, zero: Time | None = None) -> Time:
-        """The latest point ≤ this one that lies a whole number of `step`s after `zero` (default: the epoch)."""
+        """Return the latest time ≤ this one that is a whole number of `step`s from `zero` (default: the Unix epoch)."""
         start = zero.milliseconds if zero else 0
         return Time((self.milliseconds - start) // step.milliseconds * step.milliseconds + start)
 
     def isMultipleOf(self, step: Duration) -> bool:
+        """Return whether this time is a whole number of `step`s after the Unix epoch."""
         return self.milliseconds % step.milliseconds == 0
 
     def until(self, end: Time, step: Duration) -> list[Time]:
-        """Times from this one (included) up to `end` (excluded), `step` apart."""
+        """Return the times from this one (included) to `end` (excluded), `step` apart."""
         return [Time(ms) for ms in range(self.milliseconds, end.milliseconds, step.milliseconds)]
 
     def to(self, end: Time, step: Duration) -> list[Time]:
-        """Times from this one up to and including `end`, `step` apart."""
+        """Return the times from this one to `end`, both included, `step` apart."""
         return [Time(ms) for ms in range(self.milliseconds, end.milliseconds + 1, step.milliseconds)]
 
     def to_datetime(self) -> datetime:
-        """Local naive datetime, the form in which pyspark hands batch times to user functions."""
+        """Return this time as a naive datetime in local time. In this form pyspark passes batch times to user functions."""
         return datetime.fromtimestamp(self.milliseconds / 1000)
 
     def __str__(self) -> str:
@@ -108,13 +114,14 @@ class Time:
 
 @dataclass(frozen=True, order=True, slots=True)
 class Interval:
-    """A stretch of batch times from `begin` to `end`."""
+    """The span of time from `begin` to `end`."""
 
     begin: Time
     end: Time
 
     @property
     def duration(self) -> Duration:
+        """The length from `begin` to `end`."""
         return self.end.since(self.begin)
 
     def __str__(self) -> str:
@@ -122,7 +129,7 @@ class Interval:
 
 
 def format_batch_time(time: Time, interval: Duration) -> str:
-    """HH:MM:SS of a batch for people, with milliseconds only where the interval is below a second (Spark's UIUtils)."""
+    """Return a batch time as HH:MM:SS in local time, as Spark's UIUtils does. With milliseconds if the interval is below a second."""
     moment = time.to_datetime()
     text = moment.strftime("%H:%M:%S")
     return f"{text}.{moment.microsecond // 1000:03d}" if interval.milliseconds < 1000 else text

@@ -1,7 +1,7 @@
 """Clocks. A clock is an argument everywhere in kstream, so that a test can move time by hand.
 
-`SystemClock` is the machine's. `ManualClock` (in `kstream.testing`) moves only by calls. `RisingClock` wraps one of them so that batch
-times only rise: if the wall clock is set back, it continues from its last time at the normal pace.
+`SystemClock` is the machine's clock. `ManualClock` (in `kstream.testing`) moves only by calls. `RisingClock` wraps one of them, so that
+batch times only rise: if the wall clock is set back, RisingClock continues from its last time at the normal pace.
 """
 
 from __future__ import annotations
@@ -21,27 +21,32 @@ logger = logging.getLogger(__name__)
 
 
 class StopFlag(Protocol):
-    """Ends a wait early: a `threading.Event`, or a simulated one."""
+    """An event that ends a wait early: a `threading.Event`, or a simulated one."""
 
-    def is_set(self) -> bool: ...
-    def wait(self, timeout: float | None = None) -> bool: ...
+    def is_set(self) -> bool:
+        """Return whether the flag is set."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the flag is set, `timeout` seconds at most; return whether it is set."""
+        ...
 
 
 class Clock(Protocol):
     """Tells the time and waits. Both readings are in milliseconds. Thread-safe."""
 
     def time_ms(self) -> int:
-        """Milliseconds since the Unix epoch; may step back when the machine's clock is set."""
+        """Return the milliseconds since the Unix epoch. The value falls if the machine's clock is set back."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some fixed moment; never steps back."""
+        """Return the milliseconds since a fixed moment. The value never falls."""
         ...
 
     def wait(self, milliseconds: int, stop: StopFlag) -> bool:
         """Block until `milliseconds` have passed or `stop` is set; return whether `stop` is set.
 
-        It may return early; the caller reads the clock again.
+        The call may return early, so the caller reads the clock again.
         """
         ...
 
@@ -50,18 +55,20 @@ class Clock(Protocol):
 class SettableClock(Protocol):
     """A clock that moves only by calls, such as `kstream.testing.ManualClock`."""
 
-    def set_time(self, time_ms: int) -> None: ...
+    def set_time(self, time_ms: int) -> None:
+        """Move the clock to a time, in milliseconds since the Unix epoch."""
+        ...
 
 
 class Follower(Protocol):
-    """Has work to do when time moves: the engine of a context."""
+    """An object that works when time moves: the engine of a context."""
 
     def wait_idle(self, timeout: float) -> bool:
         """Block until all work that is due has run; return False if `timeout` seconds passed first."""
         ...
 
     def timer_thread(self) -> object | None:
-        """The thread that waits on the clock; None if none does."""
+        """Return the thread that waits on the clock; None if there is none."""
         ...
 
 
@@ -69,32 +76,40 @@ class Follower(Protocol):
 class FollowedClock(Protocol):
     """A clock that waits for its followers when it is moved."""
 
-    def follow(self, follower: Follower) -> None: ...
-    def unfollow(self, follower: Follower) -> None: ...
+    def follow(self, follower: Follower) -> None:
+        """Wait for this follower at each move from now on."""
+        ...
+
+    def unfollow(self, follower: Follower) -> None:
+        """No longer wait for this follower."""
+        ...
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The machine's clock. Thread-safe."""
 
     def time_ms(self) -> int:
+        """Return the milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
+        """Return the milliseconds of the machine's monotonic clock."""
         return time.monotonic_ns() // 1_000_000
 
     def wait(self, milliseconds: int, stop: StopFlag) -> bool:
+        """Block until `milliseconds` have passed or `stop` is set; return whether `stop` is set."""
         return stop.wait(max(0, milliseconds) / 1000)
 
 
 class RisingClock:
     """A clock whose `time_ms` never falls.
 
-    If the wall clock is behind, the time continues at the normal pace until the wall clock has caught up. It warns once each time that
-    the two diverge. Thread-safe.
+    If the wall clock is behind, the time continues at the normal pace until the wall clock has caught up. Each time the two diverge, one
+    warning is logged. Thread-safe.
 
     Args:
         clock: the wall clock.
-        not_before_ms: a time that is used already (at a restart, the last planned batch).
+        not_before_ms: `time_ms` is never before this time, in milliseconds since the Unix epoch. At a restart: the last planned batch.
     """
 
     def __init__(self, clock: Clock, not_before_ms: int = 0) -> None:
@@ -105,6 +120,7 @@ class RisingClock:
         self._ahead = False
 
     def time_ms(self) -> int:
+        """Return the milliseconds since the Unix epoch, or a later time; never less than before."""
         with self._lock:
             now, monotonic = self._clock.time_ms(), self._clock.monotonic_ms()
             steady = self._last + (monotonic - self._last_monotonic)
@@ -122,9 +138,11 @@ class RisingClock:
         return result
 
     def monotonic_ms(self) -> int:
+        """Return `monotonic_ms` of the wrapped clock."""
         return self._clock.monotonic_ms()
 
     def wait(self, milliseconds: int, stop: StopFlag) -> bool:
+        """Wait on the wrapped clock."""
         return self._clock.wait(milliseconds, stop)
 
 
@@ -137,7 +155,7 @@ _NAMES = {
 
 @contextmanager
 def clock_of_new_contexts(clock: Clock) -> Generator[None]:
-    """Give a clock to all contexts that this thread makes inside, unless they are given another."""
+    """Make a clock the default of all contexts that this thread makes inside the `with` block."""
     token = _given.set(clock)
     try:
         yield
@@ -146,18 +164,21 @@ def clock_of_new_contexts(clock: Clock) -> Generator[None]:
 
 
 def given_clock() -> Clock | None:
-    """The clock of `clock_of_new_contexts` on this thread; None outside."""
+    """Return the clock of `clock_of_new_contexts` on this thread; None outside."""
     return _given.get()
 
 
 def clock_named(name: str | None) -> Clock | None:
-    """Make the clock that `spark.streaming.clock` names; its class is called without arguments.
+    """Make the clock that `spark.streaming.clock` names. Its class is called without arguments.
 
     Args:
         name: the dotted name of a class, or of one of Spark's two clocks; None or "" is no clock.
 
+    Returns:
+        The clock; None without a name.
+
     Raises:
-        ConfigurationError: no clock can be made of it.
+        ConfigurationError: the class cannot be imported or called.
     """
     if not name:
         return None

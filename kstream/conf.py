@@ -15,9 +15,11 @@ from kstream.errors import ConfigurationError
 
 
 class ConfSource(Protocol):
-    """Has the settings as text; pyspark's SparkConf is one."""
+    """A source of settings as text, such as pyspark's SparkConf."""
 
-    def get(self, key: str, /) -> str | None: ...
+    def get(self, key: str, /) -> str | None:
+        """Return the text of a setting; None if it is not set."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +217,7 @@ _TIME = re.compile(r"\s*(\d+)\s*([a-z]*)\s*")
 
 
 def parse_time_ms(text: str) -> int:
-    """Parse a time string of Spark (`500`, `500ms`, `10s`, `2m`, `1h`) into milliseconds. ValueError if it is none."""
+    """Parse a time string of Spark (`500`, `500ms`, `10s`, `2m`, `1h`) into milliseconds. ValueError if `text` is no time."""
     match = _TIME.fullmatch(text.lower())
     if not match or match[2] not in _UNITS:
         raise ValueError(f"not a time: {text!r}")
@@ -223,7 +225,7 @@ def parse_time_ms(text: str) -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """Parse a size of Spark (`1048576`, `512k`, `64m`, `1g`) into bytes. ValueError if it is none."""
+    """Parse a size of Spark (`1048576`, `512k`, `64m`, `1g`) into bytes. ValueError if `text` is no size."""
     match = _SIZE.fullmatch(text.lower())
     if not match:
         raise ValueError(f"not a size: {text!r}")
@@ -246,8 +248,8 @@ class Settings:
 
     Args:
         source: the configuration.
-        values: a copy of all its settings. `get` then reads the copy, because a SparkConf calls the JVM for each key; later changes of
-            the source are not seen.
+        values: a copy of all its settings, which `get` reads in place of the source: a SparkConf calls the JVM for each key. Later changes
+            of the source then have no effect.
     """
 
     def __init__(self, source: ConfSource, values: Mapping[str, str] | None = None) -> None:
@@ -256,14 +258,18 @@ class Settings:
         self._overrides: dict[str, str] = {}
 
     def override(self, key: str, value: str) -> None:
-        """Set the text of a setting of the table, from now on; it wins over the source. For options of commands."""
+        """Set the text of a setting, for options of commands. It wins over the source from now on.
+
+        Raises:
+            KeyError: the key is not in the table.
+        """
         self._overrides[BY_KEY[key].key] = value
 
     def get(self, key: str) -> Any:
         """Return the parsed value of a setting; its default if it is not set.
 
         Raises:
-            ConfigurationError: the text is no value of the setting's kind.
+            ConfigurationError: the text cannot be parsed as the setting's kind.
             KeyError: the key is not in the table.
         """
         entry = BY_KEY[key]
@@ -277,7 +283,7 @@ class Settings:
 
 
 def markdown_table() -> str:
-    """The README's table of settings."""
+    """Return the README's table of settings."""
     rows = [f"| `{e.key}` | {e.kind} | {'' if e.default is None else e.default} | {e.meaning} |" for e in ENTRIES]
     return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
 

@@ -1,8 +1,8 @@
-"""Connectors: how the core finds them, and what its commands ask of them.
+"""Connectors: the look-up of connectors, and the tools that a connector offers to commands.
 
 A connector is a package with three hooks. Only the first is required.
 
-    restore_input(ssc, recipe)    function of the connector's module: makes a stored input stream again
+    restore_input(ssc, recipe)    function of the connector's module: restores an input stream of a stored graph
     connector_tools()             function of the same module: the ConnectorTools that commands use
     kstream.cli                   group of entry points: commands of its own, by name, as click commands
 
@@ -33,7 +33,7 @@ FIRST_PARTY = (
 )
 
 Partition: TypeAlias = tuple[str, int]
-"""Topic and number."""
+"""Topic and partition number."""
 
 
 class ToolNotOfferedError(KStreamError):
@@ -41,7 +41,7 @@ class ToolNotOfferedError(KStreamError):
 
 
 class PlannedRange(NamedTuple):
-    """The offsets of one partition that a batch reads: from `begin` up to `until`, which is not read."""
+    """The offset range of one partition that a batch reads: from `begin` (included) to `until` (excluded)."""
 
     topic: str
     partition: int
@@ -62,7 +62,7 @@ class OffsetChange:
 
 @dataclass(frozen=True, slots=True)
 class ResetResult:
-    """A stream at other offsets.
+    """The result of moving a stream to other offsets.
 
     Attributes:
         data: plan data that reads nothing and ends at the new offsets.
@@ -76,10 +76,10 @@ class ResetResult:
 
 
 class ConnectorTools:
-    """What commands ask about inputs that read partitions of topics by offset. A connector offers a subclass.
+    """The tools of commands for inputs that read partitions of topics by offset. A connector offers a subclass.
 
-    Commands show the plan data of an input without tools as JSON. `ranges` is required. A method that a connector does not override makes
-    the commands that need it end with ToolNotOfferedError.
+    Commands show the plan data of an input without tools as JSON. A subclass must override `ranges`. If it does not override another
+    method, the commands that need that method end with ToolNotOfferedError.
 
     All methods are called in the thread of the command, and may raise any KStreamError, which the command prints as one line. A module
     of tools must not import pyspark, nor a client library before `log_ends` or `reset` is called.
@@ -93,7 +93,7 @@ class ConnectorTools:
     """Loggers of client libraries that are silent by default. `--verbose` shows their messages."""
 
     def ranges(self, data: Mapping[str, Any]) -> list[PlannedRange] | None:
-        """Read the ranges from the plan data of an input. Pure.
+        """Return the ranges in the plan data of an input. Pure.
 
         Returns:
             Every partition that the plan holds, empty ranges included; None if the data belongs to another kind of input.
@@ -126,7 +126,12 @@ class ConnectorTools:
         self._not_offered("the parameters of its brokers")
 
     def log_ends(self, connection: Mapping[str, Any], partitions: Collection[Partition]) -> dict[Partition, int]:
-        """Ask the brokers for the end offset of each partition's log. Blocks."""
+        """Ask the brokers for the end offset of each partition's log. Blocks.
+
+        Args:
+            connection: the result of `connection`.
+            partitions: the partitions to look up.
+        """
         self._not_offered("the ends of its logs")
 
     def reset(self, connection: Mapping[str, Any], data: Mapping[str, Any], to: Any, topics: Collection[str]) -> ResetResult:
@@ -141,7 +146,13 @@ class ConnectorTools:
         self._not_offered("a reset of offsets")
 
     def rewind(self, data: Mapping[str, Any], then: Mapping[str, Any], topics: Collection[str]) -> ResetResult:
-        """Move a stream back to the beginning of the earlier plan `then`. Asks no broker."""
+        """Move a stream back to the beginning of an earlier plan. Asks no broker.
+
+        Args:
+            data: the newest plan data of the stream.
+            then: the data of the earlier plan.
+            topics: the topics to move; empty for all topics of the stream.
+        """
         self._not_offered("a rewind of offsets")
 
     def empty_plan_at(self, data: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -149,6 +160,7 @@ class ConnectorTools:
         return None
 
     def _not_offered(self, tool: str) -> NoReturn:
+        """Raise ToolNotOfferedError. `tool` names the missing tool, for the message."""
         raise ToolNotOfferedError(f"the connector of {self.name} does not offer {tool}", connector=self.name, tool=tool)
 
 
@@ -157,6 +169,7 @@ def load(name: str) -> ModuleType:
 
     Raises:
         MissingDependencyError: no connector has this name.
+        ImportError: its module cannot be imported.
     """
     found = _entry_points(CONNECTORS)
     if name not in found:
@@ -166,9 +179,10 @@ def load(name: str) -> ModuleType:
 
 
 def installed_tools() -> list[ConnectorTools]:
-    """Return the tools of all connectors, by the connector's name.
+    """Return the tools of all connectors, in the order of the connectors' names. Imports their modules.
 
-    A connector that offers no tools is left out. So is one that cannot be imported; a warning says so, except for those of the table.
+    A connector without tools is left out, and so is one that cannot be imported. In that case a warning is logged, except for the
+    connectors of the table.
     """
     found: list[ConnectorTools] = []
     for name, entry_point in sorted(_entry_points(CONNECTORS).items()):
@@ -190,5 +204,6 @@ def commands() -> dict[str, EntryPoint]:
 
 
 def _entry_points(group: str) -> dict[str, EntryPoint]:
+    """Return the entry points of a group by name: those of the table, replaced by installed ones of the same name."""
     ours = {entry_point.name: entry_point for entry_point in FIRST_PARTY if entry_point.group == group}
     return {**ours, **{entry_point.name: entry_point for entry_point in importlib.metadata.entry_points(group=group)}}

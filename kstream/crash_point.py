@@ -1,8 +1,8 @@
-"""The named moments in a batch's life at which a test may kill the driver.
+"""Crash points: the named moments in a batch's life at which a test may kill the driver.
 
-`reach(name)` costs one comparison when no hook is installed. `KSTREAM_CRASH_AT=plan-durable:3` in the environment kills this process
-with SIGKILL the third time it gets there: no handler, no finally, just as a machine dies. A third part names another signal
-(`plan-durable:3:SIGSTOP` freezes it). Tests in one process install a hook.
+`reach(name)` costs one comparison if no hook is installed. `KSTREAM_CRASH_AT=plan-durable:3` in the environment kills this process with
+SIGKILL when it reaches that point for the third time: no handler and no `finally` runs, as if the machine died. A third part names
+another signal (`plan-durable:3:SIGSTOP` suspends the process). Tests in one process install a hook.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ JOB_DONE = "job-done"
 CLEANING = "cleaning"
 CRASH_POINTS = (BEFORE_PLAN, PLAN_DURABLE, RUNNING, JOB_DONE, CLEANING)
 STATE_CRASH_POINTS = (STATE_WRITTEN,)
-"""Reached only by streams that carry state."""
+"""The crash points that only a batch with state reaches."""
 
 VARIABLE = "KSTREAM_CRASH_AT"
 
@@ -27,18 +27,19 @@ _hook: Callable[[str], None] | None = None
 
 
 def install(hook: Callable[[str], None] | None) -> None:
-    """Call `hook(name)` at each crash point from now on; None removes the hook."""
+    """Install the hook of this process: `hook(name)` is called at each crash point, on the thread that reaches it. None removes it."""
     global _hook
     _hook = hook
 
 
 def reach(name: str) -> None:
-    """Mark that the driver is at the crash point `name` now."""
+    """Call the hook, if one is installed: the driver is at the crash point `name` now. Any thread."""
     if _hook is not None:
         _hook(name)
 
 
 def _killer(point: str, nth: int, how: signal.Signals) -> Callable[[str], None]:
+    """Make a hook that sends the signal `how` to this process when it reaches `point` for the `nth` time."""
     seen = 0
 
     def hook(name: str) -> None:
@@ -52,7 +53,12 @@ def _killer(point: str, nth: int, how: signal.Signals) -> Callable[[str], None]:
 
 
 def install_from_environment() -> None:
-    """Install a hook that kills this process at the crash point of KSTREAM_CRASH_AT, if it is set."""
+    """Install a hook that kills this process at the crash point of KSTREAM_CRASH_AT, if that is set.
+
+    Raises:
+        ValueError: it names no crash point, or its count is no number.
+        KeyError: it names no signal.
+    """
     spec = os.environ.get(VARIABLE)
     if spec:
         point, *rest = spec.split(":")

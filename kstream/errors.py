@@ -1,10 +1,10 @@
-"""Every exception of kstream's core, one tree.
+"""The exceptions of kstream's core, in one tree.
 
     KStreamError
     ├── ConfigurationError            a setting has a value that cannot work
     ├── IllegalStateError             a call came in the wrong phase of life (start after stop …)
     ├── ListenerStopError             stop() was called from inside a listener
-    ├── BatchError                    something about one batch
+    ├── BatchError                    an error of one batch
     │   ├── PlanFailedError           an input could not be planned; no offset moved
     │   └── NoRDDError                an operator needed an RDD and its parent had none
     ├── DataLossError                 data that a batch was to read is gone for good
@@ -19,16 +19,16 @@
     ├── WriteAheadLogError            a record could not be written to a batched write-ahead log
     ├── BlockNotStoredError           a received block could not be kept
     ├── RpcError                      another process of the application could not do a request
-    │   ├── RpcRefusedError           it knows no such token
-    │   └── RpcUnreachableError       it did not answer
+    │   ├── RpcRefusedError           the other process does not know the token
+    │   └── RpcUnreachableError       the other process did not answer
     ├── NotEnoughCoresError           the cluster has not given the cores that receivers need
-    ├── NotSerializableError          a function of the user's cannot be pickled, or the graph cannot be stored
-    ├── CheckpointError               stored data cannot be used as it is
-    │   ├── CorruptRecordError        a record's bytes are not what was written
-    │   ├── FormatVersionError        written by a newer kstream
+    ├── NotSerializableError          a function of the user cannot be pickled, or the graph cannot be stored
+    ├── CheckpointError               the stored data of a checkpoint cannot be used
+    │   ├── CorruptRecordError        a record is damaged or missing
+    │   ├── FormatVersionError        a newer kstream has written a record
     │   ├── IntervalChangedError      the batch interval differs from the stored one
-    │   ├── GraphNotRestoredError     the graph that recovery=graph has stored cannot be made again
-    │   ├── MissingPlanError          a plan was removed, and the records of its batch are in no other
+    │   ├── GraphNotRestoredError     the graph that recovery=graph has stored cannot be restored
+    │   ├── MissingPlanError          a plan was removed, and the records of its batch are in no other plan
     │   ├── StreamVanishedError       offsets are stored of a stream that the job no longer has
     │   ├── TopicsChangedError        a stream reads none of the topics whose offsets are stored for it
     │   └── NotRecoverableError       an input cannot be restored at all (queueStream)
@@ -38,8 +38,8 @@
     ├── MissingDependencyError        an optional part is not installed
     └── JavaNotFoundError             no Java that Spark can run on
 
-Facts are attributes, the message is made of them: what happened, with which values, what to do.
-`retriable` on the class says whether the same call may succeed later. All survive pickling.
+The facts of an error are attributes. Its message has the event, the values, and the remedy. `retriable` on the class is whether the same
+call may succeed later. All errors can be pickled.
 """
 
 from __future__ import annotations
@@ -48,7 +48,12 @@ from typing import Any, ClassVar
 
 
 class KStreamError(Exception):
-    """Base of every error kstream raises. `facts` are keyword values, also readable as attributes."""
+    """Base of every error that kstream raises.
+
+    Args:
+        message: the text of the error, for people.
+        facts: the values in the message; each is also an attribute.
+    """
 
     retriable: ClassVar[bool] = False
 
@@ -67,6 +72,7 @@ class KStreamError(Exception):
 
 
 def _rebuild(cls: type[KStreamError], message: str, facts: dict[str, Any]) -> KStreamError:
+    """Make a pickled error again, without calling `__init__` of its class."""
     error = cls.__new__(cls)
     KStreamError.__init__(error, message, **facts)
     return error
@@ -77,7 +83,7 @@ class ConfigurationError(KStreamError):
 
 
 class IllegalStateError(KStreamError):
-    """A call came in the wrong phase of a context's life. Facts: state."""
+    """A call came in a state of its object that does not allow it, such as `start` after `stop`. Facts: state."""
 
 
 class ListenerStopError(IllegalStateError):
@@ -85,7 +91,7 @@ class ListenerStopError(IllegalStateError):
 
 
 class BatchError(KStreamError):
-    """Something about one batch. Facts: time (ms)."""
+    """An error of one batch. Facts: time (ms)."""
 
 
 class PlanFailedError(BatchError):
@@ -95,7 +101,7 @@ class PlanFailedError(BatchError):
 
 
 class NoRDDError(BatchError):
-    """A parent stream had no RDD for a batch time where one is needed. Facts: time."""
+    """An operator needed the RDD of a parent stream for a batch time, and there was none. Facts: time."""
 
 
 class DataLossError(KStreamError):
@@ -103,15 +109,15 @@ class DataLossError(KStreamError):
 
 
 class FileLostError(DataLossError):
-    """A file of a batch's plan has been removed or cut since. Facts: path, size (as planned), found (its size now, None if gone)."""
+    """A file of a batch's plan was removed or cut after planning. Facts: path, size (as planned), found (its size now; None if gone)."""
 
 
 class BlocksLostError(DataLossError):
-    """Blocks of a batch's plan were held by a driver that is dead. Facts: time (ms), stream, blocks ([id, number of records], …)."""
+    """Blocks of a batch's plan were lost with the driver that held them. Facts: time (ms), stream, blocks ([id, number of records], …)."""
 
 
 class UnreadableFileError(KStreamError):
-    """A file does not hold what its stream reads. Facts: path."""
+    """The contents of a file do not have the format that its stream reads. Facts: path."""
 
 
 class RecordLengthError(UnreadableFileError):
@@ -143,19 +149,19 @@ class UnsupportedStoreError(StorageError):
 
 
 class BlockNotStoredError(KStreamError):
-    """A received block could not be kept: its records are not acknowledged. Facts: block, size, free (bytes)."""
+    """A received block could not be stored, so its records are not acknowledged. Facts: block, size, free (bytes)."""
 
 
 class RpcError(KStreamError):
-    """Another process of the application could not do a request. Facts: place (host:port)."""
+    """A request to another process of the application failed. Facts: place (host:port)."""
 
 
 class RpcRefusedError(RpcError):
-    """The port belongs to another application, or to an earlier start of this one."""
+    """The other process refused the request: it belongs to another application, or to an earlier start of this one."""
 
 
 class RpcUnreachableError(RpcError):
-    """No answer: the process is dead, or the network fails. The request may have been done."""
+    """The other process did not answer: it is dead, or the network fails. The request may have been executed."""
 
     retriable = True
 
@@ -167,7 +173,7 @@ class NotEnoughCoresError(KStreamError):
 
 
 class WriteAheadLogError(KStreamError):
-    """A record was not acknowledged by a batched write-ahead log; it may be in it all the same. Facts: time (ms), reason."""
+    """A batched write-ahead log did not acknowledge a record. The log may contain it all the same. Facts: time (ms), reason."""
 
 
 class NotSerializableError(KStreamError):
@@ -175,15 +181,15 @@ class NotSerializableError(KStreamError):
 
 
 class CheckpointError(KStreamError):
-    """The stored data of a checkpoint cannot be used as it is. Facts: path."""
+    """The stored data of a checkpoint cannot be used. Facts: path."""
 
 
 class CorruptRecordError(CheckpointError):
-    """A record's bytes are not what was written. Facts: path, reason."""
+    """A record is damaged, is missing, or has the name of another one. Facts: path, reason."""
 
 
 class FormatVersionError(CheckpointError):
-    """A record was written by a newer kstream. Facts: path, version, supported."""
+    """A newer kstream has written a record. Facts: path, version, supported."""
 
 
 class IntervalChangedError(CheckpointError):
@@ -191,21 +197,21 @@ class IntervalChangedError(CheckpointError):
 
 
 class GraphNotRestoredError(CheckpointError):
-    """The graph that recovery=graph has stored cannot be made again. Facts: path, reason."""
+    """The graph that recovery=graph has stored cannot be restored. Facts: path, reason."""
 
 
 class MissingPlanError(CheckpointError):
-    """A plan was removed, and the records of its batch are in no other. Facts: path, times (ms, up to 5), skipped (in words)."""
+    """A plan was removed, and the records of its batch are in no other plan. Facts: path, times (ms, up to 5), skipped (in words)."""
 
 
 class StreamVanishedError(CheckpointError):
-    """The checkpoint has offsets of streams that the job no longer has. Facts: path, streams (as `dropped:…` would name them)."""
+    """The checkpoint has offsets of streams that the job no longer has. Facts: path, streams (their names in words `dropped:…`)."""
 
 
 class TopicsChangedError(CheckpointError):
     """A stream reads none of the topics whose offsets the checkpoint has for it: probably the checkpoint of another job.
 
-    Facts: path, streams (as `topics:…` would name them).
+    Facts: path, streams (their names in words `topics:…`).
     """
 
 
@@ -214,15 +220,15 @@ class NotRecoverableError(CheckpointError):
 
 
 class FencedError(KStreamError):
-    """Another driver has taken this checkpoint; this one submits nothing more. Facts: path, epoch, newer_epoch."""
+    """Another driver has taken over the checkpoint. This driver submits no more batches. Facts: path, epoch, newer_epoch."""
 
 
 class StateError(KStreamError):
-    """A call of a key's State that its condition does not allow: no state, removed, or timing out. Facts: call."""
+    """A call of a key's State is not allowed now: there is no state, it was removed, or it is timing out. Facts: call."""
 
 
 class StateNotStorableError(KStreamError):
-    """A key or its state cannot be kept as bytes, or the states of a partition are too many for one. Facts: key (repr), reason."""
+    """A key or its state cannot be encoded as bytes, or a partition has too many states. Facts: key (repr), reason."""
 
 
 class MissingDependencyError(KStreamError):
@@ -238,9 +244,13 @@ _WORKER_TRACEBACK = "__kstream_worker_traceback__"
 
 
 def add_note(error: BaseException, where: str) -> None:
-    """Add a note to an error: where in the user's streams it came from. Only the first note counts.
+    """Add the origin of an error in the user's streams to the error, as a note. Later calls for the same error do nothing.
 
-    On Python 3.10 a traceback does not show notes; they are in `error.__notes__` all the same.
+    A traceback of Python 3.10 does not show notes. They are in `error.__notes__` there, too.
+
+    Args:
+        error: the error.
+        where: the origin, such as the output operation and the batch.
     """
     if getattr(error, _WHERE, None) is not None:
         return
@@ -248,11 +258,12 @@ def add_note(error: BaseException, where: str) -> None:
 
 
 def add_worker_traceback(error: BaseException, traceback: str) -> None:
-    """Add a note to an error: the traceback of a Python worker, whose last line is the actual error."""
+    """Add the traceback of a Python worker to an error, as a note. Its last line is the actual error."""
     _note(error, _WORKER_TRACEBACK, traceback)
 
 
 def _note(error: BaseException, key: str, note: str) -> None:
+    """Add a note to an error, and set it as the attribute `key`. Does nothing if the error cannot have attributes."""
     try:
         setattr(error, key, note)
         setattr(error, "__notes__", [*getattr(error, "__notes__", ()), note])  # noqa: B010 – Python 3.10 has no add_note
@@ -261,12 +272,12 @@ def _note(error: BaseException, key: str, note: str) -> None:
 
 
 def where_of(error: BaseException) -> str:
-    """The note of `add_note`; "" without one."""
+    """Return the note of `add_note`; "" without one."""
     return getattr(error, _WHERE, "")
 
 
 def in_a_line(error: BaseException) -> str:
-    """An error in one line: the last one of a worker's traceback, else its type and the first line of its message."""
+    """Return an error in one line: the last line of a worker's traceback, else its type and the first line of its message."""
     traceback: str = getattr(error, _WORKER_TRACEBACK, "")
     if traceback:
         return traceback.splitlines()[-1]

@@ -1,8 +1,8 @@
 """StreamingListener: the base class of listeners to batches and receivers.
 
-Listeners are called on one thread of their own, one event after the other, in order, never concurrently. A slow listener delays the
-others, not the batches. An error of a listener is logged, and the next listener is called. `ssc.stop()` from inside raises
-ListenerStopError.
+All listeners are called on one thread of their own: one event after the other, in order, never concurrently. A slow listener delays the
+others, but not the batches. An error of a listener is logged, and the next listener is called. `ssc.stop()` raises ListenerStopError in a
+listener.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from kstream.batch import events
 
 
 class StreamingListener:
-    """Base class: override the methods of the events you want; each does nothing by default. Parameters have pyspark's names."""
+    """Base class of listeners. Override the methods of the events you want; each does nothing by default.
+
+    Methods and parameters have pyspark's names. All methods are called on the listeners' thread.
+    """
 
     def __init__(self) -> None: ...
 
@@ -28,19 +31,22 @@ class StreamingListener:
         """A receiver has stopped."""
 
     def onBatchSubmitted(self, batchSubmitted: events.StreamingListenerBatchSubmitted) -> None:
-        """A batch has been planned and submitted; all three delays are unknown (−1)."""
+        """A batch has been planned and submitted. All three delays are unknown (−1)."""
 
     def onBatchStarted(self, batchSubmitted: events.StreamingListenerBatchStarted) -> None:
-        """The first job of a batch has started; the scheduling delay is known. (The parameter has the name it has in pyspark.)"""
+        """The first job of a batch has started. The scheduling delay is known. (The parameter's name is pyspark's.)"""
 
     def onBatchCompleted(self, batchCompleted: events.StreamingListenerBatchCompleted) -> None:
-        """The last job of a batch has ended; all delays are known. Failures are in `outputOperationInfos()`."""
+        """The last job of a batch has ended. All delays are known. Failures are in `outputOperationInfos()`."""
 
     def onOutputOperationStarted(self, outputOperationStarted: events.StreamingListenerOutputOperationStarted) -> None:
         """One output operation of a batch has started."""
 
     def onOutputOperationCompleted(self, outputOperationCompleted: events.StreamingListenerOutputOperationCompleted) -> None:
-        """One output operation of a batch has ended, well or not."""
+        """One output operation of a batch has ended, in success or failure."""
 
     def onDataLost(self, dataLost: events.StreamingListenerDataLost) -> None:
-        """Not in Spark: records were gone before they could be read, and a stream whose `onDataLoss` is 'report' went on without them."""
+        """A batch ended without records that were gone before it could read them. Not in Spark.
+
+        Only inputs whose `onDataLoss` is 'report' post this event.
+        """

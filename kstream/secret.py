@@ -1,11 +1,12 @@
 """Recognises secrets by name or by value, in settings of Spark and Hadoop, and in arguments of operators.
 
-The rule for a value. Besides URLs with a password and private keys, a word such as `password` or `token` counts in two places:
+A value is a secret if it has a URL with a password, a private key, or a word such as `password` or `token` in one of two places:
 
-- `word=`, always.
-- `word:`, where the word is the name of a field: `password: x`, `"password": "x"`. Behind `/`, `:` or `@`, and without quotes before a
-  port, a path or a second colon, the word is part of an address: `hdfs://token-svc:8020`, `/opt/secrets:/opt/jars`,
-  `com.acme:token-lib:1.0`. In a setting that is itself a name or a description (`spark.app.name`), `word:` is prose. Neither counts.
+- before `=`, always.
+- before `:`, if the word is the name of a field: `password: x`, `"password": "x"`. The word is no field name if it is part of an address:
+  behind `/`, `:` or `@`, or without quotes before a port, a path or a second colon. Examples of addresses: `hdfs://token-svc:8020`,
+  `/opt/secrets:/opt/jars`, `com.acme:token-lib:1.0`. In a setting for a name or a description (`spark.app.name`), `word:` is prose and
+  does not count either.
 
 Settings of Spark also go through `spark.redaction.regex` (`kstream.context.recovery`). Kafka's parameters have a stricter rule, a list
 of the names that are known to be harmless (`kstream_kafka.client.redaction`).
@@ -26,5 +27,10 @@ _PROSE = re.compile(r"\.(name|description)$")
 
 
 def looks_secret(name: str, value: str) -> bool:
-    """Whether a setting may hold a secret: by its name, or by a password, a private key or a URL with a password in its value."""
+    """Return whether a setting may hold a secret, by its name or by its value. Pure.
+
+    Args:
+        name: the key of the setting; "" checks the value alone.
+        value: the value of the setting.
+    """
     return bool(_NAME.search(name) or _VALUE.search(value) or (_FIELD.search(value) and not _PROSE.search(name)))
