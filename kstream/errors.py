@@ -10,7 +10,7 @@
     ├── DataLossError                 data that a batch was to read is gone for good
     │   ├── FileLostError             a planned file has been removed, or cut
     │   └── BlocksLostError           received blocks died with the driver that held them
-    ├── UnreadableFileError           a file does not hold what its stream reads
+    ├── UnreadableFileError           a file does not have the format that its stream reads
     │   └── RecordLengthError         its size is no multiple of the record length
     ├── StorageError                  the store under a checkpoint failed
     │   ├── AlreadyExistsError        create-if-absent found the name taken

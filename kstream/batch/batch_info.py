@@ -1,4 +1,4 @@
-"""BatchInfo and its parts: the facts about a batch that listeners get. Delays are in milliseconds; −1 where pyspark says −1."""
+"""BatchInfo and its parts: the facts about a batch that listeners get. Delays are in milliseconds; −1 where pyspark has −1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kstream.batch_time import Time
 
 
 def _or_missing(value: int | None) -> int:
-    """Return the value; −1 for None, as pyspark says it."""
+    """Return the value; −1 for None, as pyspark does."""
     return -1 if value is None else value
 
 
@@ -102,6 +102,7 @@ class ReceiverInfo:
         return self.last_error
 
     def lastErrorTime(self) -> int:
+        """Return the time of the last error in milliseconds since the Unix epoch; −1 without an error."""
         return self.last_error_ms
 
 
@@ -134,12 +135,15 @@ class OutputOperationInfo:
         return self.op_description
 
     def startTime(self) -> int:
+        """Return the start in milliseconds since the Unix epoch; −1 before it."""
         return _or_missing(self.start_ms)
 
     def endTime(self) -> int:
+        """Return the end in milliseconds since the Unix epoch; −1 before it."""
         return _or_missing(self.end_ms)
 
     def failureReason(self) -> str | None:
+        """Return the traceback of the error; None without an error."""
         return self.failure_reason
 
     def duration(self) -> int:
@@ -182,21 +186,27 @@ class BatchInfo:
         return ListenerTime(self.batch_time)
 
     def submissionTime(self) -> int:
+        """Return the time of submission in milliseconds since the Unix epoch."""
         return self.submission_ms
 
     def processingStartTime(self) -> int:
+        """Return the start of the first job in milliseconds since the Unix epoch; −1 before it."""
         return _or_missing(self.processing_start_ms)
 
     def processingEndTime(self) -> int:
+        """Return the end of the last job in milliseconds since the Unix epoch; −1 before it."""
         return _or_missing(self.processing_end_ms)
 
     def schedulingDelay(self) -> int:
+        """Return `scheduling_delay_ms`; −1 for None."""
         return _or_missing(self.scheduling_delay_ms)
 
     def processingDelay(self) -> int:
+        """Return `processing_delay_ms`; −1 for None."""
         return _or_missing(self.processing_delay_ms)
 
     def totalDelay(self) -> int:
+        """Return `total_delay_ms`; −1 for None."""
         return _or_missing(self.total_delay_ms)
 
     def numRecords(self) -> int:

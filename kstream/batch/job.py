@@ -20,7 +20,7 @@ class Job:
     Attributes:
         time: the batch time.
         output_op_id: the number of the output in the graph.
-        run: runs the output operation. Blocks until its Spark jobs have ended, and raises what they raise.
+        run: runs the output operation. Blocks until its Spark jobs have ended. Their error is raised.
         name: the name of the operation, for people.
         call_site: the place of the operation in the user's code, for people.
         scope: the box in which Spark's pages draw the RDDs that the job makes.

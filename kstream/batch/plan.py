@@ -43,6 +43,7 @@ class JsonPlan(PlannedInput, Mapping[str, Json]):
 
     @property
     def num_records(self) -> int:
+        """The number given at construction; 0 by default."""
         return self._num_records
 
     def encode(self) -> Mapping[str, Json]:

@@ -23,6 +23,7 @@ VERSIONS = {"graph": 2}
 
 
 def _canonical(record: dict[str, Any]) -> bytes:
+    """Encode as canonical JSON."""
     return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
 
 
@@ -53,7 +54,7 @@ def decode(kind: str, data: bytes, path: str) -> dict[str, Any]:
         The fields, without kind, version and checksum.
 
     Raises:
-        CorruptRecordError: the bytes are not what was written.
+        CorruptRecordError: the record is damaged, or of another kind.
         FormatVersionError: a newer kstream has written the record.
     """
     try:
@@ -105,6 +106,7 @@ def check_name(path: str, fields: Mapping[str, Any], named: Mapping[str, int]) -
 
 
 def _corrupt(path: str, reason: str) -> CorruptRecordError:
+    """Return the error about a damaged record."""
     return CorruptRecordError(
         f"{path} is damaged ({reason}). Its batch may have run. Restore the file from a copy, or give the batch up with "
         "--forget-batch (its offsets are then read again by the next batch).",

@@ -94,15 +94,18 @@ def read_history(store: FileStore, begin: Time | None = None, end: Time | None =
 
 
 def _batches(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[Time, int], PastBatch]:
+    """Make the batches of a segment, by batch time and epoch."""
     batches = (PastBatch(plan_of(row["plan"]), None if row["counts"] is None else _counts(row["counts"])) for row in rows)
     return {(b.plan.time, b.plan.epoch): b for b in batches}
 
 
 def _stored(counts: Mapping[int, Sequence[int | None]]) -> dict[str, list[int | None]]:
+    """Return record counts as JSON values."""
     return {str(stream): list(found) for stream, found in counts.items()}
 
 
 def _counts(stored: Mapping[str, Sequence[int | None]]) -> dict[int, Sequence[int | None]]:
+    """Make record counts from JSON values: the inverse of `_stored`."""
     return {int(stream): counts for stream, counts in stored.items()}
 
 

@@ -54,7 +54,7 @@ def read_kept(store: FileStore) -> KeptOffsets | None:
     """Read the record of the highest epoch; None if there is none. Blocks: one listing, and one read if there is a record.
 
     Raises:
-        CorruptRecordError: the record is damaged. The message says what to do.
+        CorruptRecordError: the record is damaged. The message has the remedy.
         StorageError: the store failed.
     """
     epochs = _epochs(store)

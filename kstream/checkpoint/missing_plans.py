@@ -101,6 +101,7 @@ def _explained(store: FileStore) -> set[Time]:
 
 
 def _error(store: FileStore, hole: Hole) -> MissingPlanError:
+    """Return the error about a hole."""
     times = _listed([str(time) for time in hole.times])
     first = hole.times[0].milliseconds
     return MissingPlanError(
@@ -114,4 +115,5 @@ def _error(store: FileStore, hole: Hole) -> MissingPlanError:
 
 
 def _listed(words: Sequence[str]) -> str:
+    """Return the first `_MOST` words in one text, with the number of all if there are more."""
     return ", ".join(words[:_MOST]) + (f" … ({len(words)} in all)" if len(words) > _MOST else "")

@@ -39,30 +39,37 @@ def parse_key(name: str) -> tuple[Time, tuple[int, ...]] | None:
 
 
 def plan(time: Time, epoch: int) -> str:
+    """Return the name of a plan, by its batch time and epoch."""
     return f"{PLANS}/{key(time, epoch)}"
 
 
 def done(time: Time, epoch: int) -> str:
+    """Return the name of a completion. `epoch` is that of the plan."""
     return f"{DONE}/{key(time, epoch)}"
 
 
 def failed(time: Time, plan_epoch: int, run_epoch: int) -> str:
+    """Return the name of a failure record: epoch of the plan, and epoch of the driver that ran the batch."""
     return f"{FAILED}/{key(time, plan_epoch, run_epoch)}"
 
 
 def given_up(time: Time, epoch: int) -> str:
+    """Return the name of the ledger's record about a batch that was given up. `epoch` is that of the plan."""
     return f"{GIVEN_UP}/{key(time, epoch)}"
 
 
 def lost(time: Time, plan_epoch: int, run_epoch: int) -> str:
+    """Return the name of the ledger's record about lost data: epoch of the plan, and epoch of the driver that ran the batch."""
     return f"{LOST}/{key(time, plan_epoch, run_epoch)}"
 
 
 def history(first: Time, last: Time, epoch: int) -> str:
+    """Return the name of a history segment: batch times of its first and last plan, and epoch of its writer."""
     return f"{HISTORY}/{key(first)}-{key(last)}-{epoch:06d}"
 
 
 def adopted(epoch: int) -> str:
+    """Return the name of the record of the plans that the driver of `epoch` adopted."""
     return f"{ADOPTED}/{epoch:06d}"
 
 
@@ -94,14 +101,17 @@ def parse_state(name: str) -> tuple[Time, int, str] | None:
 
 
 def gone_states(epoch: int) -> str:
+    """Return the name of the record of states that the driver of `epoch` has set aside."""
     return f"{GONE_STATES}/{epoch:06d}"
 
 
 def kept_offsets(epoch: int) -> str:
+    """Return the name of the kept-offsets record of the driver of `epoch`."""
     return f"{KEPT_OFFSETS}/{epoch:06d}"
 
 
 def epoch(number: int) -> str:
+    """Return the name of the record of an epoch."""
     return f"epoch-{number}"
 
 

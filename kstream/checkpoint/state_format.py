@@ -126,6 +126,7 @@ def _frames(elements: Iterable[Any], dumps: Callable[[list[Any]], bytes]) -> Ite
 
 
 def _digest(*parts: bytes | memoryview) -> bytes:
+    """Return the blake2b digest of the parts, one after the other."""
     digest = hashlib.blake2b(digest_size=_DIGEST)
     for part in parts:
         digest.update(part)
@@ -133,6 +134,7 @@ def _digest(*parts: bytes | memoryview) -> bytes:
 
 
 def _corrupt(place: str, reason: str) -> CorruptRecordError:
+    """Return the error about a damaged file of state."""
     return CorruptRecordError(
         f"{place} is damaged ({reason}): the state it holds cannot be restored. Restore the file from a copy, or start with a new "
         "checkpoint directory.",

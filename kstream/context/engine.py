@@ -302,7 +302,7 @@ class Engine:
             logger.error("Graceful stop: %s. No restart can run what is left: %s.", said, self._why_the_rest_is_lost())
 
     def _why_the_rest_is_lost(self) -> str:
-        """Return why no restart can run the unfinished work, and what to do about it, for the log."""
+        """Return why no restart can run the unfinished work, and the remedy, for the log."""
         longer = "Set a longer spark.streaming.gracefulStopTimeout"
         if self._store is None:
             return f"there is no checkpoint directory. Set one (ssc.checkpoint). {longer}"
@@ -349,9 +349,11 @@ class Engine:
         )
 
     def _is_fenced(self) -> bool:
+        """Return whether this driver has found that another one has taken over. Any thread."""
         return self._generator is not None and self._generator.is_fenced
 
     def _clean_received(self, up_to: Time) -> None:
+        """Remove received blocks of plans of this time and older. Blocks; called on the cleaner's thread."""
         if self._received is not None:
             self._received.clean_up(up_to)
 
@@ -370,10 +372,12 @@ class Engine:
         return received
 
     def _make_state_port(self, epoch: int) -> StatePort:
+        """Make the writer and reader of state. Called only for a graph with state."""
         assert self._store is not None and self._state_port is not None
         return self._state_port(self._store, epoch)
 
     def _batch_ended(self, time: Time) -> None:
+        """Pass the end of a batch to the JobGenerator. Any thread; returns at once."""
         assert self._generator is not None
         self._generator.on_batch_end(time)
 

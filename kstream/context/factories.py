@@ -111,7 +111,7 @@ class StreamFactories:
             directory: as for `textFileStream`.
             filter: filter(path) runs on the driver and returns whether a file is taken (default: all).
             newFilesOnly: False also takes the files that are in the directory already, as far back as the first batch looks.
-            reader: reader(file, path) makes the records of a file, in a worker; `file` is open for reading bytes, as they are stored.
+            reader: reader(file, path) yields the records of a file, in a worker. `file` is open for reading its stored bytes.
                 Without a reader the records are the lines.
 
         Returns:
@@ -179,7 +179,7 @@ class StreamFactories:
 
         Its blocks are on two executors, so that one may die. They are lost with the driver, unless
         `spark.streaming.receiver.writeAheadLog.enable` keeps them in the checkpoint, too. The setting
-        `spark.streaming.kstream.receiver.onDataLoss` decides what a batch does whose blocks are lost.
+        `spark.streaming.kstream.receiver.onDataLoss` decides the result of a batch whose blocks are lost.
 
         Args:
             receiver: see `kstream.Receiver`.

@@ -118,7 +118,7 @@ class StreamingContext(StreamFactories):
         return self._clock
 
     def _check_can_add(self, what: str) -> None:
-        """Raise IllegalStateError if the context has been started. `what` names what would be added, in the plural."""
+        """Raise IllegalStateError if the context has been started. `what` names the thing to add, in the plural, for the message."""
         if self._state is StreamingContextState.ACTIVE:
             raise IllegalStateError(f"adding new {what} after starting a context is not supported", state="active")
         if self._state is StreamingContextState.STOPPED:

@@ -115,7 +115,7 @@ class BatchPlanner:
     def missed(self, times: Sequence[Time]) -> list[Time]:
         """Pass the missed batch times to all inputs, and select those that are planned late.
 
-        May block on the inputs' systems, and raises what an input raises. If all inputs are exhausted, none is asked.
+        May block on the inputs' systems. An error of an input is raised. If all inputs are exhausted, no input is called.
 
         Args:
             times: rising, without gaps.
@@ -291,7 +291,7 @@ class BatchPlanner:
     # -- after a batch
 
     def tell_unfinished(self) -> None:
-        """Pass the unfinished batches to the inputs, which may then commit what ended. A fenced driver leaves this to its successor."""
+        """Pass the unfinished batches to the inputs, which may then commit ended ones. A fenced driver leaves this to its successor."""
         if not self.is_fenced:
             unfinished = self._unfinished.all()
             for stream in self.inputs:

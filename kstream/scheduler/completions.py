@@ -26,7 +26,7 @@ class Completion:
     Attributes:
         batch: the batch.
         at_ms: when its last job ended, in milliseconds since the Unix epoch.
-        outcomes: by stream id, what each input reports of the batch.
+        outcomes: the report of each input about the batch, by stream id.
         states: the checkpoints of state that the completion record is to name.
     """
 
@@ -84,7 +84,7 @@ class Completions:
             log: stores completions and failures.
             states: gets the states that a durable completion names.
             unfinished: the batches that have not succeeded.
-            outcomes: outcomes(time) gives what each input of a batch reports. Called once per batch, when all its jobs have succeeded.
+            outcomes: outcomes(time) returns the reports of a batch's inputs. Called once per batch, when all its jobs have succeeded.
             on_end: on_end(time) is called when a batch has ended, in success or failure, by the thread that ended it. Must return at once.
         """
         self._log = log
@@ -183,6 +183,7 @@ class Completions:
         return True
 
     def _has_kept(self) -> bool:
+        """Return whether any completion is kept."""
         with self._lock:
             return bool(self._kept)
 
@@ -192,11 +193,12 @@ class Completions:
             return self._kept.popleft() if self._kept else None
 
     def _keep(self, completion: Completion) -> None:
+        """Keep a completion for `retry`."""
         with self._lock:
             self._kept.append(completion)
 
     def _write(self, completion: Completion) -> None:
-        """Store a completion. When it is durable, mark its batch as ended and its states as named. Blocks; raises what the log raises."""
+        """Store a completion. When it is durable, mark its batch as ended and its states as named. Blocks; the log's error is raised."""
         batch, c = completion.batch, completion
         self._states.named(self._log.complete(batch.time, batch.plan.epoch, c.at_ms, c.outcomes, c.states))
         batch.become(BatchState.ENDED)

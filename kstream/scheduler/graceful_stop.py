@@ -24,7 +24,7 @@ class GracefulStop:
         """
         Args:
             parts: those of the JobGenerator.
-            planner: tells whether this driver is fenced.
+            planner: has `is_fenced` of this driver.
             post: posts an event to the JobGenerator's thread.
         """
         self._parts = parts

@@ -51,6 +51,7 @@ class JobGenerator:
         self._graceful_stop = GracefulStop(parts, self._planner, self._loop.post)
 
     def _make_timer(self) -> RecurringTimer:
+        """Make the batch timer on `self._clock`. Each tick posts GenerateJobs."""
         return RecurringTimer(
             self._clock,
             self._interval.milliseconds,
@@ -196,7 +197,7 @@ class JobGenerator:
             self._parts.on_exhausted()
 
     def _clear_metadata(self) -> None:
-        """Forget what no batch needs any more, and let the cleaner's thread delete it from the checkpoint."""
+        """Forget what no batch needs any more, and post its deletion from the checkpoint to the cleaner's thread."""
         up_to = self._planner.clear_metadata()
         if up_to is not None:
             self._clean_up_to = up_to

@@ -60,7 +60,7 @@ class JobCompleted:
 
 @dataclass(frozen=True, slots=True)
 class ErrorReported:
-    """An error for `on_error`, with a message that says what failed."""
+    """An error for `on_error`, with a message that names the failed step."""
 
     message: str
     error: BaseException

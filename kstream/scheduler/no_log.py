@@ -18,6 +18,7 @@ class NoLog:
         pass
 
     def resolve_in_doubt_plan(self) -> BatchPlan | None:
+        """Return None: no plan is ever in doubt."""
         return None
 
     def probe(self) -> None:
@@ -27,12 +28,14 @@ class NoLog:
         self, time: Time, plan_epoch: int, at_ms: int, outcomes: Mapping[int, InputOutcome] | None = None,
         states: States | None = None,
     ) -> States:  # fmt: skip
+        """Return no states: none is ever stored."""
         return {}
 
     def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str) -> None:
         pass
 
     def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> str:
+        """Return an empty text: no command can run a batch again that was not stored."""
         return ""
 
     def clean(self, up_to: Time) -> None:

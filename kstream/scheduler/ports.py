@@ -39,7 +39,7 @@ class StatePort(Protocol):
     """Writes the RDDs of states to files and reads them back (`kstream.dstream.state_rdd.StateFiles`)."""
 
     def write(self, time: Time, states: Mapping[str, RDD[Any]]) -> States:
-        """Write the states of a batch in one Spark job. Blocks until they are durable; raises what the job raises.
+        """Write the states of a batch in one Spark job. Blocks until they are durable. An error of the job is raised.
 
         Args:
             time: the batch.

@@ -55,6 +55,7 @@ class StateCheckpointer:
         self._lock = threading.Lock()
 
     def _port(self) -> StatePort:
+        """Return the StatePort; make it at the first call."""
         with self._lock:
             if self._files is None:
                 self._files = self._make_files()
