@@ -258,7 +258,7 @@ class Settings:
         self._overrides: dict[str, str] = {}
 
     def override(self, key: str, value: str) -> None:
-        """Set the text of a setting, for options of commands. It wins over the source from now on.
+        """Set the text of a setting, for options of commands. From now on it wins over the source, unless it is empty.
 
         Raises:
             KeyError: the key is not in the table.

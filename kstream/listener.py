@@ -19,34 +19,34 @@ class StreamingListener:
     def __init__(self) -> None: ...
 
     def onStreamingStarted(self, streamingStarted: events.StreamingListenerStreamingStarted) -> None:
-        """The context has been started."""
+        """Called when the context has been started."""
 
     def onReceiverStarted(self, receiverStarted: events.StreamingListenerReceiverStarted) -> None:
-        """A receiver runs on an executor."""
+        """Called when a receiver runs on an executor."""
 
     def onReceiverError(self, receiverError: events.StreamingListenerReceiverError) -> None:
-        """A receiver reported an error."""
+        """Called when a receiver has reported an error."""
 
     def onReceiverStopped(self, receiverStopped: events.StreamingListenerReceiverStopped) -> None:
-        """A receiver has stopped."""
+        """Called when a receiver has stopped."""
 
     def onBatchSubmitted(self, batchSubmitted: events.StreamingListenerBatchSubmitted) -> None:
-        """A batch has been planned and submitted. All three delays are unknown (−1)."""
+        """Called when a batch has been planned and submitted. All three delays are unknown (−1)."""
 
     def onBatchStarted(self, batchSubmitted: events.StreamingListenerBatchStarted) -> None:
-        """The first job of a batch has started. The scheduling delay is known. (The parameter's name is pyspark's.)"""
+        """Called when the first job of a batch has started. The scheduling delay is known. (The parameter's name is pyspark's.)"""
 
     def onBatchCompleted(self, batchCompleted: events.StreamingListenerBatchCompleted) -> None:
-        """The last job of a batch has ended. All delays are known. Failures are in `outputOperationInfos()`."""
+        """Called when the last job of a batch has ended. All delays are known. Failures are in `outputOperationInfos()`."""
 
     def onOutputOperationStarted(self, outputOperationStarted: events.StreamingListenerOutputOperationStarted) -> None:
-        """One output operation of a batch has started."""
+        """Called when one output operation of a batch has started."""
 
     def onOutputOperationCompleted(self, outputOperationCompleted: events.StreamingListenerOutputOperationCompleted) -> None:
-        """One output operation of a batch has ended, in success or failure."""
+        """Called when one output operation of a batch has ended, in success or failure."""
 
     def onDataLost(self, dataLost: events.StreamingListenerDataLost) -> None:
-        """A batch ended without records that were gone before it could read them. Not in Spark.
+        """Called when a batch has ended without records that were gone before it could read them. Not in Spark.
 
         Only inputs whose `onDataLoss` is 'report' post this event.
         """

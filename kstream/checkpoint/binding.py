@@ -37,7 +37,7 @@ class Binding:
 
     @property
     def new(self) -> list[int]:
-        """Numbers of streams without stored data."""
+        """The numbers of streams without stored data."""
         return sorted(set(self.now) - set(self.matched.values()))
 
     @property
@@ -46,7 +46,7 @@ class Binding:
         return not self.vanished and not self.new and all(old == new for old, new in self.matched.items())
 
     def report(self) -> str:
-        """A text with one line per stream: continued, new, or vanished."""
+        """Return a text with one line per stream: continued, new, or vanished."""
         matched = sorted(self.matched.items(), key=lambda pair: pair[1])
         lines = [f"  {_call(self.now[new], new)}: goes on, {self._from(old, new)}" for old, new in matched]
         lines += [f"  {_call(self.now[number], number)}: is new, and begins as at a first start" for number in self.new]

@@ -300,7 +300,7 @@ class PlanLog:
                 pass
 
     def _removable(self, limit: Time) -> list[tuple[Time, int]]:
-        """The oldest plans that may be deleted, in order."""
+        """Return the oldest plans that may be deleted, in order, none of them newer than `limit`."""
         with self._lock:
             if len(self._newest) < _NEWEST_KEPT:
                 return []

@@ -289,7 +289,7 @@ def delete_superseded(store: FileStore, contents: LogContents, epoch: int) -> No
 
 
 def _takeovers(store: FileStore) -> list[int]:
-    """The epochs of the takeover records, sorted."""
+    """Return the epochs of the takeover records, sorted. One listing."""
     numbers = (names.parse_adopted(name) for name in store.list(names.ADOPTED))
     return sorted(number for number in numbers if number is not None)
 

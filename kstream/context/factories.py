@@ -226,5 +226,5 @@ def _local(url: str) -> bool:
 
 
 def services_of_context(context: StreamFactories) -> ContextServices:
-    """The services of a context, for commands and the testing kit."""
+    """Return the services of a context, for commands and the testing kit."""
     return context._services  # pyright: ignore[reportPrivateUsage]

@@ -125,7 +125,7 @@ def load_graph(store: FileStore) -> StoredGraph | None:
 
 
 def make_again(stored: StoredGraph, make: Callable[[Any, Duration], C], make_input: Callable[[C, Recipe], DStream[Any]]) -> C:
-    """Make the context of a stored graph. After an error, a SparkContext that was made here is stopped.
+    """Make the context of a stored graph. If its stored calls fail, a SparkContext that was made here is stopped.
 
     Args:
         stored: the graph.

@@ -146,7 +146,7 @@ class BatchPlanner:
                 self.generate(time)
 
     def _is_left_out(self, time: Time, now_ms: Callable[[], int]) -> bool:
-        """Whether the tick is one of many overdue ticks and makes no batch. With a settable clock no tick is left out."""
+        """Return whether the tick is one of many overdue ticks and makes no batch. With a settable clock no tick is left out."""
         last, kept = self._overdue
         if time > last:
             late = [] if isinstance(self._parts.clock, SettableClock) else overdue(time, now_ms(), self._graph.batch_duration)
@@ -233,7 +233,10 @@ class BatchPlanner:
             self._submit(batch)
 
     def run_again(self, batch: Batch) -> None:
-        """Submit a pending batch of an earlier driver with its own plan. A batch that cannot be submitted fails, and stays pending."""
+        """Submit a pending batch of an earlier driver with its own plan. Blocks on the store.
+
+        An error is reported and not raised: the batch fails and stays pending.
+        """
         try:
             self._report_records(batch)
         except Exception as e:

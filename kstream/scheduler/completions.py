@@ -206,7 +206,7 @@ class Completions:
 
 
 def _not_noted(time: Time, error: Exception) -> str:
-    """The message about a batch whose completion could not be stored."""
+    """Return the message about a batch whose completion could not be stored."""
     if isinstance(error, StorageError):
         return f"could not note the end of batch {time}: the next batch tries it again; a restart before that runs the batch again"
     return f"could not note the end of batch {time}: a restart runs the batch again"

@@ -71,7 +71,7 @@ class JobGenerator:
         """Start the inputs, store the starting point and start the timer. Blocks on the store and on the inputs' systems.
 
         The first batch is at `zero_time` + interval. If an earlier driver stored the zero time and died before its first plan, the first
-        batch is the next multiple of the interval after it.
+        batch is the next time after now that is a whole number of intervals after `zero_time`.
 
         Args:
             zero_time: the zero time of the stream.

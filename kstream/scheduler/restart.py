@@ -62,7 +62,10 @@ class Restart:
         return Resume(batches, contents.failures, missed, self._parts.runtime.event())
 
     def resume(self, event: Resume) -> None:
-        """Submit the pending batches and plan the missed ones, then set `event.ended`. Blocks on the store and on the inputs' systems."""
+        """Submit the pending batches and plan the missed ones, then set `event.ended`. Blocks on the store and on the inputs' systems.
+
+        An error that `BatchPlanner.run_again` raises ends this method: `event.ended` is set, and the other batches do not run.
+        """
         try:
             for batch in event.pending:  # mark all before any runs: the plan of a pending batch must be kept until the batch has run
                 self._parts.unfinished.planned(batch.time)
