@@ -464,8 +464,9 @@ class Engine:
                 "a stream without a name). Put them back, under the name they had (DStream.setName). Or, to forget their offsets: "
                 f"`kstream run {option}`, or spark.streaming.kstream.recovery.allow={','.join('dropped:' + name for name in lost)}. "
                 f"As it stands:\n{binding.report()}",
-                path=self._store.url, streams=lost,
-            )  # fmt: skip
+                path=self._store.url,
+                streams=lost,
+            )
         self._check_topics(rebound(contents, binding.now), binding)
         return binding
 
@@ -538,8 +539,10 @@ class Engine:
             raise IntervalChangedError(
                 f"{self._store.url} was written with a batch interval of {meta.interval}, this context has {given}: use the stored "
                 "interval, or a new checkpoint directory",
-                path=self._store.url, stored_ms=meta.interval.milliseconds, given_ms=given.milliseconds,
-            )  # fmt: skip
+                path=self._store.url,
+                stored_ms=meta.interval.milliseconds,
+                given_ms=given.milliseconds,
+            )
 
     def _zero_time(self) -> Time:
         """Return the zero time of a stream without plans, and store it before the first plan. So all drivers have the same zero time.

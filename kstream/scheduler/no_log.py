@@ -25,9 +25,13 @@ class NoLog:
         pass
 
     def complete(
-        self, time: Time, plan_epoch: int, at_ms: int, outcomes: Mapping[int, InputOutcome] | None = None,
+        self,
+        time: Time,
+        plan_epoch: int,
+        at_ms: int,
+        outcomes: Mapping[int, InputOutcome] | None = None,
         states: States | None = None,
-    ) -> States:  # fmt: skip
+    ) -> States:
         """Return no states: none is ever stored."""
         return {}
 

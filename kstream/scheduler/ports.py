@@ -113,12 +113,14 @@ def check_concurrent_jobs(concurrent_jobs: int) -> int:
     if concurrent_jobs < 1:
         raise ConfigurationError(
             f"spark.streaming.concurrentJobs is {concurrent_jobs}; it must be at least 1",
-            key="spark.streaming.concurrentJobs", value=concurrent_jobs,
-        )  # fmt: skip
+            key="spark.streaming.concurrentJobs",
+            value=concurrent_jobs,
+        )
     if concurrent_jobs > 1 and os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "false":
         raise ConfigurationError(
             f"spark.streaming.concurrentJobs is {concurrent_jobs}, but PYSPARK_PIN_THREAD=false lets all Python threads share one "
             "JVM thread, so that jobs would mix up their properties: unset PYSPARK_PIN_THREAD or set concurrentJobs to 1",
-            key="spark.streaming.concurrentJobs", value=concurrent_jobs,
-        )  # fmt: skip
+            key="spark.streaming.concurrentJobs",
+            value=concurrent_jobs,
+        )
     return concurrent_jobs

@@ -125,8 +125,9 @@ class StateCheckpointer:
             raise CorruptRecordError(
                 f"the state of {stream!r} is needed as batch {time} left it, and the oldest one that is whole is of {found[0].time}. "
                 "Restore the files of an older one from a copy, or start with a new checkpoint directory.",
-                path="" if self._store is None else self._store.url, reason="no state is old enough",
-            )  # fmt: skip
+                path="" if self._store is None else self._store.url,
+                reason="no state is old enough",
+            )
         assert self._graph.zero_time is not None
         before = (first - self._graph.batch_duration).floor(stream.slide_duration, self._graph.zero_time)
         gone = stored.gone.get(stream.state_id) if stream.survives_absence else None
