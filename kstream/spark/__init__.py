@@ -1,4 +1,4 @@
-"""The only room that knows py4j and pyspark's internals; it fills the scheduler's ports.
+"""The only package that knows py4j and pyspark's internals. It implements the ports of the scheduler, the streams and the receivers.
 
-One idea: whatever is not public in pyspark is touched here and nowhere else, so that a new Spark version breaks one room.
+One idea: all use of pyspark's private parts is here and nowhere else, so that a new Spark version breaks one package.
 """

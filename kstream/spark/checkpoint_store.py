@@ -1,4 +1,4 @@
-"""From a checkpoint's path or URL to its store, Hadoop's included. Imports pyspark only if Hadoop is needed."""
+"""Opens the store of a checkpoint by its path or URL, on Hadoop's file systems, too. Imports pyspark only if Hadoop is needed."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def make_checkpoint_directory(url: str) -> None:
 def set_checkpoint_dir(sc: SparkContext, url: str) -> None:
     """Set the checkpoint directory of the SparkContext, as Spark's StreamingContext does, for `rdd.checkpoint()` in functions of the user.
 
-    Only for local directories and URLs that only Hadoop knows: pip's pyspark has no file system for object stores and other URLs of fsspec.
-    A failure is a warning, because no batch depends on it.
+    This changes something only for local directories and for URLs that only Hadoop knows. pip's pyspark has no file system for object
+    stores and for the other URLs of fsspec. A failure is logged as a warning and not raised, because no batch depends on the directory.
     """
     scheme = scheme_of(url)
     if scheme not in _LOCAL and is_known(scheme):
@@ -47,7 +47,15 @@ def set_checkpoint_dir(sc: SparkContext, url: str) -> None:
 
 
 def open_checkpoint(url: str) -> FileStore:
-    """Open the store under a URL to read it. For a scheme that only Hadoop knows, a JVM is started if there is none."""
+    """Open the store under a path or URL to read it. A scheme that only Hadoop knows needs a JVM: the first such call may take seconds.
+
+    Raises:
+        ConfigurationError: the URL has a password in it, or is a `hdfs:` URL without a namenode and there is no default one.
+        UnsupportedStoreError: Hadoop does not know the scheme either.
+        MissingDependencyError: the URL needs Hadoop, and pyspark is not installed.
+        JavaNotFoundError: the URL needs Hadoop, and there is no Java.
+        StorageError: no JVM could be started, or it does not answer.
+    """
     if not is_known(scheme_of(url)):
         from kstream.spark.hadoop_file_store import open_hadoop
 
@@ -56,7 +64,17 @@ def open_checkpoint(url: str) -> FileStore:
 
 
 def open_checkpoint_to_write(url: str, settings: Settings) -> FileStore:
-    """Open the store under a URL for a driver, and test that its create can be trusted: UnsupportedStoreError if not. May block."""
+    """Open the store of a checkpoint for a driver, and test that its create-if-absent can be trusted. May block on the network.
+
+    Args:
+        url: the path or URL of the checkpoint.
+        settings: the driver's settings; `spark.streaming.kstream.checkpoint.singleWriter` permits stores without create-if-absent.
+
+    Raises:
+        UnsupportedStoreError: two drivers could overwrite each other's files there.
+        StorageError: a request failed.
+        KStreamError: the errors of `open_checkpoint`.
+    """
     single_writer = settings.get(SINGLE_WRITER)
     if not is_known(scheme_of(url)):
         return prepare_to_write(open_checkpoint(url), single_writer)

@@ -1,12 +1,12 @@
-"""The executors of a SparkContext, which have a core for the tasks of batches, and how long a start waits for the cores of receivers.
+"""The executors of a SparkContext: their list, those with a core for the tasks of batches, and the wait for the cores of receivers.
 
 A receiver is a task that runs as long as its stream: it holds `spark.task.cpus` cores of its executor. One task of a batch must fit beside
 all receivers. In local mode the number of cores never changes, so too few are an error at once. On a cluster executors come one by one,
-and a worker may be slow or down: the start waits, logs what it waits for, and gives up after one setting.
+and a worker may be slow or down: the start waits, logs its wait, and gives up after the time of one setting.
 
 A task of a batch that prefers an executor without a free core waits `spark.locality.wait`, in every batch, and then runs elsewhere.
 
-Spark's list of executors is asked by py4j, since pyspark does not offer it. The rules about cores are pure.
+The list of executors comes from the JVM by py4j, because pyspark does not offer it. The rules about cores are pure.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ _POLL_S = 0.5
 _LOG_INTERVAL_S = 30.0
 _ASKS_FOR_INSTANCES = re.compile(r"yarn|k8s://")
 """Masters of which Spark asks for `spark.executor.instances` executors."""
+# The attributes of a SparkContext under which this module keeps values, so that they end with it.
 _KEPT = "_kstream_executors"
 _RECEIVERS = "_kstream_receivers_on_executors"
 _TASK_CPUS = "_kstream_task_cpus"
@@ -39,7 +40,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True, order=True)
 class Executor:
-    """An executor of the application, as Spark lists it. `cores`: all its cores, busy or not."""
+    """An executor of the application, as Spark lists it. `cores` counts all its cores, busy or not."""
 
     host: str
     executor_id: str
@@ -47,7 +48,7 @@ class Executor:
 
     @property
     def location(self) -> ExecutorLocation:
-        """How a task prefers this executor."""
+        """The location by which a task prefers this executor."""
         return ExecutorLocation(self.host, self.executor_id)
 
 
@@ -55,9 +56,10 @@ class Executor:
 
 
 def executors(sc: SparkContext) -> list[Executor]:
-    """The executors that live, without the driver; empty in local mode. Any thread.
+    """Return the executors that live, without the driver; an empty list in local mode. Any thread.
 
-    Three short calls to the JVM. More calls when executors have come or gone since the last time.
+    Makes three short calls to the JVM, and more of them if executors have come or gone since the last call. Spark's list of hosts and cores
+    may be a moment behind: an executor that is not in it yet is left out, and the next call looks again.
     """
     if is_local(sc):
         return []
@@ -74,66 +76,86 @@ def executors(sc: SparkContext) -> list[Executor]:
 
 
 def known_executors(sc: SparkContext) -> list[Executor]:
-    """The executors that `executors` found last. No call to the JVM."""
+    """Return the executors that `executors` found last; an empty list before its first call. Makes no call to the JVM. Any thread."""
     kept: tuple[str, list[Executor]] | None = sc.__dict__.get(_KEPT)
     return [] if kept is None else kept[1]
 
 
 def set_receivers(sc: SparkContext, receivers: Callable[[], Mapping[str, int]] | None) -> None:
-    """Say how `free_executors` learns the number of receivers on each executor, by executor id. None: there are no receivers any more."""
+    """Set the function by which `free_executors` learns how many receivers run on each executor.
+
+    Args:
+        sc: The SparkContext.
+        receivers: Returns the number of receivers by executor id; called by any thread. None: there are no receivers any more.
+    """
     sc.__dict__[_RECEIVERS] = receivers
 
 
 def free_executors(sc: SparkContext, among: Sequence[Executor]) -> list[Executor]:
-    """Those of the executors that have a core for the tasks of batches, beside the receivers. Any thread.
+    """Return those of the executors `among` that have a core for the tasks of batches, beside the receivers. Any thread.
 
-    Reads `spark.task.cpus` once in the life of a SparkContext, and not at all without receivers; else no call to the JVM.
+    Without receivers all of them have one. With receivers this reads `spark.task.cpus`, once for each SparkContext; it makes no other call
+    to the JVM.
     """
     receivers: Callable[[], Mapping[str, int]] | None = sc.__dict__.get(_RECEIVERS)
     return list(among) if receivers is None else executors_with_free_core(among, receivers(), task_cpus(sc))
 
 
 def task_cpus(sc: SparkContext) -> int:
-    """How many cores Spark reserves for each task. Spark's setting is read once."""
+    """Return the number of cores that Spark reserves for each task (`spark.task.cpus`). Reads the setting once for each SparkContext."""
     if _TASK_CPUS not in sc.__dict__:
         sc.__dict__[_TASK_CPUS] = int(sc.getConf().get("spark.task.cpus") or 1)
     return sc.__dict__[_TASK_CPUS]
 
 
 def is_local(sc: SparkContext) -> bool:
-    """Whether the driver's process is the only executor."""
+    """Whether the driver's process is the only executor. Asks the JVM."""
     return bool(_jvm_context(sc).isLocal())
 
 
 def executor_cores(sc: SparkContext) -> list[int]:
-    """The number of cores of each executor that is registered now. In local mode the driver's; none a moment after Spark's start."""
+    """Return the number of cores of each executor that is registered now. Asks the JVM.
+
+    In local mode the driver is the only executor. A moment after Spark's start it is not listed yet, and the list is empty.
+    """
     if is_local(sc):
         return [cores for row in _summaries(sc) if (cores := int(row.totalCores()))]
     return [executor.cores for executor in executors(sc)]
 
 
 def task_attempts(sc: SparkContext, stage: int, most: int = 100) -> list[Any]:
-    """What Spark's status store knows of the tasks of a stage's first attempt: TaskData of its API. It may be seconds behind."""
+    """Return the tasks of a stage's first attempt from Spark's status store, which may be seconds behind. Asks the JVM.
+
+    Args:
+        sc: The SparkContext.
+        stage: The id of the stage.
+        most: The largest number of tasks to return.
+
+    Returns:
+        Objects of the JVM: TaskData of Spark's API.
+    """
     return _rows(_jvm_context(sc).statusStore().taskList(stage, 0, most))
 
 
 def _listed(sc: SparkContext, living: set[str]) -> list[Executor]:
-    """The executors of these ids that Spark's status store knows with their hosts. The store may be a moment behind."""
+    """Return the executors with these ids that Spark's status store knows with their hosts. The store may be a moment behind."""
     rows = [row for row in _summaries(sc) if row.id() in living]
     found = [Executor(str(row.hostPort()).rpartition(":")[0], str(row.id()), int(row.totalCores())) for row in rows]
     return [executor for executor in found if executor.host]
 
 
 def _summaries(sc: SparkContext) -> list[Any]:
-    """Of the executors that live, and of the driver: ExecutorSummary of Spark's API."""
+    """Return the ExecutorSummary (Spark's API) of each executor that lives, and of the driver."""
     return _rows(_jvm_context(sc).statusStore().executorList(True))
 
 
 def _rows(found: Any) -> list[Any]:
+    """Return the elements of a Scala sequence. Makes a call to the JVM for each."""
     return [found.apply(i) for i in range(found.size())]
 
 
 def _jvm_context(sc: SparkContext) -> Any:
+    """Return the JVM's SparkContext."""
     context: Any = sc._jsc  # pyright: ignore[reportPrivateUsage]
     return context.sc()
 
@@ -142,7 +164,7 @@ def _jvm_context(sc: SparkContext) -> Any:
 
 
 def task_slots(cores: Iterable[int], task_cpus: int) -> int:
-    """How many tasks can run at the same time on executors with so many cores each. A task never spans two executors.
+    """Return how many tasks can run at the same time on executors with so many cores each. A task never spans two executors.
 
     Args:
         cores: The number of cores of each executor.
@@ -152,18 +174,18 @@ def task_slots(cores: Iterable[int], task_cpus: int) -> int:
 
 
 def executors_with_free_core(executors: Iterable[Executor], receivers: Mapping[str, int], task_cpus: int) -> list[Executor]:
-    """The executors that can run a task of a batch beside their receivers, in the given order.
+    """Return the executors that can run a task of a batch beside their receivers, in the given order.
 
     Args:
         executors: The executors of the application.
-        receivers: How many receivers run on each executor, by executor id.
+        receivers: The number of receivers on each executor, by executor id.
         task_cpus: `spark.task.cpus`.
     """
     return [executor for executor in executors if task_slots([executor.cores], task_cpus) > receivers.get(executor.executor_id, 0)]
 
 
 def block_locations(blocks: Iterable[Iterable[str]], executors: Iterable[Executor], free: Sequence[Executor]) -> list[list[Location]]:
-    """Where the task of each received block should run.
+    """Return the locations that the task of each received block should prefer.
 
     A task prefers the executors that have a replica and a free core. Where there is none, it prefers the hosts of the replicas, if another
     executor with a free core is on the same host. Else it has no preference.
@@ -171,7 +193,10 @@ def block_locations(blocks: Iterable[Iterable[str]], executors: Iterable[Executo
     Args:
         blocks: For each block the ids of the executors that have a replica.
         executors: The executors of the application.
-        free: Those of them with a free core (`executors_with_free_core`).
+        free: The executors with a free core (`executors_with_free_core`).
+
+    Returns:
+        A list of locations for each block; empty for no preference.
     """
     host_of = {executor.executor_id: executor.host for executor in executors}
     free_by_id = {executor.executor_id: executor.location for executor in free}
@@ -192,14 +217,14 @@ def block_locations(blocks: Iterable[Iterable[str]], executors: Iterable[Executo
 
 @dataclass(frozen=True, slots=True)
 class ReceiverCores:
-    """The cores that an application with receivers needs. `task_cpus` is `spark.task.cpus`."""
+    """The cores that an application with receivers needs. `receivers` is their number, `task_cpus` is `spark.task.cpus`."""
 
     receivers: int
     task_cpus: int = 1
 
     @property
     def needed(self) -> int:
-        """Cores in all: those of the receivers, and those of one task of a batch."""
+        """The number of cores needed in all: those of the receivers, and those of one task of a batch."""
         return (self.receivers + 1) * self.task_cpus
 
     def enough(self, executors: Sequence[int]) -> bool:
@@ -208,7 +233,7 @@ class ReceiverCores:
 
     @property
     def taken(self) -> str:
-        """What the receivers take, in words."""
+        """The cores that the receivers take, as the beginning of a sentence."""
         each = "a core each" if self.task_cpus == 1 else f"{self.task_cpus} cores each (spark.task.cpus)"
         return f"{self.receivers} receivers take {each} for as long as they run"
 
@@ -217,15 +242,15 @@ class ReceiverCores:
 
 
 def most_cores(conf: Mapping[str, str], master: str) -> tuple[list[int], str] | None:
-    """The cores that the settings let a cluster give at most.
+    """Return the largest number of cores that a cluster can give under these settings. Pure.
 
     Args:
         conf: The settings of Spark that are set.
         master: The URL of the cluster manager.
 
     Returns:
-        The cores of each executor, and the settings that say so; None if the settings set no limit. Where a total is all that is known, one
-        executor has all of it.
+        The cores of each executor, and the settings that limit them; None if no setting does. If only the total is known
+        (`spark.cores.max`), the list has one executor with all cores.
     """
     if master.startswith("spark://"):
         total = conf.get("spark.cores.max")
@@ -251,13 +276,15 @@ def wait_for_cores(
 ) -> None:
     """Wait until the application has the cores that its receivers need, or until a stop is wanted. Called by the starting thread.
 
+    Looks at the executors every half second, and logs every 30 s that it waits. Returns silently when a stop is wanted.
+
     Args:
-        cores: What is needed.
+        cores: The cores that are needed.
         executors: Returns the number of cores of each executor that is registered now.
         local: Whether the driver is the only executor, whose cores never change.
         longest_s: How many seconds to wait for a cluster.
         monotonic: The clock, in seconds.
-        stopped: Waits so many seconds, or until a stop is wanted; returns whether it is.
+        stopped: Waits so many seconds, or until a stop is wanted, and returns whether a stop is wanted.
 
     Raises:
         ConfigurationError: In local mode, at once.
@@ -278,16 +305,23 @@ def wait_for_cores(
 
 
 def warn_of_limit(cores: ReceiverCores, most: tuple[list[int], str] | None) -> None:
-    """Log that a cluster can never give enough cores by its settings, before the wait for them."""
+    """Log a warning if the settings never let the cluster give enough cores. A start calls this before it waits for them.
+
+    Args:
+        cores: The cores that are needed.
+        most: The result of `most_cores`.
+    """
     if most is not None and not cores.enough(most[0]):
         logger.warning("the settings (%s) give the application at most %d cores, which is too few: %s", most[1], sum(most[0]), cores)
 
 
 def _given(executors: Sequence[int]) -> str:
+    """Return a sentence about the cores that the application has."""
     return f"The application has {sum(executors)} cores on {len(executors)} executors"
 
 
 def _too_few_in_local_mode(cores: ReceiverCores, there: int) -> ConfigurationError:
+    """Return the error for local mode with so few cores."""
     return ConfigurationError(
         f"{cores.taken}, and there are {there} cores in all: too few are left for the batches. "
         f"Give the application {cores.needed} at least: local[{cores.needed}]",
@@ -297,6 +331,7 @@ def _too_few_in_local_mode(cores: ReceiverCores, there: int) -> ConfigurationErr
 
 
 def _too_few_on_the_cluster(cores: ReceiverCores, there: Sequence[int], waited_s: float) -> NotEnoughCoresError:
+    """Return the error for a cluster that has given too few cores. `there` has the cores of each executor."""
     return NotEnoughCoresError(
         f"the cluster has not given the application enough cores within {waited_s:g} s: {cores}. {_given(there)}{_split(cores, there)}. "
         "Check that the workers of the cluster are up, and have cores that no other application holds. To give the application more, set "
@@ -310,7 +345,7 @@ def _too_few_on_the_cluster(cores: ReceiverCores, there: Sequence[int], waited_s
 
 
 def _split(cores: ReceiverCores, executors: Sequence[int]) -> str:
-    """If the cores are enough in all: why they are not enough."""
+    """Return the reason for which cores that suffice in total do not suffice, as part of a sentence; empty if the total is too small."""
     if sum(executors) < cores.needed:
         return ""
     return f", which can run {task_slots(executors, cores.task_cpus)} tasks: a task of {cores.task_cpus} cores never spans two executors"

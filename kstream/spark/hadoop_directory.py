@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class HadoopDirectory:
-    """The wild cards are Hadoop's own. A listing costs one call of the JVM a file, and three more for one that is new.
+    """A watched directory, whose path may have Hadoop's wild cards.
 
-    Names that begin with `_` are left out besides those that begin with a dot: Spark's readers refuse them. A name with a comma cannot be
-    read by them either.
+    A listing costs a call to the JVM for each file, and several for a new file. Names that begin with `_` are left out, because Spark's
+    readers refuse them. A stream leaves out names that begin with a dot anyway. Spark's readers cannot read a name with a comma either.
     """
 
     def __init__(self, directory: str, sc: SparkContext) -> None:
@@ -29,16 +29,22 @@ class HadoopDirectory:
         self._fs: Any = None
 
     def list(self, newer_than_ms: int) -> list[FileStatus]:
+        """Return the files that were modified after `newer_than_ms`, which is in ms since the epoch. Blocks on the file system.
+
+        Raises:
+            OSError: the file system cannot be listed. The next call begins with a new client.
+        """
         try:
             found = self._opened().globStatus(self._path)
             directories = [status for status in found or () if status.isDirectory()]
             return [file for status in directories for file in self._files(status.getPath(), newer_than_ms)]
         except Py4JJavaError as e:
-            self._fs = None  # as Spark does: the next listing begins with a new client
+            self._fs = None  # so the next listing begins with a new client, as in Spark
             said = e.java_exception.toString().splitlines()[0]
             raise OSError(f"{self.directory}: {said}") from None
 
     def _opened(self) -> Any:
+        """Return Hadoop's client for the directory; create it at the first use, and after an error."""
         if self._fs is None:
             jvm: Any = self._sc._jvm  # pyright: ignore[reportPrivateUsage]
             self._path = jvm.org.apache.hadoop.fs.Path(self.directory.rstrip("/") or "/")
@@ -46,10 +52,11 @@ class HadoopDirectory:
         return self._fs
 
     def _files(self, directory: Any, newer_than_ms: int) -> Iterable[FileStatus]:
+        """Yield the files of one directory that are new enough; none if the directory no longer exists."""
         try:
             found = self._fs.listStatus(directory)
         except Py4JJavaError as e:
-            if "FileNotFoundException" in e.java_exception.toString():  # gone since the look at the wild cards
+            if "FileNotFoundException" in e.java_exception.toString():  # the directory was removed after the wild cards were resolved
                 return
             raise
         for status in found:
@@ -58,7 +65,13 @@ class HadoopDirectory:
                 yield FileStatus(status.getPath().toString(), modified, status.getLen())
 
     def rdd(self, files: Sequence[FileStatus], format: FileFormat) -> RDD[Any]:
-        """By `sc.textFile`, `sc.binaryRecords` and `sc.binaryFiles`, whose partitions are a file's blocks."""
+        """Return an RDD of the records of these files, made by `sc.textFile`, `sc.binaryRecords` or `sc.binaryFiles`.
+
+        Spark divides the files into partitions by their blocks, and reads them in tasks.
+
+        Raises:
+            StorageError: Spark has no reader for this format.
+        """
         if not files:
             return self._sc.emptyRDD()
         paths = ",".join(_escaped(file.path) for file in files)
@@ -74,10 +87,10 @@ class HadoopDirectory:
 
 
 def default_file_system(sc: SparkContext) -> str:
-    """The URL of the file system that Hadoop uses for a path without a scheme; "" if Hadoop names none."""
+    """Return the URL of the file system that Hadoop uses for a path without a scheme; an empty text if Hadoop names none."""
     return str(sc._jsc.hadoopConfiguration().get("fs.defaultFS") or "")  # pyright: ignore
 
 
 def _escaped(path: str) -> str:
-    """A path that stands for itself where Hadoop looks for wild cards."""
+    """Return the path in the form in which Hadoop sees no wild card in it."""
     return "".join(f"\\{char}" if char in "*?[]{}\\" else char for char in path)

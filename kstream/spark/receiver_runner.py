@@ -48,13 +48,17 @@ def check_cores(
     wait_s: float = BY_KEY[WAITING_TIME].default / 1000,
     runtime: Runtime = THREADS,
 ) -> None:
-    """Wait until a task of a batch fits beside so many receivers, or until a stop is wanted; see `wait_for_cores`.
+    """Wait until a task of a batch fits beside so many receivers, or until a stop is wanted; see `wait_for_cores`. The starting thread.
 
-    A start calls this before it becomes the checkpoint's writer, so that a running driver is not fenced by one that has no cores. With
-    dynamic allocation this does not wait: pending receivers make Spark start executors.
+    A start calls this before it becomes the checkpoint's writer, so that a driver without cores does not fence a running one. With dynamic
+    allocation this does not wait: pending receivers make Spark start executors.
 
     Args:
+        sc: The SparkContext.
+        receivers: The number of receivers.
+        stop_wanted: Ends the wait.
         wait_s: The longest wait in seconds.
+        runtime: Has the clock.
 
     Raises:
         ConfigurationError: local mode has too few cores.
@@ -69,7 +73,10 @@ def check_cores(
 
 
 class SparkReceiverRunner:
-    """Runs a receiver as a job of one task, which takes a core until the receiver ends. Any thread; `_lock` guards `_with_store`."""
+    """A ReceiverRunner that runs a receiver as a job of one task, which takes a core until the receiver ends.
+
+    Any thread; `_lock` guards `_with_store`.
+    """
 
     def __init__(
         self,
@@ -78,7 +85,14 @@ class SparkReceiverRunner:
         stop_wanted: Event | None = None,
         runtime: Runtime = THREADS,
     ) -> None:
-        """`stop_wanted` ends a wait for executors."""
+        """Create the runner. Starts nothing.
+
+        Args:
+            sc: The SparkContext.
+            config: The settings of receivers and stores, which go into the tasks.
+            stop_wanted: Ends a wait for executors. None: no stop ends it.
+            runtime: Makes threads, and has the clock.
+        """
         self._sc = sc
         self._config = config
         self._runtime = runtime
@@ -88,10 +102,19 @@ class SparkReceiverRunner:
         """Ids of the executors with a store. In local mode the receivers start the one store."""
 
     def executors(self) -> list[ExecutorLocation]:
-        """The executors; in local mode the driver."""
+        """Return the executors that live; in local mode the driver alone. Asks the JVM."""
         return [executor.location for executor in executors(self._sc)] or [_LOCAL]
 
     def run(self, receiver: Receiver, stream_id: int, run: int, candidates: Sequence[Location], ended: Callable[[str], None]) -> None:
+        """Start the task of a receiver on a new thread, and return at once.
+
+        Args:
+            receiver: The receiver; the task gets it pickled.
+            stream_id: The number of its stream.
+            run: The number of this receiver run.
+            candidates: The locations that the task prefers.
+            ended: Called on the new thread when the task has ended, with the reason of a failure, else an empty text.
+        """
         task = ReceiverTask(receiver, stream_id, run, self._config)
 
         def in_spark() -> None:
@@ -109,18 +132,27 @@ class SparkReceiverRunner:
         self._runtime.thread(in_spark, f"Receiver-{stream_id}-job").start()
 
     def first_attempt_runs(self, stage: int) -> bool:
-        """Whether the first attempt runs, by Spark's list, which may be seconds behind. An attempt that is not in it yet runs."""
+        """Whether the first attempt of a receiver's task, in this stage, still runs.
+
+        Spark's list of attempts may be seconds behind. An attempt that is not in it yet counts as running.
+        """
         return all(task.status() == "RUNNING" for task in task_attempts(self._sc, stage) if task.attempt() == 0)
 
     def cancel(self, stream_id: int) -> None:
+        """Cancel the Spark job of a receiver."""
         self._sc.cancelJobGroup(_group(stream_id))
 
     def forget_store(self, executor: str) -> None:
+        """Let `start_stores` look for the executor's store again. Called when it has none, or one that does not answer."""
         with self._lock:
             self._with_store.discard(executor)
 
     def start_stores(self, at_least: int = 0) -> None:
-        """As `ReceiverRunner.start_stores`. In local mode this does not wait."""
+        """Start a block store on every executor that has none, and wait until `at_least` executors have one. Blocks. Logs failures.
+
+        The wait ends after the time that Spark itself waits for executors, or when a stop is wanted. In local mode, and with dynamic
+        allocation, this does not wait.
+        """
         end = self._runtime.monotonic() + self._patience()
         self._start_missing_stores()
         if is_local(self._sc) or _executors_come_when_needed(self._sc):
@@ -136,7 +168,11 @@ class SparkReceiverRunner:
             self._start_missing_stores()
 
     def _start_missing_stores(self) -> None:
-        """Start stores by tasks. Spark may ignore the executors that tasks prefer, so executors without a store are tried again."""
+        """Start stores by Spark tasks. Blocks until the tasks have ended. A failure is logged.
+
+        Spark may run a task elsewhere than on the executor it prefers. So executors that are still without a store get a task again, in
+        three rounds at most.
+        """
         for _ in range(_TRIES):
             there = {location.executor_id: location for location in self.executors()}
             with self._lock:
@@ -154,16 +190,17 @@ class SparkReceiverRunner:
                 self._with_store.update(found)
 
     def _patience(self) -> float:
-        """How many seconds Spark itself waits for executors before its first job."""
+        """Return how many seconds Spark itself waits for executors before its first job."""
         return parse_time_ms(self._sc.getConf().get(_WAITING) or "30s") / 1000
 
     def _count(self, rdd: WorkerRDD) -> None:
-        """Run the RDD's job. What the tasks yield stays in the executors' JVMs."""
+        """Run the RDD's job. Blocks until it has ended. The tasks' output stays in the executors' JVMs."""
         jrdd: Any = rdd._jrdd  # pyright: ignore[reportPrivateUsage]
         jrdd.count()
 
 
 def _group(stream_id: int) -> str:
+    """Return the id of the Spark job group of a receiver."""
     return f"kstream-receiver-{stream_id}"
 
 
@@ -171,8 +208,11 @@ def _group(stream_id: int) -> str:
 
 
 def _receive(task: ReceiverTask, _index: int) -> Iterator[str]:
-    """Run a receiver. A retried attempt ends at once, since the tracker decides where a receiver runs. A speculative copy ends after the
-    first attempt."""
+    """Run a receiver, in a worker. Only the first attempt does so, because the tracker decides where a receiver runs.
+
+    A retried attempt ends at once. A speculative copy ends after the first attempt. Raises the error of the receiver, after the driver
+    knows.
+    """
     from pyspark import TaskContext
     from pyspark.serializers import CPickleSerializer
 
@@ -182,22 +222,24 @@ def _receive(task: ReceiverTask, _index: int) -> Iterator[str]:
         return
     try:
         yield from task(_folder(), CPickleSerializer().dumps)
-    except Exception as e:  # Spark's retry would succeed, and nobody would hear of the error
+    except Exception as e:  # Spark's retry would succeed, and the error would stay unknown
         task.failed(e)
         raise
 
 
 def _store(config: ReceiverTaskConfig, _index: int) -> Iterator[str]:
+    """Find or start the executor's store, in a worker. Yields the id of the executor."""
     executor, _address = start_store(config, _folder())
     return iter([executor.executor_id])
 
 
 def _folder() -> str:
-    """The folder that the workers of an executor share: its working directory, or in local mode one of Spark's."""
+    """Return the folder that the workers of an executor share: its working directory, or in local mode one of Spark's."""
     from pyspark import SparkFiles
 
     return os.path.abspath(SparkFiles.getRootDirectory())
 
 
 def _executors_come_when_needed(sc: SparkContext) -> bool:
+    """Whether Spark starts executors for pending tasks (dynamic allocation)."""
     return parse_bool(sc.getConf().get("spark.dynamicAllocation.enabled") or "false")

@@ -1,4 +1,4 @@
-"""What the receivers of a context need of Spark: a port on the driver, tasks, stores, logs; and received blocks as RDDs."""
+"""The Spark side of a context's receivers: the driver's port, their tasks, stores and logs, and received blocks as RDDs."""
 
 from __future__ import annotations
 
@@ -56,15 +56,18 @@ def open_received_blocks(
     """Make the received blocks of one start, and open the driver's port. `ReceivedBlocks.close` closes the port.
 
     Args:
+        sc: The SparkContext.
+        settings: The settings of the context.
+        clock: The clock of the driver.
         tell: Posts an event to the listeners; any thread.
         stop_wanted: Ends a wait for executors.
-        receivers: By stream id.
+        receivers: The receivers by stream id.
         store: The checkpoint's store; None without a checkpoint.
         log: The checkpoint's log.
 
     Raises:
         ConfigurationError: the settings cannot be met.
-        RpcError: the driver's address cannot be had.
+        RpcError: the driver cannot listen on its address.
     """
     logs = _receiver_logs(sc, settings, store) if settings.get(WRITE_AHEAD_LOG) else None
     credentials = _credentials(settings, clock)
@@ -87,7 +90,7 @@ def open_received_blocks(
 
 
 def _addresses(sc: SparkContext) -> tuple[str, str]:
-    """The address on which the driver listens, and the one that executors use: those of Spark's own driver."""
+    """Return the address on which the driver listens, and the one that executors use: those of Spark's own driver."""
     if is_local(sc):
         return LOOPBACK, LOOPBACK
     conf = sc.getConf()
@@ -96,7 +99,7 @@ def _addresses(sc: SparkContext) -> tuple[str, str]:
 
 
 def _credentials(settings: Settings, clock: Clock) -> RpcCredentials:
-    """New credentials. They encrypt if the setting says so; without the setting if Spark encrypts its own messages."""
+    """Make new credentials. They encrypt if the setting is true, or if it is not set and Spark encrypts its own messages."""
     encrypt = settings.get(ENCRYPT)
     if encrypt is None:
         encrypt = any(parse_bool(settings.source.get(key) or "false") for key in _SPARKS_ENCRYPTION)
@@ -108,6 +111,7 @@ def _credentials(settings: Settings, clock: Clock) -> RpcCredentials:
 def _task_config(
     settings: Settings, driver_host: str, driver_port: int, credentials: RpcCredentials, logs: ReceiverLogs | None
 ) -> ReceiverTaskConfig:
+    """Return the settings that the tasks of receivers and stores need. `logs` is None without write-ahead logs."""
     return ReceiverTaskConfig(
         driver_host,
         driver_port,
@@ -126,11 +130,15 @@ def _task_config(
 
 
 def place_of(store: FileStore, single_writer: bool) -> OpensStore | None:
-    """How workers open a checkpoint's store; None if they cannot (memory://). May ask the driver's JVM."""
+    """Return the address by which workers open a checkpoint's store; None if only the driver can reach the store (memory://).
+
+    Asks the driver's JVM for a store of Hadoop; StorageError if the JVM does not answer.
+    """
     return store.for_workers() if isinstance(store, HadoopFileStore) else place_for_workers(store, single_writer)
 
 
 def _receiver_logs(sc: SparkContext, settings: Settings, store: FileStore | None) -> ReceiverLogs:
+    """Return the settings and the place of the receivers' write-ahead logs. ConfigurationError if executors have no place for them."""
     if store is None:
         raise ConfigurationError(
             "Cannot enable receiver write-ahead log without checkpoint directory set. Please use streamingContext.checkpoint() to set the "
@@ -154,7 +162,7 @@ def _receiver_logs(sc: SparkContext, settings: Settings, store: FileStore | None
 
 
 class SparkBlockReader:
-    """The BlockReader of one start of a context. Any thread; `_lock` guards `_clients`."""
+    """The BlockReader of one start of a context: it reads blocks in tasks. Any thread; `_lock` guards `_clients`."""
 
     def __init__(self, sc: SparkContext, credentials: RpcCredentials) -> None:
         self._sc = sc
@@ -166,40 +174,50 @@ class SparkBlockReader:
     def rdd(self, blocks: Sequence[BlockLocations], tolerant: bool) -> RDD[Any]:
         """Make an RDD with a partition for each block. A task prefers an executor that has its block and a core without a receiver.
 
-        A task that runs elsewhere reads its block over the network, or from the write-ahead log. No call to the JVM is made for the
-        locations: the tracker looks at the executors every few seconds, and the list that was found last is used.
+        A task that runs elsewhere reads its block over the network, or from the write-ahead log. The locations come from the list of
+        executors that was found last, without a call to the JVM; the tracker renews the list every few seconds.
+
+        Args:
+            blocks: The places of each block.
+            tolerant: Whether a lost block is an empty partition and appears in `lost`. Otherwise its task fails with BlocksLostError.
         """
         locations = self._locations(blocks)
         read = partial(_read, tuple(blocks), self._credentials, self._lost if tolerant else None)
         return WorkerRDD(self._sc, len(blocks), read, locations if any(locations) else None)
 
     def _locations(self, blocks: Sequence[BlockLocations]) -> list[list[str]]:
+        """Return the locations that the task of each block prefers, in Spark's notation."""
         there = known_executors(self._sc)
         holders = [[replica.executor_id for replica in block.replicas] for block in blocks]
         found = block_locations(holders, there, free_executors(self._sc, there))
         return [[str(location) for location in locations] for locations in found]
 
     def lost(self) -> Mapping[str, str]:
+        """Return the lost blocks that tasks of tolerant RDDs have met: the error text by block id."""
         known: dict[str, str] = self._lost.value
         return dict(known)
 
     def forget(self, block_ids: Iterable[str]) -> None:
+        """Remove blocks from `lost`."""
         known: dict[str, str] = self._lost.value
         for block_id in block_ids:
             known.pop(block_id, None)
 
     def remove(self, store: Replica, block_ids: Sequence[str]) -> None:
+        """Remove blocks from a store. Blocks. RpcError if the store does not answer."""
         remove_blocks(self._client(store), block_ids)
 
     def end(self, store: Replica) -> None:
+        """End a store with all its blocks. Blocks. RpcError if the store does not answer."""
         self._client(store).ask(END)
 
     def _client(self, store: Replica) -> RpcClient:
+        """Return the client of a store; create it at the first use."""
         with self._lock:
             return self._clients.setdefault(store, RpcClient(store.host, store.port, self._credentials, _STORE_TIMEOUT_S))
 
     def close(self) -> None:
-        """Close the clients of the stores. The receivers hold no cores any more."""
+        """Close the clients of the stores. From now on `free_executors` counts no receivers."""
         set_receivers(self._sc, None)
         with self._lock:
             clients, self._clients = list(self._clients.values()), {}
@@ -208,7 +226,10 @@ class SparkBlockReader:
 
 
 class _LostBlocksParam:
-    """How Spark merges the blocks that tasks did not find. A task adds to an empty map; Spark's accumulator thread to the driver's."""
+    """The rule by which Spark's accumulator merges the lost blocks of tasks.
+
+    A task adds to an empty map. Spark's accumulator thread adds a task's map to the driver's map.
+    """
 
     def zero(self, value: dict[str, str]) -> dict[str, str]:
         return {}
@@ -219,7 +240,13 @@ class _LostBlocksParam:
 
 
 def _read(blocks: Sequence[BlockLocations], credentials: RpcCredentials, lost: Any, index: int) -> Iterator[Any]:
-    """In a worker: the records of one block. `lost` is the accumulator; None lets the task of a lost block fail."""
+    """Return the records of the block at `index`, in a worker.
+
+    If the block is lost and `lost` is an accumulator, there are no records, and the accumulator gets the loss.
+
+    Raises:
+        BlocksLostError: the block is lost, and `lost` is None.
+    """
     try:
         return read_block(blocks[index], credentials)
     except BlocksLostError as e:

@@ -1,7 +1,8 @@
 """Stops the context on SIGTERM, which reaches a driver in two ways.
 
-Of `python job.py`, the signal reaches Python. Under spark-submit it reaches the JVM, which ends in 0.6 s without a word to
-Python; there a shutdown hook of Hadoop's ShutdownHookManager runs before Spark's own (priority 50), and jobs still run inside it.
+If the driver is a plain `python job.py`, Python receives the signal. Under spark-submit the JVM receives it, and ends after 0.6 s without
+a message to Python. There a shutdown hook of Hadoop's ShutdownHookManager stops the context. It runs before Spark's own hook (priority
+50), so jobs still run inside it.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ class _JavaRunnable:
         self._action = action
 
     def run(self) -> None:
+        """Call the action. An error is logged. A thread of py4j, for the JVM."""
         try:
             self._action()
         except Exception:
             logger.exception("stopping on shutdown failed")
 
     class Java:
-        implements = ["java.lang.Runnable"]  # noqa: RUF012 - py4j reads exactly this
+        implements = ["java.lang.Runnable"]  # noqa: RUF012 - py4j reads this attribute
 
 
 def under_spark_submit() -> bool:
@@ -46,15 +48,17 @@ def under_spark_submit() -> bool:
 class ShutdownHook:
     """Calls `stop(graceful)` when the driver is asked to end. Call `remove` once the context has stopped.
 
-    Plain Python: on SIGTERM, if the context was started in the main thread and no other code handles the signal. After a graceful stop the
-    program continues behind `awaitTermination`; any other stop ends it by the signal. spark-submit: the program continues in either case,
-    until the other hooks of the JVM have run. Without the stop, Spark would end during the batch, and the batch would count as failed.
+    In plain Python SIGTERM calls it, if the context was started in the main thread and no other code handles the signal. After a graceful
+    stop the program continues after its `awaitTermination`; any other stop ends the program with exit code 143, as the signal would.
+
+    Under spark-submit the program continues in either case, until the other hooks of the JVM have run. Without the stop, Spark would end
+    during the batch, and the batch would count as failed.
 
     Args:
         sc: the SparkContext of the streams.
-        graceful: how to stop.
-        stop: stops the context.
-        patience_s: seconds that a stop may take; afterwards the JVM of spark-submit ends without it.
+        graceful: whether the stop is graceful.
+        stop: stops the context, gracefully if its argument is true; called on a thread that is not the main thread.
+        patience_s: the seconds that a stop may take, 600 at least. Afterwards the JVM of spark-submit ends without it.
     """
 
     def __init__(self, sc: SparkContext, graceful: bool, stop: Callable[[bool], None], patience_s: float = 0) -> None:
@@ -68,7 +72,11 @@ class ShutdownHook:
             self._listen()
 
     def remove(self) -> None:
-        """Remove the hook. Any thread. The handler stays, because only the main thread may remove it, and does what SIGTERM does."""
+        """Remove the hook, so that SIGTERM no longer stops the context. Any thread.
+
+        The signal handler stays, because only the main thread may remove it. Without a hook it ends the process, as SIGTERM does by
+        default.
+        """
         global _current
         if _current is self:
             _current = None
@@ -80,19 +88,21 @@ class ShutdownHook:
                 logger.debug("shutdown hook not removed: %s", e)
 
     def _add_jvm_hook(self, sc: SparkContext, timeout_s: int) -> None:
+        """Register the stop as a shutdown hook of the JVM, which ends without it after `timeout_s`."""
         from pyspark.java_gateway import ensure_callback_server_started
 
         gateway: Any = sc._gateway  # pyright: ignore
         ensure_callback_server_started(gateway)
         jvm = gateway.jvm
-        # A bare proxy has no hashCode, which the manager's set needs; and after Ctrl-C there may be no Python left to call, which is no
-        # news. A FutureTask has the one and keeps the other to itself.
+        # The manager's set needs a hashCode, which a bare proxy lacks and a FutureTask has. After Ctrl-C there may be no Python left to
+        # call: a FutureTask keeps this expected error to itself.
         runnable = _JavaRunnable(lambda: self._stop(self._graceful))
         self._jvm_hook = jvm.java.util.concurrent.FutureTask(runnable, None)
         self._manager = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
         self._manager.addShutdownHook(self._jvm_hook, _PRIORITY, timeout_s, jvm.java.util.concurrent.TimeUnit.SECONDS)
 
     def _listen(self) -> None:
+        """Let SIGTERM call this hook. Does nothing outside of the main thread, or if other code handles the signal."""
         global _current
         if threading.current_thread() is not threading.main_thread():
             return
@@ -101,10 +111,11 @@ class ShutdownHook:
             _current = self
 
     def hand_over(self) -> None:
-        """Stop on a thread of its own, so that the interrupted code can finish."""
+        """Stop the context on a new thread, so that the code that the signal has interrupted can finish. Returns at once."""
         threading.Thread(target=self._stop_and_leave, name="streaming-shutdown", daemon=False).start()
 
     def _stop_and_leave(self) -> None:
+        """Stop the context. End the process with exit code 143 unless the stop is graceful."""
         logger.warning("SIGTERM: the context stops %s", "gracefully" if self._graceful else "at once")
         self._stop(self._graceful)
         if not self._graceful:
@@ -112,11 +123,14 @@ class ShutdownHook:
 
 
 _current: ShutdownHook | None = None
-"""The hook of the context that runs; one context is active at a time."""
+"""The hook of the active context; only one context is active at a time."""
 
 
 def _on_signal(signum: int, frame: FrameType | None) -> None:
-    """Runs in the main thread between two byte codes."""
+    """Stop the active context; without one, end the process as SIGTERM does by default.
+
+    Python calls this in the main thread, between two byte codes.
+    """
     if _current is not None:
         _current.hand_over()
     else:

@@ -1,4 +1,4 @@
-"""Makes a SparkContext with the settings that kstream needs; pickles and unpickles functions of the user."""
+"""Makes a SparkContext with the settings that kstream needs, and pickles functions of the user."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ UNIX_SOCKET = "spark.python.unix.domain.socket.enabled"
 
 
 def spark_version() -> tuple[int, int]:
-    """pyspark's major and minor version."""
+    """Return pyspark's major and minor version."""
     major, minor = pyspark.__version__.split(".")[:2]
     return int(major), int(minor)
 
 
 def make_spark_context(conf: SparkConf) -> SparkContext:
-    """Make a SparkContext, on a Java that is found or made, with workers over Unix sockets (Spark ≥ 4.1).
+    """Make a SparkContext, on a Java that is found or made, with workers over Unix sockets (Spark ≥ 4.1). Blocks while the JVM starts.
 
-    The sockets cut the cost of a Python task to a half or less; a value in `conf` wins. On a local master the workers run the Python of
-    the driver, so that they find its packages (pyspark's default is the `python3` on PATH).
+    The sockets cut the cost of a Python task to a half or less; a value in `conf` wins. On a local master the workers run the driver's
+    Python, so that they find its packages (pyspark's default is the `python3` on PATH). `conf` may be changed.
 
     Raises:
-        JavaNotFoundError: there is no Java.
+        JavaNotFoundError: there is no suitable Java.
     """
     if active_spark_context() is None:
         from kstream.spark.java import ensure_java
@@ -46,27 +46,33 @@ def make_spark_context(conf: SparkConf) -> SparkContext:
 
 
 def active_spark_context() -> SparkContext | None:
-    """The SparkContext of this process; None if none runs. Any thread."""
+    """Return the SparkContext of this process; None if none runs. Any thread."""
     return SparkContext._active_spark_context  # pyright: ignore
 
 
 def default_conf() -> SparkConf:
-    """The settings of the running SparkContext; without one, those that a new one would get, as far as they are known by now."""
+    """Return the settings of the running SparkContext; without one, the settings known so far that a new one would get."""
     existing = active_spark_context()
     return SparkConf() if existing is None else existing.getConf()
 
 
 MADE_UP = {"spark.master": "local[*]", "spark.ui.showConsoleProgress": "true", "spark.submit.pyFiles": ""}
-"""Settings that Spark's launcher sets by default in a JVM. The user has not given them."""
+"""Settings that Spark's launcher sets in every JVM by default. They do not come from the user."""
 
 
 @contextmanager
 def restored_conf(stored: Mapping[str, str]) -> Generator[SparkConf]:
-    """Yield the settings of a SparkContext that restores `stored`, in a process that has none yet. Make the SparkContext in the block.
+    """Yield the settings of a SparkContext that restores `stored`, in a process without a SparkContext. Make the SparkContext in the body.
 
     Settings that this process was given (`--master` and `--conf` of spark-submit, spark-defaults.conf) win over the stored ones, except
-    the application's name, for which spark-submit has a default. A JVM that does not run yet is launched with the stored settings, as by
-    the first start: memory, packages and the class path only have an effect at the launch.
+    the application's name, for which spark-submit has a default. If no JVM runs yet, this launches one with the stored settings, like the
+    first start: memory, packages and the class path only have an effect at the launch.
+
+    Args:
+        stored: the settings that a checkpoint has.
+
+    Raises:
+        JavaNotFoundError: there is no suitable Java.
     """
     from kstream.spark.java import ensure_java
 
@@ -96,7 +102,12 @@ def restored_conf(stored: Mapping[str, str]) -> Generator[SparkConf]:
 
 
 def given_names(command: str, environ: Mapping[str, str]) -> set[str]:
-    """The keys of the settings on the command line of spark-submit, and in its files of defaults."""
+    """Return the keys of the settings on the command line of spark-submit, and in its files of defaults. Reads those files.
+
+    Args:
+        command: the command line.
+        environ: the environment variables of the process.
+    """
     names = set(_CONF_OPTION.findall(command))
     if _MASTER_OPTION.search(command):
         names.add("spark.master")
@@ -114,7 +125,7 @@ _DEFAULT = re.compile(r"^\s*(spark\.[^\s=:]+)", re.MULTILINE)
 
 
 def settings_of(sc: SparkContext) -> dict[str, str]:
-    """The settings of a SparkContext, without the options that Spark adds for every JVM that it launches."""
+    """Return the settings of a SparkContext, without the Java options that Spark adds for every JVM that it launches."""
     settings = dict(sc.getConf().getAll())
     own = str(sc._jvm.org.apache.spark.launcher.JavaModuleOptions.defaultModuleOptions())  # pyright: ignore
     for key in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
@@ -127,20 +138,20 @@ def settings_of(sc: SparkContext) -> dict[str, str]:
 
 
 def dump_functions(functions: Sequence[object]) -> bytes:
-    """Pickle functions of the user together, so that shared objects stay shared."""
+    """Pickle functions of the user together, so that shared objects stay shared. Raises the errors of cloudpickle."""
     with _no_broadcasts_left():
         return cloudpickle_dumps(list(functions))
 
 
 def try_to_pickle(functions: Sequence[object]) -> None:
-    """Pickle functions like `dump_functions`, and drop the bytes. Raises the errors of cloudpickle."""
+    """Pickle functions as `dump_functions` does, and drop the bytes. Raises the errors of cloudpickle."""
     with _no_broadcasts_left():
         CloudPickler(_Nowhere()).dump(list(functions))
 
 
 @contextmanager
 def _no_broadcasts_left() -> Generator[None]:
-    """Keep PySpark from sending broadcast variables that are pickled inside with the next job of this thread."""
+    """Forget the broadcast variables pickled in the body. Otherwise PySpark would send them with the next job of this thread."""
     try:
         yield
     finally:
@@ -150,12 +161,12 @@ def _no_broadcasts_left() -> Generator[None]:
 
 
 class _Nowhere:
-    """A file that drops all that is written to it."""
+    """A file that drops its input."""
 
     def write(self, data: Any) -> int:
         return len(data)
 
 
 def load_functions(data: bytes) -> list[object]:
-    """The inverse of `dump_functions`."""
+    """Return the functions that `dump_functions` has pickled. Raises the errors of pickle, and of imports."""
     return cloudpickle_loads(data)

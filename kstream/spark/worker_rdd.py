@@ -1,8 +1,8 @@
 """WorkerRDD: an RDD whose partitions Spark's Python workers make by `make(index)`, without input data.
 
-PySpark only has RDDs of existing data. This is a PipelinedRDD over a JVM RDD of n empty partitions, so that a later `map` or `filter` runs
-in the same Python worker, in one pass. The empty RDD is made once per SparkContext and n: `parallelize` writes a file and calls the JVM
-several times, which is too slow for every batch. Works with pyspark 3.5 – 4.3 (`PipelinedRDD`'s constructor).
+PySpark only has RDDs of existing data. A WorkerRDD is a PipelinedRDD over a JVM RDD of n empty partitions, so that a later `map` or
+`filter` runs in the same Python worker, in one pass. The empty RDD is made once per SparkContext and n: `parallelize` writes a file and
+calls the JVM several times, which is too slow for every batch. Works with pyspark 3.5 – 4.3 (`PipelinedRDD`'s constructor).
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ else:
 
 _BASES = "_kstream_empty_rdds"
 _MOST_BASES = 32
-"""Empty RDDs kept per SparkContext; beyond that the oldest is dropped. Numbers of partitions and executors change rarely."""
+"""Most empty RDDs kept per SparkContext; the oldest is dropped first. Numbers of partitions and executors change rarely."""
 _lock = threading.Lock()
 
 
 class WorkerRDD(PipelinedRDD[Any, Any]):
     """An RDD whose partition i has the records of `make(i)`.
 
-    Made on the driver, by any thread; nothing runs until an action. Each computation of a partition calls `make` again.
+    Made on the driver, by any thread; nothing runs until an action. Each computation of a partition calls `make` again, in a worker.
 
     Args:
         sc: the SparkContext.
-        partitions: their number.
-        make: cloudpickle sends it in the tasks.
+        partitions: the number of partitions.
+        make: returns the records of the partition of an index. cloudpickle sends it in the tasks.
         locations: per partition the places that it prefers, in Spark's notation (`executor_<host>_<id>`, or a host); a hint to Spark.
     """
 
@@ -47,7 +47,7 @@ class WorkerRDD(PipelinedRDD[Any, Any]):
     ) -> None:
         def compute(index: int, nothing: Iterable[Any]) -> Iterable[Any]:
             freeze_gc()
-            for _ in nothing:  # to its end: Spark discards a worker with unread input, and every task starts a new one
+            for _ in nothing:  # read to the end: Spark discards a worker with unread input, and every task starts a new one
                 pass
             return make(index)
 
@@ -55,7 +55,7 @@ class WorkerRDD(PipelinedRDD[Any, Any]):
 
 
 def _empty_rdd(sc: SparkContext, partitions: int, locations: Sequence[Sequence[str]] | None) -> Any:
-    """The JVM's RDD of empty partitions; kept on the SparkContext, so that both end together."""
+    """Return an RDD of empty partitions. The SparkContext keeps it, so that both end together. Any thread."""
     places = tuple(tuple(where) for where in locations or ())
     key: Any = (partitions, places if any(places) else None)
     with _lock:
@@ -68,7 +68,7 @@ def _empty_rdd(sc: SparkContext, partitions: int, locations: Sequence[Sequence[s
 
 
 def _located(sc: SparkContext, places: tuple[tuple[str, ...], ...]) -> Any:
-    """Empty partitions with preferred locations: what `SparkContext.makeRDD` does and pyspark does not offer."""
+    """Return an RDD of empty partitions with preferred locations, by `SparkContext.makeRDD`, which pyspark does not offer."""
     from pyspark import RDD
     from pyspark.serializers import BatchedSerializer, CPickleSerializer
 

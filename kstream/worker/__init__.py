@@ -1,1 +1,1 @@
-"""Code that runs in a Spark worker before the user's function. Needs no pyspark."""
+"""Code that runs in a Spark worker before the user's function. It imports no pyspark."""

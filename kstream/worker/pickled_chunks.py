@@ -1,4 +1,4 @@
-"""Many records as few pickles: the form in which workers send records, and in which received blocks hold them."""
+"""The form in which workers send records, and in which received blocks hold them: many records in few pickles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ CHUNK_BYTES = 256 * 1024
 
 
 def pickled_chunks(records: Iterable[Any], dumps: Callable[[list[Any]], bytes]) -> Iterator[bytes]:
-    """Yield lists of the records, each pickled by `dumps`, of about 256 KB: small records many at once."""
+    """Yield the records as pickled lists of about 256 KB each. A list of small records has many of them.
+
+    Args:
+        records: the records; read while the lists are taken.
+        dumps: pickles a list.
+    """
     rest, size = iter(records), 1
     while batch := list(islice(rest, size)):
         chunk = dumps(batch)

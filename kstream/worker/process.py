@@ -12,13 +12,17 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 _seen = 0
 _made: dict[tuple[int, Hashable], Any] = {}
-_making = threading.RLock()  # `make` may call `once` for another key
+_making = threading.RLock()  # reentrant, because `make` may call `once` for another key
 
 
 def once(key: Hashable, make: Callable[[], T]) -> T:
     """Return the object of a key, made by the first call in this process and kept for its life. A fork makes its own.
 
-    Any thread; while one makes an object, others wait. An error of `make` is raised, and the next call tries again.
+    Any thread. While one thread makes an object, calls of other threads block.
+
+    Args:
+        key: names the object.
+        make: makes the object. An error of it is raised, and the next call tries again.
     """
     mine = (os.getpid(), key)
     with _making:
@@ -30,9 +34,9 @@ def once(key: Hashable, make: Callable[[], T]) -> T:
 def freeze_gc() -> None:
     """Exclude all objects loaded so far from garbage collection. kstream's functions call this as they begin in a worker.
 
-    PySpark's workers collect garbage after every task, over all objects of their modules: 15 ms with PySpark and kstream alone, 35 with
-    pandas, longer than many tasks. The objects are frozen again whenever modules were loaded since. A frozen object is still freed by its
-    reference count; only a cycle of garbage that exists at that moment stays.
+    PySpark's workers collect garbage after every task, over all objects of their modules. That takes 15 ms with PySpark and kstream alone,
+    and 35 ms with pandas, which is longer than many tasks. A call freezes the objects again if modules were loaded since. A frozen object
+    is still freed by its reference count; only a cycle of garbage that exists at that moment stays. Outside of a worker this does nothing.
     """
     global _seen
     if "pyspark.worker" in sys.modules and len(sys.modules) > _seen:
