@@ -5,10 +5,10 @@ One idea: every command ends in a sentence. A failure is one line on standard er
 
     kstream run          a job from its checkpoint, until SIGTERM or Ctrl-C
     kstream checkpoint   the content of a checkpoint, and the differences between two, without Spark
-    kstream ledger       the records that no batch has read
+    kstream ledger       the records that no batch has read and no batch will read
     kstream lag          how far the streams of a checkpoint are behind the ends of their logs
-    kstream offsets      the offsets of the streams, and setting them
-    kstream replay       batches of the past again, with the ranges they had
+    kstream offsets      the offsets of the streams, and commands that set them
+    kstream replay       a second run of past batches, with their stored ranges
 
 Connectors add commands by entry points of group `kstream.cli`; `kstream demo` is one. All commands see inputs through the tools of their
 connectors (`kstream.connectors.ConnectorTools`, `kstream.cli.inputs`). The modules here import neither pyspark nor a connector;
@@ -33,12 +33,14 @@ __all__ = ["main"]
 
 
 class _WithConnectors(click.Group):
-    """A group whose commands are its own and those of the installed connectors, which are imported when they are named."""
+    """A group with commands of its own and those of the installed connectors. It imports a connector's command when a user names it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, sorted. Imports no connector."""
         return sorted({*super().list_commands(ctx), *connectors.commands()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of this name; None if there is none. A connector's command that cannot be imported explains why."""
         own = super().get_command(ctx, cmd_name)
         added = connectors.commands()
         if own is not None or cmd_name not in added:
@@ -50,6 +52,8 @@ class _WithConnectors(click.Group):
 
 
 def _not_importable(name: str, error: Exception) -> click.Command:
+    """Return a command that ends with the error of its import, whatever its options are."""
+
     def explain() -> None:
         fail(f"the command {name} comes with a connector that cannot be imported: {error}")
 

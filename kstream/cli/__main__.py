@@ -1,4 +1,4 @@
-"""`python -m kstream.cli`: the same as `kstream`, also from a zip."""
+"""`python -m kstream.cli`: the same program as `kstream`. It also runs from a zip."""
 
 from kstream.cli import main
 

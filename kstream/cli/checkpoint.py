@@ -30,8 +30,10 @@ class StoredState:
     """The state of one stream, as a completion record names it.
 
     Attributes:
+        stream: the stream.
         time: the batch that left the state.
-        bytes: the size of the files together.
+        files: the names of the files in the store.
+        bytes: the size of the files together, without the missing ones.
         missing: the files that no longer exist, because a newer state has replaced them.
     """
 
@@ -42,6 +44,7 @@ class StoredState:
     missing: tuple[str, ...]
 
     def in_words(self) -> str:
+        """Return the state as words for people."""
         files = f"{len(self.files)} file{'' if len(self.files) == 1 else 's'}"
         if self.missing:
             return f"as batch {self.time} left it: {files}, {len(self.missing)} of them not there any more"
@@ -49,7 +52,7 @@ class StoredState:
 
 
 States = Mapping[Time, list[StoredState]]
-"""By the batch whose completion record names them."""
+"""The states by the batch whose completion record names them."""
 
 _STYLES = {"done": "green", "pending": "yellow", "void": "dim"}
 
@@ -79,7 +82,7 @@ def show(path: str, as_json: bool, last: int | None) -> None:
 
 
 def read_epochs(store: FileStore) -> list[tuple[int, int]]:
-    """Return (epoch, ms since 1970 when the driver took it) for every driver that has started here, oldest first."""
+    """Return (epoch, time of the start in ms since 1970) for every driver that has started here, oldest first. Reads the store."""
     numbers = sorted(n for n in map(names.parse_epoch, store.list()) if n is not None)
     records = ((n, names.epoch(n)) for n in numbers)
     return [(n, int(format.decode("epoch", store.read(name), store.path(name))["at"])) for n, name in records]
@@ -88,7 +91,12 @@ def read_epochs(store: FileStore) -> list[tuple[int, int]]:
 def read_states(store: FileStore, contents: LogContents, last: int | None) -> States:
     """Read the states that the completion records of the shown batches name.
 
-    Costs one listing. If there are states, also a read per batch and a request per file.
+    Costs one listing. If there are states, this also costs a read per batch and a request per file.
+
+    Args:
+        store: the checkpoint.
+        contents: the content of its log.
+        last: the number of shown batches, the newest; None for all.
     """
     if not store.list(names.STATE):
         return {}
@@ -97,6 +105,7 @@ def read_states(store: FileStore, contents: LogContents, last: int | None) -> St
 
 
 def _measured(store: FileStore, stream: str, state: StateCheckpoint) -> StoredState:
+    """Return the state of one stream, with the sizes of its files. Costs a request per file."""
     total, missing = 0, list[str]()
     for file in state.files:
         try:
@@ -107,7 +116,7 @@ def _measured(store: FileStore, stream: str, state: StateCheckpoint) -> StoredSt
 
 
 def state_of(time: Time, contents: LogContents) -> str:
-    """Return done, pending, `failed n` (and still pending), given up, or void."""
+    """Return the state of a batch: done, pending, `failed n` (and still pending), given up, or void."""
     if contents.plans[time].void:
         return "void"
     if time in contents.done:
@@ -119,12 +128,13 @@ def state_of(time: Time, contents: LogContents) -> str:
 
 
 def _newest(contents: LogContents, last: int | None) -> list[BatchPlan]:
+    """Return the `last` newest plans, oldest first; all if it is None."""
     plans = [contents.plans[time] for time in sorted(contents.plans)]
     return plans if last is None else plans[-last:]
 
 
 def as_data(url: str, contents: LogContents, epochs: list[tuple[int, int]], states: States, last: int | None) -> dict[str, Any]:
-    """Return the content as JSON values; times in ms since the Unix epoch."""
+    """Return the content of the checkpoint as JSON values; times in ms since the Unix epoch."""
     meta = contents.meta
     plans = [
         {
@@ -153,12 +163,13 @@ def as_data(url: str, contents: LogContents, epochs: list[tuple[int, int]], stat
 
 
 def _name(plan: BatchPlan, number: int) -> dict[str, str]:
-    """Return the name of a stream, if it has one."""
+    """Return the name of a stream as a JSON object; an empty one if the stream has no name."""
     name = plan.names.get(number)
     return {} if name is None else {"name": name}
 
 
 def _print(url: str, contents: LogContents, epochs: list[tuple[int, int]], states: States, last: int | None) -> None:
+    """Print the content of the checkpoint as a table."""
     console = Console(highlight=False, soft_wrap=False)
     meta = contents.meta
     assert meta is not None
@@ -176,6 +187,7 @@ def _print(url: str, contents: LogContents, epochs: list[tuple[int, int]], state
 
 
 def _add_rows(table: Table, plan: BatchPlan, state: str, meta: Meta) -> None:
+    """Add a batch to the table, with a row for each input."""
     shown = f"[{_STYLES.get(state, 'red')}]{state}[/]"
     head = (_moment(plan.time, meta), str(plan.time.milliseconds), str(plan.epoch), shown)
     if not plan.inputs:
@@ -187,6 +199,7 @@ def _add_rows(table: Table, plan: BatchPlan, state: str, meta: Meta) -> None:
 
 
 def _summary(contents: LogContents, last: int | None) -> str:
+    """Return a sentence with the number of batches in each state."""
     counts: dict[str, int] = {}
     for time in contents.plans:
         kind = state_of(time, contents).partition(" ")[0].replace("given", "given up")
@@ -197,4 +210,5 @@ def _summary(contents: LogContents, last: int | None) -> str:
 
 
 def _moment(time: Time, meta: Meta) -> str:
+    """Return the date and time of a batch, local."""
     return batch_moment(time, meta.interval)

@@ -49,11 +49,17 @@ def diff_command(first: str, second: str, as_json: bool) -> None:
     raise SystemExit(0 if found["same"] else 1)
 
 
-# -- what differs, as JSON values
+# -- the differences, as JSON values
 
 
 class Side(NamedTuple):
-    """What is compared of a checkpoint: its meta record, its batches by time, and its next offsets. Times in ms."""
+    """The compared parts of one checkpoint. Times are in ms.
+
+    Attributes:
+        meta: the meta record.
+        batches: by batch time, the state of the batch and its plan data by stream number.
+        next: the next offset by stream, topic and partition.
+    """
 
     meta: Mapping[str, int]
     batches: Mapping[int, tuple[str, Mapping[int, PlanData]]]
@@ -61,7 +67,7 @@ class Side(NamedTuple):
 
     @staticmethod
     def of(contents: LogContents) -> Side:
-        """Take these from the content of a checkpoint."""
+        """Return the compared parts of a checkpoint's content. Pure."""
         meta = contents.meta
         assert meta is not None
         ends = ((stream, r) for stream, data in newest_plans(contents).items() for r in ranges_of(data) or ())
@@ -80,8 +86,8 @@ class Side(NamedTuple):
 def differences(first: Side, second: Side) -> Data:
     """Return all differences as JSON values. Pure.
 
-    `batches` are those that both have. In `standing`, `records` is how far the second is ahead of the first; None where only one of
-    the two has the partition.
+    `batches` are those that both checkpoints have. `standing` has the next offsets. There `records` says how far the second is ahead of the
+    first; it is None where only one of the two has the partition.
     """
     both = sorted(first.batches.keys() & second.batches.keys())
     found: Data = {
@@ -114,7 +120,7 @@ def _only(mine: Side, others: Side) -> list[Data]:
 
 
 def _batch(time: int, first: Side, second: Side) -> Data | None:
-    """Return the differences in a batch that both have."""
+    """Return the differences in a batch that both have; None if there are none."""
     (state, inputs), (other_state, other_inputs) = first.batches[time], second.batches[time]
     streams = [_stream(number, a, b) for number, a, b in _differing(inputs, other_inputs)]
     streams = [stream for stream in streams if stream is not None]
@@ -122,7 +128,7 @@ def _batch(time: int, first: Side, second: Side) -> Data | None:
 
 
 def _stream(number: int, first: PlanData | None, second: PlanData | None) -> Data | None:
-    """Return the ranges of a stream that differ in a batch. If its connector offers no ranges, the plan data."""
+    """Return the ranges of a stream that differ in a batch; the plan data if its connector offers no ranges; None if no range differs."""
     ranges, other_ranges = _by_partition(first), _by_partition(second)
     if ranges is None or other_ranges is None:
         return {"id": number, **{side: None if data is None else dict(data) for side, data in zip(SIDES, (first, second), strict=True)}}
@@ -140,6 +146,7 @@ def _by_partition(data: PlanData | None) -> dict[Partition, list[int]] | None:
 
 
 def _print(first: str, second: str, found: Data, interval: Duration) -> None:
+    """Print the differences as short tables, and a sentence."""
     console = Console(highlight=False, soft_wrap=False)
     console.print(f"first  [bold]{escape(first)}[/bold]\nsecond [bold]{escape(second)}[/bold]")
     for row in found["meta"]:
@@ -162,6 +169,7 @@ def _print(first: str, second: str, found: Data, interval: Duration) -> None:
 
 
 def _print_table(console: Console, head: tuple[str, ...], rows: list[list[str]]) -> None:
+    """Print the first rows of a table, and the number of the others. Prints nothing without rows."""
     if not rows:
         return
     table = Table(*head)
@@ -173,16 +181,19 @@ def _print_table(console: Console, head: tuple[str, ...], rows: list[list[str]])
 
 
 def _cell(value: int | None, form: str = "d") -> str:
+    """Return a number for a table; a dash for None."""
     return "–" if value is None else format(value, form)
 
 
 def _only_rows(batches: list[Data], side: int) -> Iterable[tuple[int, str, str, str]]:
+    """Yield the table rows of batches that only one side has. `side` is 0 for the first."""
     for batch in batches:
         text = "; ".join([batch["state"], *(f"stream {s['id']}: {plan_text(s['plan'])}" for s in batch["streams"])])
         yield batch["time"], "only in one", text if side == 0 else "–", "–" if side == 0 else text
 
 
 def _batch_rows(batches: list[Data]) -> Iterable[tuple[int, str, str, str]]:
+    """Yield the table rows of batches that both sides have."""
     for batch in batches:
         if batch["first"] != batch["second"]:
             yield batch["time"], "state", batch["first"], batch["second"]
@@ -200,6 +211,7 @@ def _side_text(stream: Data, side: str) -> str:
 
 
 def _summary(found: Data) -> str:
+    """Return a sentence with the number of differences of each kind."""
     words = [f"{count(len(batches), 'batch')} only in the {side}" for side in SIDES if (batches := found[f"only_in_{side}"])]
     if found["batches"]:
         words.append(f"{count(len(found['batches']), 'batch')} of both")

@@ -27,7 +27,7 @@ PlanData = Mapping[str, Any]
 
 
 def open_existing(path: str, open_store: Callable[[str], FileStore] = open_checkpoint) -> FileStore:
-    """Open the store of a checkpoint. End the program if there is no checkpoint."""
+    """Open the store of a checkpoint to read it, or as `open_store` does. End the program if there is no checkpoint."""
     store = open_store(path)
     if not has_checkpoint(store):
         fail(f"there is no checkpoint in {store.url}: no stream has started there")
@@ -39,17 +39,17 @@ def open_existing(path: str, open_store: Callable[[str], FileStore] = open_check
 
 @cache
 def tools() -> tuple[ConnectorTools, ...]:
-    """Return the tools of all installed connectors."""
+    """Return the tools of all installed connectors. The first call imports the connectors."""
     return tuple(installed_tools())
 
 
 def systems() -> str:
-    """Return the names of the systems that the installed connectors read: "Kafka"."""
+    """Return the names of the systems that the installed connectors read, for a sentence: "Kafka"; "known" without connectors."""
     return " or ".join(known.name for known in tools()) or "known"
 
 
 def tools_of(data: PlanData) -> ConnectorTools | None:
-    """Return the tools of the connector that planned this."""
+    """Return the tools of the connector that made this plan data; None if no installed connector knows its form."""
     return next((known for known in tools() if known.ranges(data) is not None), None)
 
 
@@ -72,9 +72,12 @@ class Standing:
     """The offsets of one partition in a checkpoint.
 
     Attributes:
-        completed: the beginning of the oldest batch that has not ended.
-        next: the first offset that no batch has.
-        waiting: the given start lay past the end of the log when the partition was last planned.
+        stream: the number of the stream.
+        topic: the topic.
+        partition: the number of the partition.
+        completed: the offset up to which every batch has ended: the beginning of the oldest batch that has not, else `next`.
+        next: the next offset, where the newest plan ends.
+        waiting: whether the given start lay past the end of the log when the partition was last planned.
     """
 
     stream: int
@@ -92,9 +95,9 @@ def newest_plans(contents: LogContents) -> dict[int, PlanData]:
 
 
 def standing_of(contents: LogContents) -> list[Standing]:
-    """Return every partition of the newest plan of every stream, in order. Pure.
+    """Return the offsets of every partition in the newest plan of every stream, in order. Pure.
 
-    A batch that was given up does not run again, so it holds nothing back.
+    A batch that was given up does not run again, so `completed` does not wait for it.
     """
     found: list[Standing] = []
     for stream, data in newest_plans(contents).items():
@@ -117,7 +120,11 @@ def _oldest_unfinished(contents: LogContents, stream: int) -> dict[Partition, in
 
 
 def kept_offsets(contents: LogContents) -> list[tuple[int, str, int, int]]:
-    """Return (stream, topic, partition, next offset) of the offsets that are kept besides the newest plans, in order. Pure."""
+    """Return the kept offsets of partitions that are not in the newest plans, in order. Pure.
+
+    Returns:
+        Rows of (stream, topic, partition, next offset).
+    """
     begun = [plan for plan in contents.plans.values() if not plan.void]
     if contents.kept_offsets is None or not begun:
         return []
@@ -132,7 +139,12 @@ def kept_offsets(contents: LogContents) -> list[tuple[int, str, int, int]]:
 
 
 def note_inputs_without_ranges(contents: LogContents, what: str) -> None:
-    """Print a sentence for each stream whose connector offers no ranges, and so not `what` a command shows."""
+    """Print a sentence for each stream whose connector offers no ranges, so that a command cannot show it.
+
+    Args:
+        contents: the content of a checkpoint.
+        what: the thing that the command shows, for the sentence.
+    """
     for number, data in newest_plans(contents).items():
         if ranges_of(data) is None:
             click.echo(f"stream {number}: its connector offers no {what}; `kstream checkpoint show` shows its plans")
@@ -154,15 +166,29 @@ def connection_options(command: Command) -> Command:
 
 
 class Connections:
-    """The connection parameters of streams: those that the checkpoint stores, and those of the command line, which win."""
+    """The connection parameters of streams, from the checkpoint and from the command line. The command line wins."""
 
     def __init__(self, store: FileStore, bootstrap: str | None, params: tuple[str, ...], file: str | None) -> None:
+        """Note where the parameters come from. Reads nothing.
+
+        Args:
+            store: the checkpoint.
+            bootstrap: the value of `--bootstrap`.
+            params: the values of `--param`.
+            file: the path of `--params-file`.
+        """
         self._store = store
         self._options = bootstrap, params, file
         self._read: dict[str, tuple[dict[int, dict[str, Any]], dict[str, Any]]] = {}
 
     def of(self, stream: int, known: ConnectorTools) -> dict[str, Any]:
         """Return the parameters of a stream. End the program if neither the checkpoint nor the command line names a broker.
+
+        Reads the store and the file at the first call for each connector.
+
+        Args:
+            stream: the number of the stream.
+            known: the tools of its connector.
 
         Raises:
             ConfigurationError: an option or the file of parameters cannot be read.

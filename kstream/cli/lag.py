@@ -53,7 +53,7 @@ def lag_command(
     """
     with clear_errors():
         store = open_existing(path)
-        contents = read_log(store)  # before the brokers are asked, or a running stream could seem to be past its log
+        contents = read_log(store)  # before the question to the brokers; otherwise a running stream could seem to be past its log
         standing = standing_of(contents)
         if not standing:
             fail(f"{store.url} holds no ranges of a {systems()} stream: see `kstream checkpoint show {path}`")
@@ -78,30 +78,36 @@ class Row:
 
     @property
     def name(self) -> str:
+        """The partition as `topic/number`."""
         return f"{self.at.topic}/{self.at.partition}"
 
     @property
     def lag(self) -> int:
-        """Negative if the log is shorter than the part that was read."""
+        """The number of offsets after the completed ones. Negative if the log is shorter than the part that was read."""
         return self.end - self.at.completed
 
     @property
     def unplanned(self) -> int:
+        """The number of offsets that no batch has yet. Negative if the log is shorter than the part that was planned."""
         return self.end - self.at.next
 
     @property
     def note(self) -> str:
+        """The reason for which the log ends before the next offset; empty if it does not."""
         if self.unplanned >= 0:
             return ""
         return WAITING if self.at.waiting else SHORTER
 
 
 def with_ends(standing: list[Standing], asked: Mapping[int, tuple[ConnectorTools, Mapping[str, Any]]]) -> list[Row]:
-    """Ask the brokers for the ends of the logs, once for all streams of one connection.
+    """Ask the brokers for the ends of the logs, once for all streams of one connection. Blocks.
 
     Args:
         standing: the partitions.
         asked: by stream, the tools of its connector and the parameters of its connection.
+
+    Returns:
+        A row for each partition, in the given order.
 
     Raises:
         KStreamError: an error of the connector.
@@ -116,7 +122,12 @@ def with_ends(standing: list[Standing], asked: Mapping[int, tuple[ConnectorTools
 
 
 def check(rows: list[Row], max_lag: int) -> None:
-    """End the program with a sentence if a partition is further behind, or if its log is too short to tell."""
+    """End the program with a sentence and exit code 1 if a partition is too far behind, or if a log is too short.
+
+    Args:
+        rows: the partitions.
+        max_lag: the largest permitted lag, in records. A log is too short if it ends before the part that was read.
+    """
     over = [row for row in rows if row.lag > max_lag]
     short = [row for row in rows if row.note == SHORTER]
     if over:
@@ -144,7 +155,7 @@ def totals(rows: list[Row]) -> list[dict[str, Any]]:
 
 
 def as_data(url: str, rows: list[Row], contents: LogContents) -> dict[str, Any]:
-    """Return everything as JSON values; `given_up` are batch times in ms."""
+    """Return all rows and totals as JSON values; `given_up` has batch times in ms."""
     partitions = [
         {
             "stream": row.at.stream,
@@ -164,6 +175,7 @@ def as_data(url: str, rows: list[Row], contents: LogContents) -> dict[str, Any]:
 
 
 def _print(url: str, rows: list[Row], contents: LogContents) -> None:
+    """Print the rows as a table, with a sentence for each topic."""
     console = Console(highlight=False, soft_wrap=False)
     console.print(f"[bold]{escape(url)}[/bold]")
     right = {"completed", "next", "log end", "unplanned", "lag"}

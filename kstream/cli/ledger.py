@@ -45,13 +45,13 @@ def ledger_command(path: str, as_json: bool, check: bool) -> None:
 
 
 def rows_of(entry: LedgerEntry, replay: str) -> Iterator[dict[str, Any]]:
-    """Yield a row per range, as JSON values. Pure.
+    """Yield a row for each range of a ledger entry, as JSON values. Pure.
 
-    In a batch that was given up, an input whose connector offers no ranges is one row without a topic.
+    An input of a given-up batch whose connector offers no ranges has one row without a topic.
 
     Args:
-        entry: what the ledger holds of a batch.
-        replay: the command that runs the batch again. Rows of a batch that was given up hold it.
+        entry: the entry of a batch.
+        replay: the command that runs the batch again. The rows of a batch that was given up have it.
     """
     common = {"batch": entry.time.milliseconds, "at": entry.at_ms, "epoch": entry.epoch}
     for stream, found in sorted(entry.streams.items()):
@@ -69,6 +69,7 @@ def rows_of(entry: LedgerEntry, replay: str) -> Iterator[dict[str, Any]]:
 
 
 def _print(url: str, rows: list[dict[str, Any]]) -> None:
+    """Print the rows as a table, with the commands that run given-up batches again."""
     console = Console(highlight=False, soft_wrap=False)
     console.print(f"[bold]{escape(url)}[/bold]")
     table = Table("batch (UTC)", "ms", "stream", "partition", "offsets", "records", "cause", "what happened")

@@ -1,4 +1,4 @@
-"""`kstream offsets show | reset | rewind`: the offsets of the streams of a checkpoint, and setting them.
+"""`kstream offsets show | reset | rewind`: the offsets of the streams of a checkpoint, and commands that set them.
 
 Needs neither Java nor pyspark. A change is a plan of its own epoch that reads nothing. It fences a running driver, and the next driver
 continues from it. Pending batches keep their ranges and run again.
@@ -42,14 +42,14 @@ from kstream.connectors import ConnectorTools, OffsetChange, ResetResult
 from kstream.storage import FileStore, open_store
 
 BUSY_INTERVALS = 3
-"""A driver seems to run if the last batch of the checkpoint is at most this many intervals old."""
+"""A driver seems to run if the last batch of the checkpoint is less than this many intervals old."""
 _path = click.argument("path")
 _topic = click.option("--topic", "topics", multiple=True, help="Only this topic; may be given several times.")
 _stream = click.option("--stream", type=click.IntRange(min=0), help="Only this stream (by its id, see show).")
 _dry_run = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 _take_over = click.option("--take-over", is_flag=True, help="Also if a driver seems to run: it is fenced and stops.")
 Choose = Callable[[LogContents], "dict[int, ResetResult]"]
-"""From the content of a checkpoint to the new offsets by stream number."""
+"""Returns the new offsets by stream number, from the content of a checkpoint."""
 
 
 @click.group("offsets")
@@ -145,11 +145,12 @@ def rewind(path: str, to: str, topics: tuple[str, ...], stream: int | None, dry_
 
 
 def _now_ms() -> int:
+    """Return the machine's time in ms since the epoch."""
     return round(time.time() * 1000)
 
 
 def _position(to: str) -> Any:
-    """Return the text, or the content of the .json file that it names."""
+    """Return the text of `--to`, or the content of the .json file that it names. End the program if the file cannot be read."""
     if not to.endswith(".json"):
         return to
     try:
@@ -171,7 +172,15 @@ def _settable_streams(contents: LogContents) -> dict[int, tuple[ConnectorTools, 
 
 
 def _chosen_streams(contents: LogContents, stream: int | None, topics: tuple[str, ...]) -> dict[int, tuple[ConnectorTools, PlanData]]:
-    """Return the streams that the options choose. End the program if there are none."""
+    """Return by number the streams that the options choose, with the tools of their connectors and their newest plan data.
+
+    End the program if a topic is not read now, or if the options choose no stream.
+
+    Args:
+        contents: the content of the checkpoint.
+        stream: the number of the stream; None for all.
+        topics: the topics; empty for all.
+    """
     settable = _settable_streams(contents)
     kept = [(at, f"{topic}/{n}") for number, topic, n, at in kept_offsets(contents) if topic in topics and stream in (None, number)]
     if kept:
@@ -191,12 +200,13 @@ def _chosen_streams(contents: LogContents, stream: int | None, topics: tuple[str
 
 
 def _read_of(data: PlanData, topics: tuple[str, ...]) -> list[str]:
-    """Return those of the topics that the stream reads."""
+    """Return those of the topics that the stream with this plan data reads."""
     read = {r.topic for r in ranges_of(data) or ()}
     return [topic for topic in topics if topic in read]
 
 
 def _plan_at_or_after(store: FileStore, contents: LogContents, stream: int, moment: Time) -> PlanData | None:
+    """Return the plan data of a stream in its first batch at or after the moment, from history and log; None if there is none."""
     past = [(b.plan.time, b.plan) for b in read_history(store, moment)]
     later = sorted([*past, *((t, p) for t, p in contents.plans.items() if t >= moment)], key=lambda found: found[0])
     return next((plan.inputs[stream] for _, plan in later if stream in plan.inputs), None)
@@ -206,7 +216,16 @@ def _plan_at_or_after(store: FileStore, contents: LogContents, stream: int, mome
 
 
 def _change(store: FileStore, choose: Choose, dry_run: bool, take_over: bool) -> None:
-    """Show the change and, unless it is a dry run, make it. Chooses again once no other driver can plan."""
+    """Show the change and, unless it is a dry run, make it. End the program if a driver seems to run.
+
+    `move_streams` calls `choose` a second time after it has taken the next epoch: from then on no other driver can plan.
+
+    Args:
+        store: the checkpoint.
+        choose: finds the new offsets.
+        dry_run: only show the change.
+        take_over: make the change even if a driver seems to run; that driver is fenced.
+    """
     contents = read_log(store)
     changes = [(number, change) for number, found in choose(contents).items() for change in found.changes]
     if not changes:
@@ -230,6 +249,7 @@ def _change(store: FileStore, choose: Choose, dry_run: bool, take_over: bool) ->
 
 
 def _refuse_if_busy(store: FileStore, contents: LogContents, take_over: bool) -> None:
+    """End the program if a driver seems to run and `take_over` is false."""
     assert contents.meta is not None and contents.last_planned is not None
     age = _now_ms() - contents.last_planned.milliseconds
     if not take_over and age < BUSY_INTERVALS * contents.meta.interval.milliseconds:
@@ -243,6 +263,7 @@ def _refuse_if_busy(store: FileStore, contents: LogContents, take_over: bool) ->
 
 
 def _as_data(url: str, contents: LogContents, rows: list[Standing]) -> dict[str, Any]:
+    """Return the offsets as JSON values; times in ms since the epoch."""
     last = contents.last_planned
     partitions = [
         {"stream": r.stream, "topic": r.topic, "partition": r.partition, "completed": r.completed, "next": r.next, "waiting": r.waiting}
@@ -255,6 +276,7 @@ def _as_data(url: str, contents: LogContents, rows: list[Standing]) -> dict[str,
 
 
 def _print_standing(url: str, contents: LogContents, rows: list[Standing]) -> None:
+    """Print the offsets as a table."""
     console = Console(highlight=False, soft_wrap=False)
     console.print(f"[bold]{escape(url)}[/bold]")
     table = Table("stream", "partition", "completed", "next", "in unfinished batches")
@@ -270,6 +292,7 @@ def _print_standing(url: str, contents: LogContents, rows: list[Standing]) -> No
 
 
 def _print_kept(console: Console, contents: LogContents) -> None:
+    """Print the kept offsets as a table, if there are any."""
     kept = kept_offsets(contents)
     if kept:
         console.print("kept offsets, of topics that are not in the list of the stream now:")
@@ -280,6 +303,7 @@ def _print_kept(console: Console, contents: LogContents) -> None:
 
 
 def _print_changes(changes: list[tuple[int, OffsetChange]], contents: LogContents) -> None:
+    """Print the changes as a table, with sentences about kept offsets and pending batches."""
     console = Console(highlight=False, soft_wrap=False)
     table = Table("stream", "partition", "next now", "next then", "change", "")
     for number, change in changes:
@@ -294,10 +318,12 @@ def _print_changes(changes: list[tuple[int, OffsetChange]], contents: LogContent
 
 
 def _difference(change: OffsetChange) -> str:
+    """Return the distance of a change in records, for a table."""
     if change.new is None:
         return "gone"
     return "new" if change.old is None else f"{change.new - change.old:+d}"
 
 
 def _utc(at: Time) -> str:
+    """Return a time as date and time in UTC."""
     return f"{datetime.fromtimestamp(at.milliseconds / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"

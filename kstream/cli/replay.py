@@ -1,4 +1,4 @@
-"""`kstream replay`: batches of the past again, with the ranges they had."""
+"""`kstream replay`: a second run of past batches, with their stored ranges."""
 
 from __future__ import annotations
 
@@ -57,6 +57,15 @@ def replay_command(job: str, path: str, begin: str, end: str, sink: str, out: st
 
 
 def _replayed(job: str, path: str, first: Time, last: Time, out: str | None) -> Iterator[ReplayedBatch]:
+    """Run the batches from `first` to `last` again, and yield each result. Starts a SparkContext, and stops it at the end. Blocks.
+
+    Args:
+        job: the function that makes the context, `module:name` or `file.py:name`.
+        path: the checkpoint.
+        first: the first batch time.
+        last: the last batch time, included.
+        out: the directory for the elements; None runs the job's own outputs.
+    """
     from kstream.context import StreamingContext
     from kstream.context.factories import services_of_context
     from kstream.context.replay import Replayer, text_sink
@@ -90,7 +99,7 @@ def as_data(batch: ReplayedBatch) -> dict[str, Any]:
 
 
 def sentence(batch: ReplayedBatch) -> str:
-    """Return the line that a person reads about a batch."""
+    """Return the line about a batch for people."""
     ranges = {number: ranges_of(data) or [] for number, data in batch.plan.inputs.items()}
     words = [f"batch {batch.time.milliseconds} ms: {count(sum(batch.plan.num_records.values()), 'offset')}"]
     if not batch.ended_then:

@@ -61,7 +61,7 @@ def run_command(job: str, path: str, forget_batch: int | None, allow: tuple[str,
 
 
 def check_allowed(allow: Sequence[str]) -> None:
-    """Raise ConfigurationError for a value of `--allow` that is unknown."""
+    """Raise ConfigurationError if a value of `--allow` is unknown."""
     for word in allow:
         if not word.startswith((DROPPED, TOPICS)) or "," in word or word in (DROPPED, TOPICS):
             raise ConfigurationError(
@@ -72,7 +72,17 @@ def check_allowed(allow: Sequence[str]) -> None:
 
 
 def _run(setup: Callable[[], Any], path: str, allow: Sequence[str] = ()) -> None:
-    """Run the job. Blocks until the context has stopped; raises the errors of its streams."""
+    """Run the job. Blocks until the context has stopped. Ctrl-C stops it at once and ends the program with exit code 130.
+
+    Args:
+        setup: returns the StreamingContext; called unless the checkpoint has a stored graph.
+        path: the checkpoint.
+        allow: the values of `--allow`.
+
+    Raises:
+        KStreamError: an error of the start or of a stream. All other errors pass, too. After an error of `start`, or later, the context is
+            stopped.
+    """
     from kstream.context import StreamingContext
     from kstream.context.factories import services_of_context
 
@@ -94,7 +104,10 @@ def _run(setup: Callable[[], Any], path: str, allow: Sequence[str] = ()) -> None
 
 
 def ship(setup: Callable[[], Any], context: StreamingContext) -> None:
-    """Send the file of the job to executors on other machines. Other modules that it imports must be installed there."""
+    """Send the file of the job to executors on other machines.
+
+    A job in a package is not sent, and neither are other modules that the job imports. They must be installed there.
+    """
     file = getattr(sys.modules.get(setup.__module__), "__file__", None)
     sc = context.sparkContext
     if file and "." not in setup.__module__ and not (sc.master or "").startswith("local"):
@@ -102,7 +115,7 @@ def ship(setup: Callable[[], Any], context: StreamingContext) -> None:
 
 
 def load_setup(job: str) -> Callable[[], Any]:
-    """Return the function that `module:name` or `file.py:name` names. Errors of the module itself pass.
+    """Return the function that `module:name` or `file.py:name` names. Imports the module; errors of the module itself pass.
 
     Raises:
         ConfigurationError: the text, the module or the function is wrong.
@@ -119,16 +132,18 @@ def load_setup(job: str) -> Callable[[], Any]:
 
 
 def _load_module(name: str) -> ModuleType:
+    """Import a module, from the working directory or PYTHONPATH. ConfigurationError if it does not exist."""
     _importable_from(Path.cwd())
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as e:
         if e.name is None or not (name == e.name or name.startswith(e.name + ".")):
-            raise  # the module exists, one of its imports does not
+            raise  # the module exists, but one of its imports does not
         raise ConfigurationError(f"there is no module {e.name!r} in {Path.cwd()} or on PYTHONPATH", key="job", value=name) from e
 
 
 def _load_file(path: Path) -> ModuleType:
+    """Import a file as a module. ConfigurationError if it does not exist."""
     if not path.is_file():
         raise ConfigurationError(f"there is no file {path}", key="job", value=str(path))
     _importable_from(path.resolve().parent)
@@ -148,7 +163,11 @@ def _importable_from(folder: Path) -> None:
 
 
 def forget(path: str, time_ms: int) -> None:
-    """Set the plans of a batch aside, or record that its plan is missing. Logs which.
+    """Set the plans of a batch aside, or record that its plan is missing. Logs the change.
+
+    Args:
+        path: the checkpoint.
+        time_ms: the batch time.
 
     Raises:
         ConfigurationError: there is no plan of that time, and it does not lie between two plans.
@@ -166,13 +185,14 @@ def forget(path: str, time_ms: int) -> None:
 
 
 class LineFormatter(logging.Formatter):
-    """Writes time, level, logger and message. An exception is one line, unless tracebacks are wanted."""
+    """Formats a log record as time, level, logger and message. An exception is one line, unless `tracebacks` is true."""
 
     def __init__(self, tracebacks: bool) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
         self._tracebacks = tracebacks
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return the text of a log record."""
         if self._tracebacks or record.exc_info is None:
             return super().format(record)
         plain = logging.makeLogRecord({**record.__dict__, "msg": _first_line(record), "args": (), "exc_info": None, "exc_text": None})
@@ -180,6 +200,7 @@ class LineFormatter(logging.Formatter):
 
 
 def _first_line(record: logging.LogRecord) -> str:
+    """Return the message of a log record and its error, as one line; the error's text appears once."""
     error = record.exc_info[1] if record.exc_info else None
     if error is None:
         return record.getMessage()
@@ -204,4 +225,4 @@ def configure_logging(verbose: bool) -> None:
         package = type(known).__module__.partition(".")[0]
         logging.getLogger(package).setLevel(logging.INFO)
         for name in known.client_loggers if verbose else ():
-            logging.getLogger(name).addHandler(handler)  # such a logger does not propagate
+            logging.getLogger(name).addHandler(handler)  # these loggers do not propagate

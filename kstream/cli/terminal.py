@@ -1,4 +1,4 @@
-"""What all commands share on a terminal: errors as one line, numbers with their noun, offset ranges, and moments."""
+"""The functions that all commands share: errors as one line, numbers with their noun, offset ranges, and moments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOMENTS = "give ms since the epoch, an ISO time (local, unless it names a zone)
 
 
 def one_line(error: BaseException) -> str:
-    """Return the message of an error without line breaks. For an error that Spark carries, the message of the Python worker."""
+    """Return the message of an error without line breaks. For an error that Spark carries, that is the message of the Python worker."""
     if isinstance(error, KStreamError):
         return _joined(str(error))
     text = str(error)
@@ -45,6 +45,7 @@ def one_line(error: BaseException) -> str:
 
 
 def _joined(text: str) -> str:
+    """Return the text with single spaces for all white space."""
     return " ".join(text.split())
 
 
@@ -56,7 +57,13 @@ def fail(message: str) -> NoReturn:
 
 @contextmanager
 def clear_errors(verbose: bool = False) -> Generator[None]:
-    """Turn a KStreamError, or any error of the types that Spark raises, into one line and exit code 1. Other errors are bugs and pass."""
+    """Turn a KStreamError of the body, or any error of the types that Spark raises, into one line and exit code 1.
+
+    Other errors are bugs and pass.
+
+    Args:
+        verbose: print the traceback before the line.
+    """
     try:
         yield
     except Exception as e:
@@ -68,7 +75,7 @@ def clear_errors(verbose: bool = False) -> Generator[None]:
 
 
 def require_pyspark() -> None:
-    """Raise MissingDependencyError, with the command that installs pyspark, if pyspark is not installed."""
+    """Raise MissingDependencyError, which names the command that installs pyspark, if pyspark is not installed."""
     if importlib.util.find_spec("pyspark") is None:
         message = f"pyspark is not installed: {INSTALL_SPARK} (or use the pyspark of your platform)"
         raise MissingDependencyError(message, package="pyspark", install=INSTALL_SPARK)
@@ -90,7 +97,12 @@ def batch_moment(time: Time, interval: Duration) -> str:
 
 
 def compact(ranges: Sequence[PlannedRange], most: int = 8) -> str:
-    """Return `orders/0 [5, 10) /1 [7, 9)`: the ranges that are not empty. Counts the empty ones, and those past `most`."""
+    """Return ranges as a short text: `orders/0 [5, 10) /1 [7, 9)`.
+
+    Args:
+        ranges: the ranges. The text counts the empty ones.
+        most: the largest number of ranges in the text. The text counts the others.
+    """
     full = [r for r in sorted(ranges) if r[3] > r[2]]
     empty = len(ranges) - len(full)
     words: list[str] = []
@@ -105,6 +117,10 @@ def compact(ranges: Sequence[PlannedRange], most: int = 8) -> str:
 
 def parse_moment(text: str, now_ms: int) -> int:
     """Return the moment that a user wrote, in ms since the epoch.
+
+    Args:
+        text: ms since the epoch, an ISO time (local, unless it names a zone), a distance such as -2h, or now.
+        now_ms: the time now, in ms since the epoch.
 
     Raises:
         ConfigurationError: the text is no moment.
