@@ -1,6 +1,7 @@
-"""GroupMember: the life of one consumer of a group: join, share the partitions, read, release, and join again when its session is lost.
+"""GroupMember: the life of one consumer of a group.
 
-One thread decides everything, in steps (`step`). The block generator's threads store and acknowledge.
+The member joins, shares the partitions, reads and releases. It joins again when its session is lost. One thread decides everything, in
+steps (`step`). The block generator's threads store and acknowledge.
 """
 
 from __future__ import annotations
@@ -27,21 +28,26 @@ logger = logging.getLogger("kstream.kafka")
 MOST_A_READ = 2_000
 """Most records of one read. More are slower, because the garbage collector then visits records that wait for the block generator."""
 MOST_UNDER_WAY = 250_000
-"""Most records that are read and not stored. Above it the member stops reading, because a generator's open block has no limit."""
+"""Most records that are read and not yet stored. With more the member stops reading, because a generator's open block has no limit."""
 PAUSE_MS = 50
-"""Pause of a step with nothing to do."""
+"""Pause of a step with nothing to do, in ms."""
 FLUSH_S = 0.5
-"""How often a wait for stored blocks checks whether the receiver stops."""
+"""Seconds after which a wait for stored blocks checks again whether the receiver stops."""
 
 
 @dataclass(frozen=True)
 class ReceiverParts:
-    """The parts of a receiver, made in the process where it runs. Functions of modules, because they are pickled with the receiver."""
+    """Functions that make the parts of a receiver, in the process where it runs.
+
+    They are pickled with the receiver, so they must be functions of modules.
+    """
 
     join: Callable[[ReceiverSettings, StopFlag], ZooKeeperMembership]
     """Registers a new consumer. Blocks until ZooKeeper answers or the flag is set. Raises ZooKeeperUnreachableError."""
     reader: Callable[[ReceiverSettings], GroupReader]
+    """Creates the reader. Sends no request."""
     clock: Callable[[], Clock]
+    """Creates the clock."""
 
 
 class GroupMember:
@@ -102,10 +108,11 @@ class GroupMember:
     # -- its thread
 
     def _run(self) -> None:
+        """Take steps until a stop or an error, then close. The member's thread. An error restarts the receiver."""
         try:
             while not self._over.is_set() and not self._blocks.failed:
                 self.step()
-        except IllegalStateError as e:  # the generator accepts no records: the receiver is being stopped
+        except IllegalStateError as e:  # the generator accepts no records, because the receiver is being stopped
             if not self._over.is_set():
                 self._restart_receiver(str(e), e)
         except Exception as e:
@@ -114,7 +121,15 @@ class GroupMember:
             self.close()
 
     def step(self) -> None:
-        """Join, or share the partitions, or read once. Blocks for about 100 ms, longer while ZooKeeper does not answer."""
+        """Join, or share the partitions, or read once. The member's thread.
+
+        Blocks for about 100 ms, longer while ZooKeeper does not answer. If the membership is over, the member leaves, and the next step
+        joins.
+
+        Raises:
+            KafkaError: no retry here can resolve it: ZooKeeper cannot be reached, a topic is missing, a partition cannot be read.
+            IllegalStateError: the receiver is being stopped, or a block cannot be stored.
+        """
         if self._membership is None:
             self._join()
         membership = self._membership
@@ -136,7 +151,10 @@ class GroupMember:
                 self._rejoin(membership, e)
 
     def close(self) -> None:
-        """End the thread: store and acknowledge the remaining records, and leave the group."""
+        """Store and acknowledge the remaining records, leave the group, and close the clients. Blocks. Errors of storing are logged.
+
+        The member's thread calls this as its last step.
+        """
         try:
             self._generator.stop()
             if not self._blocks.failed:
@@ -151,14 +169,18 @@ class GroupMember:
             self._reader.close()
 
     def _join(self) -> None:
+        """Join the group as a new consumer, without partitions. Blocks. ZooKeeperUnreachableError."""
         self._membership = self._parts.join(self._settings, self._over)
         self._held, self._known = set(), None
         self._retry_at, self._tries = None, 0
-        if self._over.is_set():  # stopped before there was a membership to notify
+        if self._over.is_set():  # `stop` came before there was a membership whose waits it could limit
             self._membership.limit_waits()
 
     def _rejoin(self, membership: ZooKeeperMembership, error: OwnershipLostError) -> None:
-        """Stop reading, drop or store the remaining records, and leave. Another consumer may read the partitions from now on."""
+        """Stop reading, drop or store the remaining records, and leave; the next step joins again. Reports the error.
+
+        Another consumer may read the partitions from now on. IllegalStateError if the receiver stops meanwhile.
+        """
         self._reader.assign({})
         self._host.reportError("the Kafka receiver starts again at the offsets in ZooKeeper", error)
         self._await_stored()
@@ -168,13 +190,14 @@ class GroupMember:
     # -- sharing partitions
 
     def _must_share(self, membership: ZooKeeperMembership) -> bool:
+        """Return whether members or claims may have changed, nothing was shared yet, or it is time to retry claims."""
         now = self._clock.monotonic_ms()
         if membership.take_change() or self._known is None:
             return True
         return self._retry_at is not None and now >= self._retry_at
 
     def _partitions_differ(self) -> bool:
-        """Return whether the topics' partitions changed since they were shared. Asks every `metadata.max.age.ms`."""
+        """Return whether the topics' partitions changed since they were shared. Asks Kafka every `metadata.max.age.ms`."""
         now = self._clock.monotonic_ms()
         if now < self._look_at:
             return False
@@ -182,7 +205,10 @@ class GroupMember:
         return self._reader.partitions() != self._known
 
     def _leave_to_rejoin(self, membership: ZooKeeperMembership) -> None:
-        """Leave, to join as another consumer. The others share again only when a consumer comes or goes, and all must count alike."""
+        """Store and acknowledge all records, and leave; the next step joins as another consumer.
+
+        The others share again only when a consumer comes or goes, and all members must count the same partitions.
+        """
         logger.info("%s: the partitions of the topics changed, the group shares them again", membership.consumer)
         self._reader.assign({})
         self._commit_ready()
@@ -190,6 +216,11 @@ class GroupMember:
         self._membership = None
 
     def _share(self, membership: ZooKeeperMembership) -> None:
+        """Take this member's share of the partitions: release the claims outside of it, and claim the rest. Blocks.
+
+        Raises:
+            OwnershipLostError: the registration is gone, or the membership is over.
+        """
         now = self._clock.monotonic_ms()
         self._look_at = now + self._settings.params.metadata_max_age_ms
         self._known = self._reader.partitions()
@@ -209,7 +240,7 @@ class GroupMember:
         self._start_reading(membership, set(wanted) - set(others))
 
     def _start_reading(self, membership: ZooKeeperMembership, new: set[Partition]) -> None:
-        """Read partitions that were claimed, from the group's offsets."""
+        """Read newly claimed partitions from the group's offsets; from those of `auto.offset.reset` where the group has none."""
         self._held |= new
         if not new:
             return
@@ -221,7 +252,10 @@ class GroupMember:
         self._assign({**self._reader.positions, **begins, **by_reset})
 
     def _schedule_retry(self, others: dict[Partition, str], now: int) -> None:
-        """Retry claims that others hold: when one is released, and every `rebalance.backoff.ms`."""
+        """Schedule the next try to claim partitions that others hold, after `rebalance.backoff.ms`.
+
+        When a claim is released, the next try comes at once. Reports an error, once, after `rebalance.max.retries` retries.
+        """
         if not others:
             self._retry_at, self._tries = None, 0
             return
@@ -235,12 +269,14 @@ class GroupMember:
             )
 
     def _assign(self, positions: dict[Partition, int]) -> None:
+        """Read from these positions, if they are others than now."""
         if positions != self._reader.positions:
             self._reader.assign(positions)
 
     # -- reading
 
     def _read(self, membership: ZooKeeperMembership) -> None:
+        """Read a chunk of records and give it to the block generator. Pauses without partitions. May block on the rate limit."""
         if not self._held:
             self._clock.wait(PAUSE_MS, self._over)
             return
@@ -253,12 +289,16 @@ class GroupMember:
             self._resume_by_reset(membership, chunk.out_of_range)
 
     def _chunk_limit(self) -> int:
-        """Return the most records of the next read. It is small with a rate limit, because a chunk enters a block as a whole."""
+        """Return the largest number of records of the next read. It is small under a rate limit, because a chunk enters a block as a whole."""
         limit = self._generator.getCurrentLimit()
         return MOST_A_READ if limit is None else max(1, min(MOST_A_READ, limit // 10))
 
     def _resume_by_reset(self, membership: ZooKeeperMembership, partitions: Collection[Partition]) -> None:
-        """Replace an offset that the log does not have by the one of `auto.offset.reset`, as the old consumer does."""
+        """Replace offsets outside of the log by those of `auto.offset.reset`, as the old consumer does. Blocks. Logs a warning for each.
+
+        Raises:
+            KafkaConfigError: `auto.offset.reset` is `none`.
+        """
         begins = self._reader.initial_offsets(set(partitions))
         for partition, at in sorted(begins.items()):
             earliest, latest = self._reader.log_range(partition)
@@ -280,7 +320,12 @@ class GroupMember:
     # -- storing
 
     def _commit_ready(self) -> None:
-        """Block until all records are stored, and write the offsets that are ready. OwnershipLostError if the membership is over."""
+        """Block until all records are stored, and write the offsets that are ready.
+
+        Raises:
+            OwnershipLostError: the membership is over.
+            IllegalStateError: the receiver stops, or a block cannot be stored.
+        """
         self._await_stored()
         if not self._blocks.failed:
             self._acknowledgement.flush()
@@ -293,23 +338,28 @@ class GroupMember:
             raise IllegalStateError("the Kafka receiver is being stopped", state="stopping")
 
     def _store(self, records: list[Any], metadata: Any) -> None:
+        """Store a block by the receiver's `storeAll`. The generator's thread."""
         self._host.storeAll(records, metadata)
 
     def _on_not_stored(self, message: str, error: BaseException) -> None:
+        """Restart the receiver if no further block may be stored; otherwise report the error. The generator's thread."""
         if self._blocks.failed:
             self._restart_receiver(f"{message}; the receiver goes back to the offsets in ZooKeeper", error)
         else:
             self._host.reportError(message, error)
 
     def _report(self, message: str, error: BaseException) -> None:
+        """Report an error of the block generator to the driver."""
         self._host.reportError(message, error)
 
     def _restart_receiver(self, message: str, error: BaseException) -> None:
+        """Call the receiver's `restart`, unless it was called before or the receiver is being stopped. Any thread."""
         if not self._restarting and not self._over.is_set():
             self._restarting = True
             self._host.restart(message, error)
 
 
 def _listed(offsets: dict[Partition, int], most: int = 8) -> str:
+    """Return offsets as a text for log lines, `most` partitions of them."""
     names = [f"{topic}-{number} from {at}" for (topic, number), at in sorted(offsets.items())]
     return ", ".join(names[:most]) + (f" … ({len(names)} partitions)" if len(names) > most else "")

@@ -1,6 +1,7 @@
-"""GroupReader: the records of claimed partitions, a chunk at a time. Partitions are assigned by hand: Kafka knows nothing of the group.
+"""GroupReader: the records of claimed partitions, one chunk at a time.
 
-It uses the workers' consumer and the driver's client of the direct stream, and imports no confluent_kafka.
+Partitions are assigned by hand, so Kafka knows nothing of the group. The reader uses the workers' consumer and the driver's client of the
+direct stream, and imports no confluent_kafka.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from kstream_kafka.zookeeper.zookeeper_layout import Offsets
 logger = logging.getLogger("kstream.kafka")
 
 WAIT_S = 0.1
-"""How long a read waits for more records. Records that come slowly are in a block that much later."""
+"""Seconds for which a read waits for more records. Records that come slowly enter a block later by this time."""
 
 Record: TypeAlias = "tuple[bytes | None, bytes | None]"
-"""(key, value) as they are in Kafka."""
+"""Key and value in the bytes that Kafka has."""
 
 _raw = key_values(None, None)
 
@@ -38,7 +39,7 @@ class Chunk:
     offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
     """The next offset of each partition that has records here."""
     out_of_range: list[Partition] = field(default_factory=list[Partition])
-    """Partitions whose position the log does not have. They are not read until they are assigned again."""
+    """Partitions whose position lies outside of the log. They are not read until they are assigned again."""
 
 
 def open_reader(settings: ReceiverSettings) -> GroupReader:
@@ -50,7 +51,7 @@ def open_reader(settings: ReceiverSettings) -> GroupReader:
 
 
 class GroupReader:
-    """Reads the partitions that a group member claims. One thread. Clients are created at their first use."""
+    """Reads the partitions that a group member claims. Used by one thread. Clients are created at their first use."""
 
     def __init__(
         self, settings: ReceiverSettings, consumer: Callable[[Settings], RangeConsumer], client: Callable[[], DriverClient]
@@ -65,6 +66,7 @@ class GroupReader:
 
     @property
     def _consumer(self) -> RangeConsumer:
+        """The consumer that reads records; created at the first use."""
         if self._made_consumer is None:
             settings = bulk(self._settings.params.executor())
             settings["enable.partition.eof"] = "false"  # a stream has no ends
@@ -73,16 +75,27 @@ class GroupReader:
 
     @property
     def _client(self) -> DriverClient:
+        """The client that asks for partitions and offsets; created at the first use."""
         if self._made_client is None:
             self._made_client = self._make_client()
         return self._made_client
 
     def partitions(self) -> set[Partition]:
-        """Return all partitions of the topics. Blocks. Raises UnknownTopicError and BrokerUnreachableError."""
+        """Return all partitions of the topics. Blocks.
+
+        Raises:
+            UnknownTopicError: a topic does not exist.
+            BrokerUnreachableError: no broker answers.
+        """
         return self._client.partitions(Topics(tuple(sorted(self._settings.topics))))
 
     def initial_offsets(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """Return the offsets of `auto.offset.reset`. Blocks. KafkaConfigError if it is `none`."""
+        """Return the offsets of `auto.offset.reset` for these partitions. Blocks. Sends no request without partitions.
+
+        Raises:
+            KafkaConfigError: `auto.offset.reset` is `none`.
+            KafkaError: the brokers do not answer.
+        """
         reset = self._settings.params.reset
         if not partitions:
             return {}
@@ -94,11 +107,11 @@ class GroupReader:
         return {partition: end.offset for partition, end in ends.items()}
 
     def log_range(self, partition: Partition) -> tuple[int | None, int | None]:
-        """Return (earliest, latest), None if it is unknown. For messages. Blocks."""
+        """Return the earliest and the latest offset of a partition, for messages; None for an unknown one. Blocks."""
         return self._consumer.log_range(*partition)
 
     def assign(self, positions: Offsets) -> None:
-        """Read only these partitions from now on, from these offsets."""
+        """Read only these partitions from now on, each from its offset. An empty mapping ends reading."""
         self.positions = dict(positions)
         if positions:
             self._consumer.assign([(*partition, at, None) for partition, at in sorted(positions.items())])
@@ -106,7 +119,11 @@ class GroupReader:
             self._made_consumer.unassign()
 
     def read(self, most: int) -> Chunk:
-        """Read up to `most` records. Blocks up to WAIT_S. KafkaError if a retry cannot help."""
+        """Read up to `most` records, and move the positions behind them. Blocks for WAIT_S at most.
+
+        Raises:
+            KafkaError: a partition cannot be read any more, and a retry cannot help.
+        """
         messages = self._consumer.consume(most, WAIT_S)
         chunk = Chunk()
         events = [m for m in messages if m.error() is not None]
@@ -121,13 +138,17 @@ class GroupReader:
         return chunk
 
     def _ends(self, messages: list[Any]) -> dict[Partition, int]:
-        """Return the next offset of each partition. The case of one topic is common, and a quarter cheaper a record."""
+        """Return the next offset of each partition in the messages.
+
+        The case of one topic is common, and its shortcut is a quarter cheaper per record.
+        """
         if len(self._settings.topics) == 1:
             (topic,) = self._settings.topics
             return {(topic, number): at + 1 for number, at in {m.partition(): m.offset() for m in messages}.items()}
         return {where: at + 1 for where, at in {(m.topic(), m.partition()): m.offset() for m in messages}.items()}
 
     def _on_event(self, event: Any, chunk: Chunk) -> None:
+        """Note a partition that is out of range in the chunk. KafkaError for an error that a retry cannot help; ignore all others."""
         kind = self._consumer.classify_error(event.error())
         where = (str(event.topic()), int(event.partition()))
         if kind is FetchErrorKind.OUT_OF_RANGE and where in self.positions:
@@ -138,7 +159,7 @@ class GroupReader:
             raise KafkaError(f"{topic}-{number} cannot be read any more: {reason}", topic=topic, partition=number, reason=reason)
 
     def close(self) -> None:
-        """Close the clients."""
+        """Close the clients that were created."""
         if self._made_consumer is not None:
             self._made_consumer.close()
         if self._made_client is not None:

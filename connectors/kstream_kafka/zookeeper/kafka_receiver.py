@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kstream.dstream.dstream import DStream
 
 Decoder: TypeAlias = "Callable[[Any], Any] | None"
+# The reason for which recovery=graph cannot store such a stream.
 SECRETS = "Kafka parameters that may hold a secret are never stored, and a receiver stream has them"
 
 
@@ -28,7 +29,7 @@ def system_clock() -> Clock:
 
 
 PARTS = ReceiverParts(join, open_reader, system_clock)
-"""ZooKeeper, Kafka and the machine's clock."""
+"""The parts that connect to ZooKeeper and Kafka, and the machine's clock."""
 
 
 class KafkaReceiver(Receiver):
@@ -46,7 +47,7 @@ class KafkaReceiver(Receiver):
         self._member: GroupMember | None = None
 
     def onStart(self) -> None:
-        """Start the member's thread and return at once. Errors of ZooKeeper and Kafka come as a restart with the error."""
+        """Start the member's thread and return at once. An error of ZooKeeper or Kafka later restarts the receiver with that error."""
         self._member = GroupMember(self.settings, self._parts, self, self._acknowledgement)
         self._member.start()
 
@@ -60,23 +61,26 @@ class KafkaReceiver(Receiver):
             self._member = None
 
     def _acknowledgement(self, now_ms: int) -> Acknowledgement:
+        """Return the rule that decides when offsets are written. `now_ms` is the monotonic time."""
         return OnTimer(self.settings.commit_interval_ms if self.settings.commits_on_timer else None, now_ms)
 
     def __getstate__(self) -> dict[str, Any]:
+        """Return the state for pickling, without the running member."""
         return {**super().__getstate__(), "_member": None}
 
 
 class ReliableKafkaReceiver(KafkaReceiver):
-    """As `KafkaReceiver`, but the offsets of a block are written to ZooKeeper only after the block was stored.
+    """A `KafkaReceiver` that writes the offsets of a block to ZooKeeper only after the block was stored.
 
-    At least once: when a receiver dies, restarts or loses its session, records that were read and not stored are read again, by it or by
-    another consumer of the group. Records that were stored and not acknowledged come twice. A block is stored in three tries; after the
-    third failure the receiver restarts at the offsets in ZooKeeper, and no offset behind that block was acknowledged.
+    At least once: when a receiver dies, restarts or loses its session, records that were read and not stored are read again, by this
+    receiver or by another consumer of the group. Records that were stored and not acknowledged come twice. A block is stored in three
+    tries. After the third failure the receiver restarts at the offsets in ZooKeeper, and no offset behind that block was acknowledged.
 
     Without a write-ahead log, stored blocks die with the driver although their offsets are written.
     """
 
     def _acknowledgement(self, now_ms: int) -> Acknowledgement:
+        """Return the rule that writes the offsets of a block once the block is stored."""
         return AfterStoring()
 
 
@@ -84,7 +88,7 @@ class ReliableKafkaReceiver(KafkaReceiver):
 class Decoders:
     """Decodes a partition of received records in a batch's task, as in Spark 2.4.
 
-    A record that cannot be decoded fails its batch with the decoder's error, and not the receiver.
+    An error of a decoder fails the batch, and not the receiver. A decoder that is None leaves the bytes.
     """
 
     key: Decoder
@@ -98,7 +102,7 @@ class Decoders:
 def receiver_stream(
     ssc: StreamingContext, given: tuple[Any, Any, Any, Any], storageLevel: Any, key: Decoder, value: Decoder, *, reliable: bool
 ) -> DStream[Any]:
-    """Create the stream of `KafkaUtils.createStream`. Errors as there.
+    """Create the stream of `KafkaUtils.createStream`. Sends no request.
 
     Args:
         ssc: the StreamingContext.
@@ -107,6 +111,11 @@ def receiver_stream(
         key: bytes → key; None leaves bytes.
         value: bytes → value; None leaves bytes.
         reliable: whether offsets are written after storing.
+
+    Raises:
+        KafkaConfigError: an argument or parameter cannot work.
+        TypeError: an argument is of the wrong type.
+        MissingDependencyError: kazoo is missing.
     """
     from kstream.dstream.recipe import recorder_of  # the receiver on an executor needs no streams
 
@@ -121,4 +130,5 @@ def receiver_stream(
 
 
 def _same(raw: Any) -> Any:
+    """Return the bytes unchanged."""
     return raw

@@ -16,7 +16,7 @@ _NUMBERS = {
     "rebalance.max.retries": 4,
     "rebalance.backoff.ms": 2_000,
 }
-"""The parameters of the old consumer that count here, with its defaults."""
+"""The parameters of the old consumer that have an effect here, with their defaults."""
 
 _WITHOUT_MEANING = frozenset({"zookeeper.sync.time.ms", "consumer.id"})
 _SWITCH = ("auto.commit.enable", "enable.auto.commit")
@@ -24,7 +24,7 @@ _SWITCH = ("auto.commit.enable", "enable.auto.commit")
 
 @dataclass(frozen=True)
 class ReceiverSettings:
-    """The settings of a Kafka receiver. Pickled with it; `repr` shows no secret.
+    """The settings of a Kafka receiver, pickled with it. `repr` shows no secret.
 
     Attributes:
         quorum: ZooKeeper's servers, `host:port,host:port/chroot`.
@@ -34,7 +34,7 @@ class ReceiverSettings:
         session_timeout_ms: `zookeeper.session.timeout.ms`.
         connection_timeout_ms: `zookeeper.connection.timeout.ms`.
         commit_interval_ms: `auto.commit.interval.ms`.
-        commits_on_timer: `auto.commit.enable`: without it the plain receiver writes no offsets.
+        commits_on_timer: `auto.commit.enable`; without it the plain receiver writes no offsets.
         rebalance_retries: `rebalance.max.retries`.
         rebalance_backoff_ms: `rebalance.backoff.ms`.
     """
@@ -85,11 +85,12 @@ class ReceiverSettings:
         )
 
     def as_text(self) -> str:
-        """Return a text for log lines."""
+        """Return a text about group and servers for log lines."""
         return f"group {self.group!r} at ZooKeeper {self.quorum}"
 
 
 def _check_names(quorum: str, group: str) -> None:
+    """Raise KafkaConfigError unless the quorum and the group are usable names."""
     for key, name in (("zookeeper.connect", quorum), ("group.id", group)):
         if not isinstance(name, str) or not name.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
             raise KafkaConfigError(key, f"is {name!r}", "createStream needs ZooKeeper's host:port, and the name of a consumer group.")
@@ -98,6 +99,7 @@ def _check_names(quorum: str, group: str) -> None:
 
 
 def _check_brokers(params: Mapping[str, Any]) -> None:
+    """Raise KafkaConfigError if the parameters name no broker."""
     if not any(params.get(key) for key in ("bootstrap.servers", "metadata.broker.list")):
         hint = (
             "createStream finds partitions' owners and offsets in ZooKeeper, but no brokers: Kafka 4 registers none there. Add "
@@ -107,12 +109,14 @@ def _check_brokers(params: Mapping[str, Any]) -> None:
 
 
 def _check_storage(params: Mapping[str, Any]) -> None:
+    """Raise KafkaConfigError if `offsets.storage` is not ZooKeeper."""
     if str(params.get("offsets.storage", "zookeeper")).lower() != "zookeeper":
         hint = "A receiver's offsets are in ZooKeeper. To continue a group's commits in Kafka use createDirectStream: docs/migration.md."
         raise KafkaConfigError("offsets.storage", f"is {params['offsets.storage']!r}", hint)
 
 
 def _checked(topics: Mapping[str, int]) -> dict[str, int]:
+    """Return the topics. KafkaConfigError if there are none, or if a number of threads is less than 1."""
     for topic, threads in topics.items():
         if not isinstance(topic, str) or not isinstance(threads, int) or threads < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise KafkaConfigError("topics", f"has {topic!r}: {threads!r}", "Give a number of consumer threads, 1 or more, for each topic.")
@@ -122,6 +126,7 @@ def _checked(topics: Mapping[str, int]) -> dict[str, int]:
 
 
 def _number(key: str, value: Any) -> int:
+    """Return the value of a parameter as a positive number; only `rebalance.max.retries` may be 0. KafkaConfigError."""
     try:
         number = int(value)
     except (TypeError, ValueError):
@@ -132,6 +137,7 @@ def _number(key: str, value: Any) -> int:
 
 
 def _switch(key: str, value: Any) -> bool:
+    """Return the value of a parameter that is true or false. KafkaConfigError if it is neither."""
     text = str(value).lower()
     if text not in ("true", "false"):
         raise KafkaConfigError(key, f"is {value!r}", "One of: true, false.")

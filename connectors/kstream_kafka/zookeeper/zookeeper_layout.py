@@ -2,9 +2,9 @@
 
 /consumers/<group>/ids/<consumer>               ephemeral: a consumer, and its threads for each topic (JSON)
 /consumers/<group>/owners/<topic>/<partition>   ephemeral: the thread that reads the partition
-/consumers/<group>/offsets/<topic>/<partition>  lasting: the next offset to read, as text
+/consumers/<group>/offsets/<topic>/<partition>  persistent: the next offset to read, as text
 
-The owners follow the RangeAssignor of that consumer. Everything is pure, so that all members of a group decide alike.
+The owners follow the RangeAssignor of that consumer. All functions are pure, so that all members of a group decide alike.
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ def servers_and_root(quorum: str) -> tuple[str, str]:
 
 
 def consumer_id(group: str, host: str, time_ms: int, random_hex: str) -> str:
-    """Return a unique consumer id in Kafka's form, with 8 hexadecimal digits of `random_hex`. A claim shows its owner by it."""
+    """Return a unique consumer id in Kafka's form, with 8 hexadecimal digits of `random_hex`. A claim shows this id of its owner."""
     return f"{group}_{host}-{time_ms}-{random_hex[:8]}"
 
 
 def registration(topics: Subscription, time_ms: int) -> bytes:
-    """Return the content of a consumer's node."""
+    """Return the content of a consumer's node. `time_ms` is in ms since the epoch."""
     content = {"version": 1, "subscription": dict(topics), "pattern": "static", "timestamp": str(time_ms)}
     return json.dumps(content, separators=(",", ":")).encode()
 
 
 def subscription(content: bytes) -> dict[str, int]:
-    """Return the topics and threads in a consumer's node; none if it is malformed, or names topics by a pattern."""
+    """Return the topics and threads in a consumer's node; an empty mapping if it is malformed, or names topics by a pattern."""
     try:
         node: Any = json.loads(content)
         if node.get("pattern", "static") != "static":
@@ -99,8 +99,8 @@ def thread_ids(consumer: str, threads: int) -> list[str]:
 def owners(members: Mapping[str, Subscription], partitions: Collection[Partition]) -> dict[Partition, str]:
     """Return the owner thread of each partition. Partitions of topics without a reader are left out.
 
-    Topic by topic: partitions in their order, threads in the order of their ids *as texts* (`…-10` before `…-2`). Each thread gets a run of
-    partitions; the first threads get one more if they do not divide evenly.
+    The rule is applied to each topic: partitions in their order, threads in the order of their ids *as texts* (`…-10` before `…-2`). Each
+    thread gets a run of partitions. The first threads get one more if the partitions do not divide evenly.
 
     Args:
         members: consumer id → its topics and threads.
@@ -122,6 +122,7 @@ def owned_by(consumer: str, topics: Subscription, owner_of: Mapping[Partition, s
 
 
 def _in_runs(topic: str, numbers: list[int], threads: list[str]) -> dict[Partition, str]:
+    """Return the thread of each partition of one topic: runs of equal length, one longer for the first threads."""
     each, more = divmod(len(numbers), len(threads))
     found: dict[Partition, str] = {}
     begin = 0

@@ -1,8 +1,8 @@
 """ZooKeeperMembership: a consumer's membership in a group: members, partition owners and offsets. The only import of kazoo.
 
 A membership is one session of one client, with its own id. Every change is a transaction that first checks the ephemeral registration.
-After the end of the session the check fails, and nothing is written. So neither a late request, nor one on the session that kazoo opens by
-itself after an expiry, can move an offset that belongs to another consumer by then.
+After the end of the session the check fails, and nothing is written. By then an offset may belong to another consumer. Neither a late
+request nor one on the session that kazoo opens by itself after an expiry can move it.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ logger = logging.getLogger("kstream.kafka")
 
 INSTALL = "pip install 'kstream-spark[zookeeper]'"
 ANSWER_S = 5.0
-"""How long to wait for a response before the request is sent again."""
+"""Seconds to wait for a response before the request is sent again."""
 STOP_PATIENCE_S = 2.0
-"""How long a stopping receiver waits for a ZooKeeper that does not answer."""
+"""Seconds for which a stopping receiver waits for a ZooKeeper that does not answer."""
 
 client_log = logging.getLogger("kstream.kafka.zookeeper")
-"""kazoo's log: a line for each try to reach a server that is down. Silent unless the application adds a handler, as librdkafka's."""
+"""kazoo's log: a line for each try to reach a server that is down. Like librdkafka's, it is silent unless the application adds a handler."""
 client_log.addHandler(logging.NullHandler())
 client_log.propagate = False
 
@@ -57,10 +57,15 @@ def check_installed() -> None:
 
 
 def join(settings: ReceiverSettings, stop: StopFlag) -> ZooKeeperMembership:
-    """Connect and register a new consumer. Blocks up to `zookeeper.connection.timeout.ms`.
+    """Connect and register a new consumer. Blocks for `zookeeper.connection.timeout.ms` at most until a server answers.
+
+    Args:
+        settings: the receiver's settings.
+        stop: ends the wait.
 
     Raises:
         ZooKeeperUnreachableError: no server answered in that time, or `stop` was set.
+        OwnershipLostError: the session ended during the registration.
         MissingDependencyError: kazoo is missing.
     """
     check_installed()
@@ -74,9 +79,10 @@ def join(settings: ReceiverSettings, stop: StopFlag) -> ZooKeeperMembership:
 
 
 def _thrice_if_alone(servers: str) -> str:
-    """Name a single server three times. kazoo waits for a server as long as a session lasts, divided by the number of servers.
+    """Return the servers, a single server three times.
 
-    A server that is starting accepts a connection and never answers, and the session would end before the next try.
+    kazoo waits for one server as long as a session lasts, divided by the number of servers. A server that is starting accepts a connection
+    and never answers. With one entry the session would end before the next try.
     """
     return servers if "," in servers else ",".join([servers] * 3)
 
@@ -84,12 +90,12 @@ def _thrice_if_alone(servers: str) -> str:
 class ZooKeeperMembership:
     """One consumer of the group, from its registration to the end of its session. A membership is never revived.
 
-    Any thread. Calls wait while ZooKeeper does not answer. All methods but `members` and `leave` raise OwnershipLostError when the
-    membership is over, and change nothing then.
+    Any thread. Calls that ask ZooKeeper block while it does not answer: `members`, `offsets`, `claim`, `release` and `commit`. They raise
+    OwnershipLostError when the membership is over, and change nothing then.
     """
 
     def __init__(self, settings: ReceiverSettings) -> None:
-        """Create the client. Use `join`."""
+        """Create the client. Sends no request. Called by `join` only."""
         from kazoo.client import KazooClient
 
         self._settings = settings
@@ -111,12 +117,12 @@ class ZooKeeperMembership:
 
     @property
     def lost(self) -> bool:
-        """Whether the membership is over. Another consumer may read its partitions, and nothing of it can be acknowledged."""
+        """Whether the membership is over. Another consumer may read its partitions, and none of its records can be acknowledged."""
         return bool(self._lost)
 
     @property
     def reason(self) -> str:
-        """Why the membership is over."""
+        """The reason for which the membership is over; empty while it lasts."""
         return self._lost
 
     @property
@@ -125,7 +131,7 @@ class ZooKeeperMembership:
         return self._connected and not self._lost
 
     def take_change(self) -> bool:
-        """Return whether members or claims may have changed since the last call."""
+        """Return whether members or claims may have changed since the last call. Does not block."""
         with self._changed:
             changed, self._changed_members = self._changed_members, False
         return changed
@@ -137,7 +143,10 @@ class ZooKeeperMembership:
             self._changed.notify_all()
 
     def _on_state(self, state: str) -> None:
-        """Note a change of the session. kazoo's thread. The end of a session is final, although kazoo opens another one by itself."""
+        """Note a change of the session. Called by kazoo's thread.
+
+        The end of a session is final, although kazoo opens another session by itself.
+        """
         from kazoo.client import KazooState
 
         with self._changed:
@@ -153,10 +162,11 @@ class ZooKeeperMembership:
 
     @property
     def _servers(self) -> str:
+        """The servers, for messages."""
         return self._settings.quorum
 
     def register(self, stop: StopFlag) -> None:
-        """Connect and register. `join` calls it once."""
+        """Connect and register. `join` calls it once and documents its errors. Blocks."""
         wait_ms = self._settings.connection_timeout_ms
         connected, end = self._client.start_async(), time.monotonic() + wait_ms / 1000
         while not connected.wait(0.1):
@@ -167,25 +177,31 @@ class ZooKeeperMembership:
         logger.info("consumer %s joined %s", self.consumer, self._settings.as_text())
 
     def _make_parents(self) -> None:
+        """Create the parent nodes of the group that do not exist."""
         paths = [self._nodes.ids]
         paths += [path for topic in self._settings.topics for path in (self._nodes.owners(topic), self._nodes.offsets(topic))]
         for path in paths:
             self._ask(lambda path=path: self._client.ensure_path_async(path))
 
     def _create_own(self, content: bytes) -> None:
+        """Create the ephemeral node of this consumer."""
         from kazoo.exceptions import NodeExistsError
 
         try:
             self._ask(lambda: self._client.create_async(self._own, content, ephemeral=True))
-        except NodeExistsError:  # created by a request whose response was lost: the name is unique
+        except NodeExistsError:  # an earlier request, whose response was lost, has created it; the name is unique
             return
 
     @property
     def _own(self) -> str:
+        """The path of this consumer's node."""
         return self._nodes.consumer(self.consumer)
 
     def leave(self) -> None:
-        """End the session, which removes its claims and its registration if ZooKeeper answers. May be called twice."""
+        """End the session. Blocks. A second call does no harm. Raises nothing.
+
+        ZooKeeper then removes the claims and the registration. If ZooKeeper does not answer, they end with the session's timeout.
+        """
         self._lose("it has left")
         try:
             self._client.stop()
@@ -194,6 +210,7 @@ class ZooKeeperMembership:
             logger.warning("%s: the ZooKeeper session could not be closed, it ends by its timeout: %s", self.consumer, e)
 
     def _lose(self, reason: str) -> OwnershipLostError:
+        """Note that the membership is over. Return the error for the caller to raise."""
         with self._changed:
             self._lost = self._lost or reason
             self._changed.notify_all()
@@ -202,19 +219,25 @@ class ZooKeeperMembership:
     # -- reading
 
     def members(self) -> dict[str, dict[str, int]]:
-        """Return the consumers with their topics and threads, and watch for changes."""
+        """Return the consumers with their topics and threads, and watch for changes. Blocks. OwnershipLostError."""
         names = self._ask(lambda: self._client.get_children_async(self._nodes.ids, watch=self._on_watch))
         found = {name: self._content(self._nodes.consumer(name)) for name in names}
         return {name: subscription(content) for name, content in found.items() if content is not None}
 
     def offsets(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """Return the group's next offsets. Partitions without an offset are left out."""
+        """Return the group's next offsets. Partitions without an offset are left out. Blocks.
+
+        Raises:
+            KafkaError: the content of a node is no offset.
+            OwnershipLostError: the membership is over.
+        """
         found = {p: self._content(self._nodes.offset(p)) for p in partitions}
         present = {p: content for p, content in found.items() if content is not None}
         self._has_offset = (self._has_offset - set(partitions)) | set(present)
         return {p: self._offset(p, content) for p, content in present.items()}
 
     def _offset(self, partition: Partition, content: bytes) -> int:
+        """Return the offset in a node's content. KafkaError if it is none."""
         try:
             return int(content)
         except ValueError as e:
@@ -226,6 +249,7 @@ class ZooKeeperMembership:
             ) from e
 
     def _content(self, path: str) -> bytes | None:
+        """Return the content of a node; None if the node does not exist. Blocks."""
         from kazoo.exceptions import NoNodeError
 
         try:
@@ -234,6 +258,7 @@ class ZooKeeperMembership:
             return None
 
     def _on_watch(self, _event: Any) -> None:
+        """Note that members or claims may have changed. Called by kazoo's thread."""
         with self._changed:
             self._changed_members = True
             self._changed.notify_all()
@@ -241,7 +266,17 @@ class ZooKeeperMembership:
     # -- writing
 
     def claim(self, wanted: Mapping[Partition, str]) -> dict[Partition, str]:
-        """Claim each partition for a thread. Returns the partitions that others hold, with the holder, and watches for their release."""
+        """Claim each partition for a thread. Watches for the release of the partitions that others hold. Blocks.
+
+        Args:
+            wanted: the thread of each partition to claim.
+
+        Returns:
+            The partitions that others hold, each with its holder; an empty text for an unknown holder.
+
+        Raises:
+            OwnershipLostError: the membership is over.
+        """
         held: dict[Partition, str] = {}
         for partition, thread in sorted(wanted.items()):
             path = self._nodes.owner(partition)
@@ -249,7 +284,7 @@ class ZooKeeperMembership:
             if failed is None:
                 continue
             holder = self._content(path)
-            if holder == thread.encode():  # by a request whose response was lost
+            if holder == thread.encode():  # an earlier request, whose response was lost, made the claim
                 continue
             held[partition] = "" if holder is None else holder.decode(errors="replace")
             if self._ask(lambda path=path: self._client.exists_async(path, watch=self._on_watch)) is None:
@@ -258,14 +293,18 @@ class ZooKeeperMembership:
         return held
 
     def release(self, partitions: Collection[Partition]) -> None:
-        """Release claims."""
+        """Release claims. A claim that is gone already is no error. Blocks. OwnershipLostError."""
         for partition in sorted(partitions):
             self._transact([("delete", self._nodes.owner(partition), b"")])
 
     def commit(self, offsets: Offsets) -> None:
-        """Write offsets, all or none, and only while this consumer is registered and holds the claims.
+        """Write offsets, all or none, and only while this consumer is registered and holds the claims. Blocks.
 
-        A missing claim ends the membership: somebody removed it, and another consumer may hold it by now.
+        A missing claim ends the membership: somebody removed the claim, and another consumer may hold it by now.
+
+        Raises:
+            OwnershipLostError: the membership is over, or a claim is missing.
+            KafkaError: the nodes of the offsets come and go.
         """
         if not offsets:
             return
@@ -278,14 +317,23 @@ class ZooKeeperMembership:
                 return
             if failed < len(claims):
                 raise self._lose(f"its claim of {claims[failed][1]} is gone")
-            self._make_parents()  # an operator created or removed offset nodes: learn which exist
+            self._make_parents()  # somebody created or removed offset nodes: look which ones exist
             self.offsets(list(offsets))
         raise KafkaError(f"offsets of {self.consumer} could not be written: {self._nodes.offset(next(iter(offsets)))} comes and goes")
 
     def _transact(self, operations: Sequence[tuple[str, str, bytes]]) -> int | None:
-        """Do all operations or none, if this consumer is still registered. Returns the index of the failed one, or None.
+        """Do all operations or none, if this consumer is still registered. Blocks.
 
         A claim is checked by its version, because nobody writes it after its creation.
+
+        Args:
+            operations: the kind (check, create, set or delete), the path and the content of each.
+
+        Returns:
+            The index of the operation that failed; None if all succeeded.
+
+        Raises:
+            OwnershipLostError: the consumer is not registered any more, or the membership is over.
         """
         from kazoo.exceptions import RolledBackError, RuntimeInconsistency
 
@@ -315,11 +363,11 @@ class ZooKeeperMembership:
     # -- requests
 
     def _ask(self, call: Callable[[], Any]) -> Any:
-        """Return the response. Waits until ZooKeeper answers, and sends a request again if its response was lost.
+        """Send a request and return the response. Blocks until ZooKeeper answers, and sends the request again if its response was lost.
 
         Raises:
             OwnershipLostError: the session is over, or the receiver stops and ZooKeeper does not answer.
-            kazoo's errors: about the node.
+            KazooException: an error about the node.
         """
         from kazoo.exceptions import ConnectionLoss, OperationTimeoutError, SessionExpiredError, SessionMovedError
 
@@ -336,6 +384,7 @@ class ZooKeeperMembership:
                 raise self._lose("its ZooKeeper session has ended") from e
 
     def _await_connection(self) -> None:
+        """Block until there is a connection. OwnershipLostError if the membership is over, or a stop has limited the wait."""
         with self._changed:
             while not self._connected and not self._lost:
                 left = None if self._wait_until_s is None else self._wait_until_s - time.monotonic()
