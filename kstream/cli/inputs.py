@@ -154,7 +154,7 @@ def note_inputs_without_ranges(contents: LogContents, what: str) -> None:
 
 
 def connection_options(command: Command) -> Command:
-    """Add the options that tell a command how to reach the brokers."""
+    """Add the options by which a command reaches the brokers."""
     options = (
         click.option("--bootstrap", metavar="HOST:PORT", help="The brokers, where the checkpoint does not store them or they have moved."),
         click.option("--param", "params", multiple=True, metavar="KEY=VALUE", help="A parameter of the connection; may be repeated."),

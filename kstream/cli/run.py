@@ -132,7 +132,7 @@ def load_setup(job: str) -> Callable[[], Any]:
 
 
 def _load_module(name: str) -> ModuleType:
-    """Import a module, from the working directory or PYTHONPATH. ConfigurationError if it does not exist."""
+    """Import a module, from the working directory or PYTHONPATH. Raises ConfigurationError if it does not exist."""
     _importable_from(Path.cwd())
     try:
         return importlib.import_module(name)
@@ -143,7 +143,7 @@ def _load_module(name: str) -> ModuleType:
 
 
 def _load_file(path: Path) -> ModuleType:
-    """Import a file as a module. ConfigurationError if it does not exist."""
+    """Import a file as a module. Raises ConfigurationError if it does not exist."""
     if not path.is_file():
         raise ConfigurationError(f"there is no file {path}", key="job", value=str(path))
     _importable_from(path.resolve().parent)

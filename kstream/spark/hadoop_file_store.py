@@ -51,6 +51,7 @@ class HadoopPlace:
         return once(self, self._opened)
 
     def _opened(self) -> FileStore:
+        """Open the store in this process."""
         from kstream.spark.hadoop_file_store import open_hadoop
 
         return open_hadoop(self.url, dict(self.settings), look_first=self.look_first)
@@ -150,13 +151,15 @@ class HadoopFileStore:
 
     @property
     def url(self) -> str:
+        """The URL of the directory, for messages."""
         return self._url
 
     def path(self, name: str) -> str:
+        """Return the full URL of a name, for messages."""
         return f"{self._url}/{name}"
 
     def for_workers(self) -> HadoopPlace:
-        """Return the address by which a worker opens this store. Asks the JVM; StorageError if it does not answer."""
+        """Return the address by which a worker opens this store. Asks the JVM; raises StorageError if it does not answer."""
         with self._mapped("open", ""):
             return HadoopPlace(self._url, settings_for_workers(self._jvm, self._configuration), self._look_first)
 
@@ -191,16 +194,24 @@ class HadoopFileStore:
         self._look_first = not refuses
 
     def create(self, name: str, data: bytes) -> None:
+        """Create the file durably: whole, or not at all. Blocks.
+
+        Raises:
+            AlreadyExistsError: the name is taken.
+            StorageError: the outcome is unknown, and the file may exist.
+        """
         if self._look_first and self.exists(name):
             raise _taken(self.path(name))
         with self._mapped("write", name):
             self._put(name, data, self._keep)
 
     def replace(self, name: str, data: bytes, *, private: bool = False) -> None:
+        """Create or overwrite the file durably. Blocks. Ignores `private`. Raises StorageError."""
         with self._mapped("write", name):
             self._put(name, data, self._overwrite)
 
     def read(self, name: str) -> bytes:
+        """Return the file's bytes. Blocks. Raises MissingFileError if the file does not exist, StorageError for other failures."""
         with self._mapped("read", name):
             stream = self._files.open(self._at(name))
             try:
@@ -209,14 +220,20 @@ class HadoopFileStore:
                 stream.close()
 
     def exists(self, name: str) -> bool:
+        """Whether the file exists. Blocks. Raises StorageError."""
         with self._mapped("look up", name):
             return bool(self._files.util().exists(self._at(name)))
 
     def size(self, name: str) -> int:
+        """Return the file's size in bytes. Blocks. Raises MissingFileError if the file does not exist, StorageError for other failures."""
         with self._mapped("look up", name):
             return int(self._files.getFileStatus(self._at(name)).getLen())
 
     def list(self, folder: str = "") -> list[str]:
+        """Return the sorted names of the files in a folder, without temporary ones. Blocks.
+
+        A folder that does not exist has none. Raises StorageError for other failures.
+        """
         try:
             with self._mapped("list", folder):
                 found = self._files.util().listStatus(self._at(folder))
@@ -226,6 +243,7 @@ class HadoopFileStore:
         return sorted(name for name in names if not name.startswith(_TEMPORARY))
 
     def delete(self, name: str) -> None:
+        """Delete the file. Blocks. No error if the file does not exist; raises StorageError for other failures."""
         try:
             with self._mapped("delete", name):
                 self._files.delete(self._at(name), False)
@@ -286,7 +304,7 @@ class HadoopFileStore:
 
     @contextmanager
     def _mapped(self, verb: str, name: str) -> Generator[None]:
-        """Turn py4j's errors of the body into this project's. `verb` and `name` say in the message what failed."""
+        """Turn py4j's errors of the body into this project's errors. `verb` and `name` describe the failed operation in the message."""
         from py4j.protocol import Py4JError, Py4JJavaError
 
         place = self.path(name).rstrip("/")
@@ -314,7 +332,7 @@ def read_from(stream: Any, length: int = sys.maxsize) -> bytes:
 
 
 def _error_of(verb: str, place: str, error: Any) -> Exception:
-    """Return this project's error for a Java exception. `verb` and `place` say in the message what failed."""
+    """Return this project's error for a Java exception. `verb` and `place` describe the failed operation in the message."""
     kind = error.getClass().getSimpleName()
     said = str(error.getMessage()).partition("\n")[0]
     if kind == "FileAlreadyExistsException" and verb == "write":
@@ -439,7 +457,7 @@ class HdfsFileStore(HadoopFileStore):
         return file
 
     def _opened_to_append(self, name: str) -> Any:
-        """Return a Java stream at the end of the file. MissingFileError if the file does not exist."""
+        """Return a Java stream at the end of the file. Raises MissingFileError if the file does not exist."""
         with self._mapped("open", name):
             flags = self._jvm.java.util.EnumSet.of(self._jvm.org.apache.hadoop.fs.CreateFlag.APPEND)
             return self._files.create(self._at(name), flags, self._with_parents)
@@ -489,10 +507,16 @@ class HdfsAppendableFile:
 
     @property
     def size(self) -> int:
+        """The number of bytes in the file now. Raises StorageError."""
         with self._mapped("look up", self._name):
             return int(self._stream.getPos())
 
     def append(self, data: bytes) -> int:
+        """Append the data durably (`hsync`), and return the offset of its first byte. Blocks.
+
+        Raises:
+            StorageError: close the file and write to it no more. A part of the data may be at its end.
+        """
         with self._mapped("write", self._name):
             offset = int(self._stream.getPos())
             write_to(self._stream, data)
@@ -500,5 +524,6 @@ class HdfsAppendableFile:
             return offset
 
     def close(self) -> None:
+        """Close the file. Blocks. Raises StorageError."""
         with self._mapped("close", self._name):
             self._stream.close()

@@ -139,7 +139,7 @@ def _wheel_jre() -> Path | None:
 
 
 def _home_around(jre: Path, environ: Mapping[str, str]) -> Path:
-    """Return a small JAVA_HOME around the wheel's JRE, made once per user and JRE. OSError if no place can be written to."""
+    """Return a small JAVA_HOME around the wheel's JRE, made once per user and JRE. Raises OSError if no place can be written to."""
     name = f"kstream-java-home-{hashlib.sha256(str(jre).encode()).hexdigest()[:12]}"
     cache = environ.get("XDG_CACHE_HOME") or (environ.get("HOME") and os.path.join(environ["HOME"], ".cache"))
     if cache and os.path.isabs(cache):

@@ -80,7 +80,7 @@ def hadoop_configuration(jvm: Any, settings: Mapping[str, str] | None = None) ->
 
 
 def _launch() -> Any:
-    """Start a JVM by Spark's launcher, and return py4j's gateway to it. JavaNotFoundError, StorageError."""
+    """Start a JVM by Spark's launcher, and return py4j's gateway to it. Raises JavaNotFoundError, StorageError."""
     from pyspark.java_gateway import launch_gateway
 
     from kstream.spark.java import ensure_java
@@ -144,7 +144,7 @@ def class_path_of(command: Sequence[str]) -> str:
 
 
 def _started(command: list[str]) -> subprocess.Popen[str]:
-    """Start a process with pipes for its standard input and output. StorageError if the program cannot be run."""
+    """Start a process with pipes for its standard input and output. Raises StorageError if the program cannot be run."""
     environment = dict(os.environ)
     if "SPARK_USER" in environment:  # the user of executors on an HDFS without Kerberos
         environment.setdefault("HADOOP_USER_NAME", environment["SPARK_USER"])
@@ -159,7 +159,7 @@ def _started(command: list[str]) -> subprocess.Popen[str]:
 def _port_and_token(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Read port and token, the first lines that the gateway prints. Warnings of Java may come before them. Starts the thread of `_follow`.
 
-    Blocks until the lines come. StorageError if the JVM ends before.
+    Blocks until the lines come. Raises StorageError if the JVM ends before.
     """
     assert process.stdout is not None
     said: list[str] = []

@@ -48,10 +48,10 @@ def check_cores(
     wait_s: float = BY_KEY[WAITING_TIME].default / 1000,
     runtime: Runtime = THREADS,
 ) -> None:
-    """Wait until a task of a batch fits beside so many receivers, or until a stop is wanted; see `wait_for_cores`. The starting thread.
+    """Wait until a task of a batch fits beside so many receivers, or until a stop is wanted; see `wait_for_cores`.
 
-    A start calls this before it becomes the checkpoint's writer, so that a driver without cores does not fence a running one. With dynamic
-    allocation this does not wait: pending receivers make Spark start executors.
+    The starting thread calls this before it becomes the checkpoint's writer, so that a driver without cores does not fence a running one.
+    With dynamic allocation this does not wait: pending receivers make Spark start executors.
 
     Args:
         sc: The SparkContext.
@@ -102,7 +102,7 @@ class SparkReceiverRunner:
         """Ids of the executors with a store. In local mode the receivers start the one store."""
 
     def executors(self) -> list[ExecutorLocation]:
-        """Return the executors that live; in local mode the driver alone. Asks the JVM."""
+        """Return the executors that live; the driver alone if there are none, as in local mode. Asks the JVM."""
         return [executor.location for executor in executors(self._sc)] or [_LOCAL]
 
     def run(self, receiver: Receiver, stream_id: int, run: int, candidates: Sequence[Location], ended: Callable[[str], None]) -> None:

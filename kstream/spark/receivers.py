@@ -132,13 +132,17 @@ def _task_config(
 def place_of(store: FileStore, single_writer: bool) -> OpensStore | None:
     """Return the address by which workers open a checkpoint's store; None if only the driver can reach the store (memory://).
 
-    Asks the driver's JVM for a store of Hadoop; StorageError if the JVM does not answer.
+    Asks the driver's JVM for a store of Hadoop; raises StorageError if the JVM does not answer.
     """
     return store.for_workers() if isinstance(store, HadoopFileStore) else place_for_workers(store, single_writer)
 
 
 def _receiver_logs(sc: SparkContext, settings: Settings, store: FileStore | None) -> ReceiverLogs:
-    """Return the settings and the place of the receivers' write-ahead logs. ConfigurationError if executors have no place for them."""
+    """Return the settings and the place of the receivers' write-ahead logs.
+
+    Raises:
+        ConfigurationError: there is no checkpoint, or executors cannot write to its store.
+    """
     if store is None:
         raise ConfigurationError(
             "Cannot enable receiver write-ahead log without checkpoint directory set. Please use streamingContext.checkpoint() to set the "
@@ -204,11 +208,11 @@ class SparkBlockReader:
             known.pop(block_id, None)
 
     def remove(self, store: Replica, block_ids: Sequence[str]) -> None:
-        """Remove blocks from a store. Blocks. RpcError if the store does not answer."""
+        """Remove blocks from a store. Blocks. Raises RpcError if the store does not answer."""
         remove_blocks(self._client(store), block_ids)
 
     def end(self, store: Replica) -> None:
-        """End a store with all its blocks. Blocks. RpcError if the store does not answer."""
+        """End a store with all its blocks. Blocks. Raises RpcError if the store does not answer."""
         self._client(store).ask(END)
 
     def _client(self, store: Replica) -> RpcClient:
@@ -232,9 +236,11 @@ class _LostBlocksParam:
     """
 
     def zero(self, value: dict[str, str]) -> dict[str, str]:
+        """Return the empty map of a task."""
         return {}
 
     def addInPlace(self, value1: dict[str, str], value2: dict[str, str]) -> dict[str, str]:
+        """Add the second map to the first, and return the first."""
         value1.update(value2)
         return value1
 

@@ -30,7 +30,7 @@ class _JavaRunnable:
         self._action = action
 
     def run(self) -> None:
-        """Call the action. An error is logged. A thread of py4j, for the JVM."""
+        """Call the action, for the JVM. Runs on a thread of py4j. An error is logged."""
         try:
             self._action()
         except Exception:
@@ -84,7 +84,7 @@ class ShutdownHook:
             manager, hook, self._jvm_hook = self._manager, self._jvm_hook, None
             try:
                 manager.removeShutdownHook(hook)
-            except Exception as e:  # the JVM is shutting down: the hook is what called us
+            except Exception as e:  # the JVM is shutting down, and this call comes from the hook itself
                 logger.debug("shutdown hook not removed: %s", e)
 
     def _add_jvm_hook(self, sc: SparkContext, timeout_s: int) -> None:

@@ -325,7 +325,7 @@ def _update(update: MapWithState, unpickle: bool, index: int, records: Iterable[
 
 
 def _checked(states: bytes, index: int) -> bytes:
-    """Return the states of a partition. StateNotStorableError if they are too large for a JVM array."""
+    """Return the states of a partition. Raises StateNotStorableError if they are too large for a JVM array."""
     if len(states) > _MOST_BYTES:
         raise StateNotStorableError(
             f"the states of partition {index} take {len(states)} bytes, more than the {_MOST_BYTES} that a partition can have: "

@@ -1,7 +1,7 @@
 """`kstream demo`: a stream on an embedded broker, its driver killed in the middle of a batch, and the proof that nothing was lost.
 
-One idea: the demo observes from outside. Broker, feed and driver are processes of their own. The display reads the journal of the
-driver; the proof reads files: the acknowledged orders, the sink, and the attempts at each batch.
+One idea: the demo observes from outside. Broker, feed and driver are separate processes. The display reads the journal of the driver.
+The proof reads files: the acknowledged orders, the sink, and the attempts at each batch.
 
     command            the options and the report
     stage              the steps of the demo, and its processes
@@ -9,5 +9,5 @@ driver; the proof reads files: the acknowledged orders, the sink, and the attemp
     proof              acknowledged orders against sink, attempts and windows    (pure)
     job                the streaming job
     order_feed         orders, and the process that sends them
-    embedded_broker    a Kafka in a process of its own, and a producer; for tests, too
+    embedded_broker    a Kafka in a separate process, and a producer; for tests, too
 """

@@ -1,4 +1,4 @@
-"""Board: the state of each batch of the demo, from the journal of the driver; and its display, a live table or plain lines.
+"""Board: the state of each batch of the demo, from the journal of the driver. The two views display it as a live table or as plain lines.
 
 The journal has lines `{"event": …, "pid": …}` with `started` (at), `submitted` (batch, records), `attempt` (batch, ranges), `window`
 (batch, totals), `completed` (batch, records, scheduling, processing, failures) and `stopped`. Batch times are ms since the epoch.
@@ -36,7 +36,20 @@ class Run(enum.Enum):
 
 @dataclass(slots=True)
 class Row:
-    """One batch of one driver. Delays are in ms, None until known. `lag` is the records that Kafka had beyond the batch at its begin."""
+    """One batch of one driver. Delays are in ms. A number is None until it is known.
+
+    Attributes:
+        batch: the batch time.
+        driver: the number of the driver (1, 2 …).
+        run: the reason for which the batch ran.
+        ranges: the ranges of the batch.
+        records: the number of its records.
+        scheduling: the scheduling delay.
+        processing: the processing time.
+        lag: the number of records in Kafka after the batch, when the batch began.
+        state: planned, running, done, failed, killed or not begun.
+        failures: the reasons of failed output operations.
+    """
 
     batch: int
     driver: int
@@ -51,15 +64,20 @@ class Row:
 
     @property
     def tried(self) -> bool:
+        """Whether the state is another one than planned."""
         return self.state != "planned"
 
 
 class Board:
-    """The batches of all drivers, from the lines of the journal in their order. One thread.
+    """The batches of all drivers, from the lines of the journal in their order. Used by one thread.
 
     Attributes:
-        acknowledged: the orders that Kafka has so far; set by the demo.
-        note: the current step of the demo, in a few words.
+        rows: the rows by batch time and number of the driver.
+        drivers: the pids of the drivers, in the order of their starts.
+        totals: (orders, cents) by region, of the last window.
+        acknowledged: the number of orders that Kafka has so far; set by the demo.
+        note: the current step of the demo, in a few words; set by the demo.
+        restarted_at: the start of the latest driver, in ms since the epoch; 0 before the first restart.
     """
 
     def __init__(self) -> None:
@@ -94,7 +112,11 @@ class Board:
         return None
 
     def killed(self, pending: set[int]) -> None:
-        """Note the death of the driver. `pending` are the batches of its checkpoint that have not ended."""
+        """Note the death of the driver: no batch is running or planned any more.
+
+        Args:
+            pending: the batch times of the checkpoint's pending batches.
+        """
         self._pending = frozenset(pending)
         for row in self.rows.values():
             if row.state == "running":
@@ -103,7 +125,12 @@ class Board:
                 row.state = "not begun"
 
     def ended(self, driver: int | None = None, run: Run | None = None) -> list[Row]:
-        """Return the rows that are done, by batch time; only those of a driver (1, 2 …) and of a kind of run, if given."""
+        """Return the rows that are done, by batch time.
+
+        Args:
+            driver: only rows of this driver (1, 2 …); None for all.
+            run: only rows of this kind of run; None for all.
+        """
         rows = (r for r in self.rows.values() if r.state == "done" and driver in (None, r.driver) and run in (None, r.run))
         return sorted(rows, key=lambda r: r.batch)
 
@@ -115,6 +142,7 @@ class Board:
         return rows[begin : begin + count]
 
     def _row(self, batch: int, pid: int) -> Row:
+        """Return the row of a batch in the driver of this pid; create it if it is missing."""
         driver = self.drivers.index(pid) + 1 if pid in self.drivers else len(self.drivers) + 1
         key = (batch, driver)
         if key not in self.rows:
@@ -122,13 +150,14 @@ class Board:
         return self.rows[key]
 
     def _kind(self, batch: int, driver: int) -> Run:
+        """Return the reason for which a batch runs in a driver."""
         if driver > 1 and batch in self._pending:
             return Run.RE_RUN
         return Run.MADE_UP if driver > 1 and batch <= self.restarted_at else Run.FIRST
 
 
 def follow(path: Path) -> Iterator[list[dict[str, Any]]]:
-    """Yield, at each step, the complete lines appended since the step before. The file may not exist yet."""
+    """Yield, at each step, the complete lines appended since the step before. Does not block. The file may not exist yet."""
     position = 0
     while True:
         lines: list[dict[str, Any]] = []
@@ -155,6 +184,7 @@ def batch_text(batch: int, interval_ms: int) -> str:
 
 
 def _number(value: int | None) -> str:
+    """Return a number for the table; an empty text for None."""
     return "" if value is None else f"{value:,}"
 
 
@@ -164,7 +194,7 @@ def short_ranges(ranges: Sequence[PlannedRange]) -> str:
 
 
 class PlainView:
-    """A line per batch. One thread."""
+    """A view that prints a line per batch. Used by one thread."""
 
     def __init__(self, board: Board, interval_ms: int) -> None:
         self._interval = interval_ms
@@ -176,9 +206,11 @@ class PlainView:
         return None
 
     def show_sentence(self, text: str) -> None:
+        """Print a sentence."""
         click.echo(text)
 
     def show_ended(self, row: Row) -> None:
+        """Print the line of a batch that has ended."""
         click.echo(
             f"  {batch_text(row.batch, self._interval)}  {row.run.value:<7}  {row.state:<6} {row.records or 0:>6,} orders  "
             f"delay {row.scheduling or 0:>6,} ms  processing {row.processing or 0:>6,} ms  lag {row.lag or 0:>6,}  "
@@ -190,7 +222,7 @@ class PlainView:
 
 
 class LiveView:
-    """The newest batches and the totals of the last window, redrawn in place; sentences scroll above. One thread."""
+    """A view that redraws the newest batches and the totals of the last window. Sentences scroll above. Used by one thread."""
 
     def __init__(self, board: Board, interval_ms: int) -> None:
         self._board = board
@@ -208,20 +240,25 @@ class LiveView:
         self._live.stop()
 
     def show_sentence(self, text: str) -> None:
+        """Print a sentence above the table."""
         self._live.console.print(Text(text))
 
     def show_ended(self, row: Row) -> None:
+        """Redraw the table, which has the ended batch."""
         self.refresh()
 
     def refresh(self) -> None:
+        """Redraw the table."""
         self._live.update(self._drawn(), refresh=True)
 
     def _drawn(self) -> Group:
+        """Return the whole picture: a head line, the batches and the totals."""
         board = self._board
         head = Text(f"{board.acknowledged:,} orders acknowledged by Kafka   {board.note}", style="bold")
         return Group(head, self._batches(), self._regions())
 
     def _batches(self) -> Table:
+        """Return the table of the newest batches."""
         table = Table("batch", "run", "", "ranges", title="batches", title_justify="left", expand=False)
         for name in ("records", "scheduling\ndelay, ms", "processing\ntime, ms", "lag"):
             table.add_column(name, justify="right")
@@ -236,6 +273,7 @@ class LiveView:
         return table
 
     def _regions(self) -> Table:
+        """Return the table of the last window's totals by region."""
         table = Table(title="totals of the last window", title_justify="left", show_header=True)
         totals = sorted(self._board.totals.items())
         for region, _ in totals:

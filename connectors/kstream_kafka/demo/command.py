@@ -47,7 +47,7 @@ def demo_command(batches: int, interval: float, rate: int, seed: int, plain: boo
 
 
 def report(verdict: Verdict, stage: Stage, interval_ms: int) -> list[str]:
-    """Return the result in sentences."""
+    """Return the result of the demo as lines of text."""
     lines = [
         f"{verdict.acknowledged:,} orders acknowledged by Kafka, {verdict.counted:,} counted: missing {len(verdict.missing)}, "
         f"twice {len(verdict.twice)}, changed {len(verdict.changed)}",
@@ -65,5 +65,5 @@ def report(verdict: Verdict, stage: Stage, interval_ms: int) -> list[str]:
 
 
 def _leave(signum: int, frame: FrameType | None) -> None:
-    """End by an exception, so that all contexts are left."""
+    """End the program by an exception, so that all contexts are left. Called in the main thread, as a signal handler."""
     raise SystemExit(128 + signum)

@@ -34,9 +34,13 @@ class EmbeddedBrokerError(KafkaError):
 
 
 class EmbeddedBroker:
-    """A broker in a process of its own, which starts on entry and ends on exit. `bootstrap` is its address, `pid` its process.
+    """A broker in a separate process, which starts on entry and ends on exit.
 
     It keeps about 28,000 records of 150 B per partition, drops the oldest first, and loses all of them at its end.
+
+    Attributes:
+        bootstrap: the address of the broker.
+        pid: the id of its process.
     """
 
     bootstrap: str
@@ -51,7 +55,7 @@ class EmbeddedBroker:
         """Start the process. Blocks until the broker answers, about a second.
 
         Raises:
-            EmbeddedBrokerError: the broker does not answer in 30 s.
+            EmbeddedBrokerError: the process has ended, or the broker does not answer in 30 s.
         """
         command = [sys.executable, "-m", "kstream_kafka.demo.embedded_broker", "--brokers", str(self._brokers)]
         self._errors = tempfile.TemporaryFile("w+")
@@ -75,7 +79,7 @@ class EmbeddedBroker:
             raise self._failed("ended by itself")
 
     def stop(self) -> None:
-        """End the process and wait for it. A second call does nothing."""
+        """Kill the process and wait for its end. A second call does nothing."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -85,6 +89,7 @@ class EmbeddedBroker:
             self._errors = None
 
     def _read_address(self, process: subprocess.Popen[str]) -> str:
+        """Return the address that the process prints. Blocks for 30 s at most. Raises EmbeddedBrokerError."""
         assert process.stdout is not None
         watchdog = threading.Timer(START_SECONDS, process.kill)
         watchdog.start()
@@ -98,6 +103,7 @@ class EmbeddedBroker:
         return json.loads(line)["bootstrap"]
 
     def _failed(self, what: str) -> EmbeddedBrokerError:
+        """Return the error for a process that has ended, with the last line of its output."""
         assert self._process is not None and self._errors is not None
         self._errors.seek(0)
         output = self._errors.read()[-2000:].strip()
@@ -107,7 +113,7 @@ class EmbeddedBroker:
 
 
 class AcknowledgedProducer:
-    """An idempotent producer that reports for each record whether Kafka has it. One thread.
+    """An idempotent producer that reports for each record whether Kafka has it. Used by one thread.
 
     Attributes:
         refused: the client's message for each record that it has given up.
@@ -121,7 +127,14 @@ class AcknowledgedProducer:
         self.refused: list[str] = []
 
     def send(self, topic: str, key: bytes, value: bytes, on_acknowledged: OnAcknowledged) -> None:
-        """Queue a record. Blocks only while the queue is full. `serve` and `flush` call `on_acknowledged`."""
+        """Queue a record. Blocks only while the queue is full.
+
+        Args:
+            topic: the topic.
+            key: the key of the record.
+            value: the value of the record.
+            on_acknowledged: called in the producer's thread, by a later call of `serve`, `flush` or `send`.
+        """
 
         def delivered(error: Any, message: Any) -> None:
             if error is None:
@@ -137,18 +150,21 @@ class AcknowledgedProducer:
                 self._producer.poll(0.1)
 
     def serve(self) -> None:
-        """Call the callbacks that are due."""
+        """Call the callbacks that are due, in this thread. Does not block."""
         self._producer.poll(0)
 
     def flush(self, seconds: float) -> int:
-        """Wait for the answers, at most so long. Return the number of records without an answer."""
+        """Block for the outstanding answers, for so many seconds at most. Return the number of records without an answer."""
         return self._producer.flush(seconds)
 
 
 class MockCluster:
     """librdkafka's mock cluster: a Kafka on loopback that lives as long as this object.
 
-    A topic comes into being at its first use, with 4 partitions of at most about 5 MB. No compaction, no topic ids.
+    A topic begins to exist at its first use, with 4 partitions of at most about 5 MB. The cluster has no compaction and no topic ids.
+
+    Attributes:
+        bootstrap: the addresses of the brokers.
     """
 
     def __init__(self, brokers: int = 1) -> None:
@@ -158,6 +174,7 @@ class MockCluster:
 
 
 def _made(settings: dict[str, Any]) -> Any:
+    """Return a producer of confluent_kafka. Raises KafkaError if the client refuses the settings."""
     from confluent_kafka import KafkaException, Producer
 
     from kstream_kafka.client.librdkafka import client_log
@@ -170,7 +187,7 @@ def _made(settings: dict[str, Any]) -> Any:
 
 
 def main() -> None:
-    """Run as the process: print the address and wait until standard input closes."""
+    """Run as the process of an EmbeddedBroker: print the address, and block until standard input closes."""
     parser = argparse.ArgumentParser(prog="python -m kstream_kafka.demo.embedded_broker", description=__doc__)
     parser.add_argument("--brokers", type=int, default=1)
     brokers = parser.parse_args().brokers

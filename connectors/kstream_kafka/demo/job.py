@@ -34,7 +34,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of the job. `interval` and `window` are in seconds, `max_rate` in records per second and partition."""
+    """The options of the job.
+
+    Attributes:
+        bootstrap: the address of the broker.
+        topic: the topic of the orders.
+        out: the folder of the sink and of the journal.
+        interval: the batch interval, in seconds.
+        window: the length of a window, in seconds.
+        max_rate: the most records per second and partition.
+    """
 
     bootstrap: str
     topic: str
@@ -45,7 +54,7 @@ class Options:
 
 
 def build(options: Options) -> StreamingContext:
-    """Make the job. Called at every start; stored offsets go to its stream."""
+    """Make the context with the graph of the job. Called at every start; the stream then gets its stored offsets."""
     conf = SparkConf().setMaster("local[2]").setAppName("kstream demo")
     conf.set("spark.streaming.stopGracefullyOnShutdown", "true")
     conf.set("spark.streaming.gracefulStopTimeout", "60s")
@@ -73,7 +82,7 @@ def build(options: Options) -> StreamingContext:
 
 
 def order_row(value: str) -> list[Any]:
-    """Return id, region and cents of an order, which the sink keeps."""
+    """Return id, region and cents of an order, as the sink keeps them."""
     order = json.loads(value)
     return [order["order_id"], order["region"], order["quantity"] * order["price_cents"]]
 
@@ -85,11 +94,12 @@ def order_total(value: str) -> tuple[str, tuple[int, int]]:
 
 
 def add_totals(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    """Return the sum of two (orders, cents)."""
     return a[0] + b[0], a[1] + b[1]
 
 
 def to_ms(time: datetime) -> int:
-    """Return the batch time in ms, as the checkpoint has it."""
+    """Return the batch time in ms since the epoch, as the checkpoint has it."""
     return round(time.timestamp() * 1000)
 
 
@@ -102,7 +112,13 @@ def replace_file(path: Path, value: Any) -> None:
 
 
 def write_journal(out: Path, event: str, **fields: Any) -> None:
-    """Append one line in one write. The line is on disk at return. Any thread."""
+    """Append a line to the journal in one write. The line is on disk at return. Any thread.
+
+    Args:
+        out: the folder of the journal.
+        event: the kind of the line.
+        fields: the values of the line.
+    """
     line = json.dumps({"event": event, "pid": os.getpid(), **fields}) + "\n"
     descriptor = os.open(out / "journal.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
@@ -113,19 +129,22 @@ def write_journal(out: Path, event: str, **fields: Any) -> None:
 
 
 class JournalListener(StreamingListener):
-    """Writes the events of the listener to the journal."""
+    """Writes the events of the StreamingListener to the journal."""
 
     def __init__(self, out: Path) -> None:
         self._out = out
 
     def onStreamingStarted(self, streamingStarted: events.StreamingListenerStreamingStarted) -> None:
+        """Write `started`."""
         write_journal(self._out, "started", at=streamingStarted.time)
 
     def onBatchSubmitted(self, batchSubmitted: events.StreamingListenerBatchSubmitted) -> None:
+        """Write `submitted`, with the number of records."""
         info = batchSubmitted.batchInfo()
         write_journal(self._out, "submitted", batch=info.batchTime().milliseconds(), records=info.numRecords())
 
     def onBatchCompleted(self, batchCompleted: events.StreamingListenerBatchCompleted) -> None:
+        """Write `completed`, with delays and failures."""
         info = batchCompleted.batchInfo()
         failures = [o.failureReason() for o in info.outputOperationInfos().values() if o.failureReason()]
         write_journal(
@@ -147,20 +166,20 @@ SUBMIT = (
 
 
 def _warm_up(_: int) -> None:
-    """Import the modules of a worker, which takes a few seconds, before the first batch."""
+    """Import the modules of a worker before the first batch, because the import takes a few seconds."""
     import kstream_kafka.reader.range_consumer as range_consumer
 
     assert range_consumer
 
 
 def _die_with_parent() -> None:
-    """End this process, and Spark with it, when standard input closes: the demo has ended."""
+    """Block until standard input closes, because the demo has ended. Then end this process, and Spark with it."""
     sys.stdin.read()
     os._exit(1)
 
 
 def main() -> None:
-    """Run the job from its checkpoint until SIGTERM, then stop gracefully."""
+    """Run the job from its checkpoint until SIGTERM, which stops it gracefully. Blocks."""
     parser = argparse.ArgumentParser(prog="python -m kstream_kafka.demo.job", description=__doc__)
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", default="orders")

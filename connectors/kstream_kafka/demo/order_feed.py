@@ -40,7 +40,7 @@ PRODUCTS = (
     ("cushion", 1_690),
     ("picture frame", 1_250),
 )
-"""Names with their usual price in cents."""
+"""Names of products, with their usual prices in cents."""
 
 CUSTOMERS = 20_000
 LATE_MS = 2_000
@@ -50,7 +50,7 @@ FLUSH_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One order. `price_cents` is for one piece, `event_time_ms` when it was placed."""
+    """One order. `price_cents` is the price of one piece. `event_time_ms` is the time of the order, in ms since the epoch."""
 
     order_id: int
     customer: int
@@ -62,10 +62,11 @@ class Order:
 
     @property
     def total_cents(self) -> int:
+        """The price of all pieces."""
         return self.quantity * self.price_cents
 
     def to_json(self) -> bytes:
-        """The record's value, about 150 bytes."""
+        """Return the value of the record, about 150 bytes."""
         fields: dict[str, Any] = {
             "order_id": self.order_id,
             "customer": f"C{self.customer:05d}",
@@ -82,10 +83,10 @@ def orders(seed: int, begin_ms: int = 1_750_000_000_000, rate: float = 400.0) ->
     """Yield orders without end. The same arguments give the same orders.
 
     Ids count from 1 without a gap. Some products and customers are far more common than others, and prices vary a little. One order in
-    ten was placed up to two seconds before its turn.
+    ten has an event time up to two seconds before its turn.
 
     Args:
-        seed: of the random numbers.
+        seed: the seed of the random numbers.
         begin_ms: the event time at which the orders begin.
         rate: orders per second of event time.
     """
@@ -118,16 +119,23 @@ class Acknowledged(NamedTuple):
 
 
 class OrderFeed:
-    """Sends orders to a topic at a steady rate. A delay is caught up.
-
-    `limit` is the most orders in all: the embedded broker drops the oldest records when it is full.
+    """Sends orders to a topic at a steady rate. After a delay it sends faster until it has caught up.
 
     Attributes:
-        acknowledged: the orders that Kafka has, in no order.
-        unanswered: the orders whose answer did not come in time.
+        acknowledged: the orders that Kafka has, in the order of the acknowledgements.
+        unanswered: the number of orders without an answer in time.
     """
 
     def __init__(self, bootstrap: str, topic: str, seed: int = 1, rate: float = 400.0, limit: int = 60_000) -> None:
+        """Create the feed with its producer. Sends nothing.
+
+        Args:
+            bootstrap: the address of the broker.
+            topic: the topic.
+            seed: the seed of the orders.
+            rate: orders per second.
+            limit: the most orders in all, because the embedded broker drops the oldest records when it is full.
+        """
         self._producer = AcknowledgedProducer(bootstrap)
         self._topic = topic
         self._seed, self._rate, self._limit = seed, rate, limit
@@ -135,7 +143,10 @@ class OrderFeed:
         self.unanswered = 0
 
     def run(self, stop: threading.Event) -> None:
-        """Send until `stop` is set, then wait for the last answers. Blocks. Callbacks are called in this thread."""
+        """Send until `stop` is set, then wait for the last answers, for FLUSH_SECONDS at most. Blocks.
+
+        The answers are handled in this thread.
+        """
         began = time.monotonic()
         upcoming = orders(self._seed, int(time.time() * 1000), self._rate)
         sent = 0
@@ -148,7 +159,10 @@ class OrderFeed:
         self.unanswered = self._producer.flush(FLUSH_SECONDS)
 
     def _send(self, order: Order) -> None:
-        """Queue the order. Blocks while the queue is full. `acknowledged` gets it later, in this thread; `lost` counts a refused one."""
+        """Queue an order. Blocks while the queue is full.
+
+        `acknowledged` gets the order later, in this thread. A refused order counts in `lost`.
+        """
 
         def on_acknowledged(partition: int, offset: int) -> None:
             row = Acknowledged(order.order_id, order.region, order.total_cents, partition, offset)
@@ -158,12 +172,12 @@ class OrderFeed:
 
     @property
     def lost(self) -> int:
-        """The orders that Kafka refused or did not answer. Kafka may have the latter."""
+        """The number of orders that Kafka refused or did not answer. Kafka may have the latter."""
         return len(self._producer.refused) + self.unanswered
 
 
 def main() -> None:
-    """Run as the process: send until standard input closes, then write the acknowledged orders to the file."""
+    """Run as the process of the feed: send until standard input closes, then write the acknowledged orders to the file. Blocks."""
     parser = argparse.ArgumentParser(prog="python -m kstream_kafka.demo.order_feed", description=__doc__)
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", default="orders")
@@ -185,16 +199,19 @@ def main() -> None:
 
 
 def _set_when_stdin_closes(stop: threading.Event) -> None:
+    """Block until standard input closes, then set `stop`."""
     sys.stdin.read()
     stop.set()
 
 
 def _report(feed: OrderFeed, ended: threading.Event) -> None:
+    """Print the number of acknowledged orders every quarter of a second, until `ended` is set."""
     while not ended.wait(REPORT_SECONDS):
         _print_line({"acknowledged": len(feed.acknowledged)})
 
 
 def _print_line(line: dict[str, Any]) -> None:
+    """Print a JSON object as one line."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 

@@ -1,4 +1,7 @@
-"""The proof of exactly once: the acknowledged orders against the counted ones, and all attempts at a batch against each other. Pure."""
+"""The proof of exactly once. Pure.
+
+It compares the acknowledged orders with the counted ones, and all attempts at a batch with each other.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ class CountedOrder(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A begin of a batch with its ranges, in the life of a driver (1, 2 …)."""
+    """A start of a batch with its ranges, by a driver (1, 2 …)."""
 
     batch: int
     driver: int
@@ -35,7 +38,10 @@ class Evidence:
         ends: the end of each partition's log.
         batches: the orders in the sink, by batch.
         windows: by batch, region → (orders, cents).
-        pending: the plans that had not ended when the driver was killed.
+        attempts: all attempts at batches.
+        pending: the ranges of the batches that were pending when the driver was killed, by batch.
+        interval: the batch interval.
+        window: the length of a window.
     """
 
     truth: Sequence[CountedOrder]
@@ -50,7 +56,19 @@ class Evidence:
 
 @dataclass
 class Verdict:
-    """The result. `missing`, `twice`, `changed` and `unknown` are order ids. `failures` are sentences; none if everything is proved."""
+    """The result of the proof. Everything is proved if `failures` is empty.
+
+    Attributes:
+        acknowledged: the number of acknowledged orders.
+        counted: the number of orders in the sink.
+        missing: the ids of acknowledged orders that are not in the sink.
+        twice: the ids of orders that are in the sink more than once.
+        changed: the ids of orders that differ in the sink.
+        unknown: the ids of orders in the sink that were not acknowledged.
+        re_run: the ranges of batches that ran in more than one driver, by batch.
+        windows: the number of compared windows.
+        failures: a sentence for each violation of "exactly once".
+    """
 
     acknowledged: int
     counted: int
@@ -64,11 +82,12 @@ class Verdict:
 
     @property
     def proved(self) -> bool:
+        """Whether there are no failures."""
         return not self.failures
 
 
 def prove(evidence: Evidence) -> Verdict:
-    """Check all facts. Each violation of "exactly once" is a sentence in `failures`."""
+    """Check all facts and return the result. Each violation of "exactly once" is a sentence in its `failures`."""
     verdict = Verdict(len(evidence.truth), sum(map(len, evidence.batches.values())))
     _orders(evidence, verdict)
     _attempts(evidence, verdict)
@@ -78,6 +97,7 @@ def prove(evidence: Evidence) -> Verdict:
 
 
 def _orders(evidence: Evidence, verdict: Verdict) -> None:
+    """Check that the sink has each acknowledged order once and unchanged, and no other order."""
     truth = {order.order_id: order for order in evidence.truth}
     counted = Counter(order.order_id for orders in evidence.batches.values() for order in orders)
     verdict.missing = sorted(truth.keys() - counted.keys())
@@ -117,7 +137,10 @@ def _attempts(evidence: Evidence, verdict: Verdict) -> None:
 
 
 def _coverage(evidence: Evidence, verdict: Verdict) -> None:
-    """Check that the ranges of each partition follow one another without gap or overlap, from 0 to the end of its log."""
+    """Check that the ranges of each partition follow one another without gap or overlap, from 0 to the end of its log.
+
+    Check also that each batch counted as many orders as its ranges have offsets.
+    """
     ranges = {attempt.batch: attempt.ranges for attempt in evidence.attempts}
     position: dict[int, int] = dict.fromkeys(evidence.ends, 0)
     for batch in sorted(ranges):
@@ -133,7 +156,7 @@ def _coverage(evidence: Evidence, verdict: Verdict) -> None:
 
 
 def _windows(evidence: Evidence, verdict: Verdict) -> None:
-    """Check that the totals of each window are those of the orders of its batches, also across the kill."""
+    """Check that the totals of each window are the totals of its batches' orders, also across the kill."""
     for time in sorted(evidence.batches):
         totals = evidence.windows.get(time)
         if totals is None:

@@ -1,4 +1,7 @@
-"""Stage: runs the demo. Starts broker and feed, a driver that is killed, a second driver, ends the feed, and collects the proof."""
+"""Stage: runs the demo.
+
+It starts the broker, the feed and a driver that is killed. It starts a second driver, ends the feed, and collects the evidence.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ STEP_SECONDS = 0.1
 
 
 class DemoError(KStreamError):
-    """A part of the demo failed. Facts: log (its log file)."""
+    """A part of the demo failed. Its fact is `log`, the log file of the part."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,11 @@ class Script:
     """The numbers of a demo.
 
     Attributes:
-        batches: the batches that are planned before the feed stops.
-        interval: ms between batches.
-        window: ms.
+        batches: the number of batches that are planned before the feed stops.
+        interval: the batch interval, in ms.
+        window: the length of a window, in ms.
         rate: orders per second.
-        seed: of the orders.
+        seed: the seed of the orders.
     """
 
     batches: int
@@ -65,12 +68,23 @@ class Script:
 
     @property
     def max_rate(self) -> int:
-        """Records per second and partition: four times the rate of the feed to one of four partitions, so that a backlog drains fast."""
+        """The most records per second and partition.
+
+        It is four times the feed's rate to one of the four partitions, so that a backlog drains fast.
+        """
         return self.rate
 
 
 class Stage:
-    """Owns the processes and the folder of the demo. Leaving the context ends the processes and removes the folder. One thread."""
+    """Owns the processes and the folder of the demo. Leaving the context ends the processes and removes the folder. Used by one thread.
+
+    Attributes:
+        board: the state of the batches.
+        folder: the folder of the demo.
+        pending: the ranges of the batches that were pending when the driver was killed, by batch time.
+        killed_at: the time of the kill, in seconds since the epoch.
+        downtime: the time from the kill to the next start of the driver, in seconds.
+    """
 
     def __init__(self, script: Script, board: Board, view: View) -> None:
         self._script, self.board, self._view = script, board, view
@@ -90,7 +104,7 @@ class Stage:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """End everything. After an error the logs stay, because the message names them."""
+        """End all processes and remove the folder. After a KStreamError the folder stays, because the message names its logs."""
         self._stack.close()
         if kind is None or not issubclass(kind, KStreamError):
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -98,7 +112,7 @@ class Stage:
     # -- steps
 
     def play(self) -> Verdict:
-        """Run the whole demo. Blocks.
+        """Run the whole demo and return the result of the proof. Blocks.
 
         Raises:
             DemoError: a part fails, or a step takes more than three minutes.
@@ -114,6 +128,7 @@ class Stage:
         return prove(self._evidence())
 
     def _start_broker(self) -> str:
+        """Start the broker. Return its address."""
         self._broker = self._child("kstream_kafka.demo.embedded_broker", [], "broker.log")
         address: list[str] = []
 
@@ -125,6 +140,7 @@ class Stage:
         return address[0]
 
     def _start_feed(self, bootstrap: str) -> None:
+        """Start the feed, and wait for the first acknowledged orders."""
         script = self._script
         args = ["--bootstrap", bootstrap, "--topic", TOPIC, "--rate", str(script.rate), "--seed", str(script.seed)]
         self._feed = self._child("kstream_kafka.demo.order_feed", [*args, "--truth", str(self.folder / "truth.json")], "feed.log")
@@ -132,7 +148,10 @@ class Stage:
         self._view.show_sentence(f"a Kafka broker at {bootstrap}, and {script.rate} orders a second into 4 partitions of {TOPIC!r}")
 
     def _first_life(self, bootstrap: str) -> None:
-        """Run the driver until it is killed, in the window job of a batch. The orders of this batch are in the sink by then."""
+        """Run the driver until it kills itself in the window job of a batch. Note the pending batches of its checkpoint.
+
+        The orders of this batch are in the sink by then.
+        """
         nth = OUTPUTS * self._script.kill_in
         driver = self._start_driver(bootstrap, {VARIABLE: f"{RUNNING}:{nth}"})
         self._view.show_sentence(
@@ -152,7 +171,7 @@ class Stage:
         self._view.show_sentence(f"driver 1 was killed (SIGKILL) in the middle of a batch; planned and not done: {listed}")
 
     def _second_life(self, bootstrap: str) -> Child:
-        """Start the driver again and wait until it has caught up. Return it, running."""
+        """Start the driver again, and wait until it has caught up. Return its process, which still runs."""
         driver = self._start_driver(bootstrap, {})
         self._view.show_sentence(f"driver 2 starts (pid {driver.pid}) from the checkpoint; the orders keep coming")
         self.board.note = "driver 2 starts"
@@ -171,6 +190,7 @@ class Stage:
         return driver
 
     def _end_feed(self) -> None:
+        """End the feed, and wait until it has written the acknowledged orders."""
         feed = self._feed
         assert feed is not None
         self._view.show_sentence("the feed stops")
@@ -195,6 +215,7 @@ class Stage:
     # -- the parts
 
     def _start_driver(self, bootstrap: str, environment: dict[str, str]) -> Child:
+        """Start the process of a driver. `environment` has additional variables."""
         script = self._script
         args = ["--bootstrap", bootstrap, "--topic", TOPIC, "--checkpoint", str(self.folder / "checkpoint"), "--out", str(self._out)]
         args += ["--interval", str(script.interval / 1000), "--window", str(script.window / 1000), "--max-rate", str(script.max_rate)]
@@ -204,6 +225,7 @@ class Stage:
         return self._child("kstream_kafka.demo.job", args, "driver.log", {**defaults, **inherited, **own, **environment})
 
     def _child(self, module: str, args: list[str], log: str, environment: dict[str, str] | None = None) -> Child:
+        """Start a module as a process that ends with the context."""
         child = Child(module, args, self.folder / log, environment)
         self._stack.callback(child.kill)
         return child
@@ -211,7 +233,12 @@ class Stage:
     # -- watching
 
     def _until(self, condition: Callable[[], bool], what: str, driver: Child | None = None) -> None:
-        """Wait for a condition, which is checked every 0.1 s.
+        """Block until a condition is true. Checks it every 0.1 s.
+
+        Args:
+            condition: the condition.
+            what: the condition in words, for the error.
+            driver: a driver that must not end meanwhile.
 
         Raises:
             DemoError: the broker or `driver` has ended, or three minutes have passed.
@@ -227,7 +254,11 @@ class Stage:
             time.sleep(STEP_SECONDS)
 
     def _take_in(self) -> None:
-        """Read the new lines of the feed and of the journal."""
+        """Read the new lines of the feed and of the journal, and show them. Does not block.
+
+        Raises:
+            DemoError: Kafka did not acknowledge orders, or a batch failed.
+        """
         for line in self._feed.new_lines() if self._feed is not None else ():
             self.board.acknowledged = line["acknowledged"]
             if line.get("lost"):
@@ -241,16 +272,19 @@ class Stage:
         self._view.refresh()
 
     def _failed(self, child: Child | None, what: str) -> DemoError:
+        """Return the error for a failed part, with the last line of its log. None stands for the driver, without a line."""
         log = child.log if child is not None else self.folder / "driver.log"
         said = f": {child.last_line()}" if child is not None else ""
         return DemoError(f"{what}{said} (see {log})", log=str(log))
 
     def _text(self, batch: int) -> str:
+        """Return the time of a batch, as Spark shows it."""
         return batch_text(batch, self._script.interval)
 
     # -- evidence
 
     def _evidence(self) -> Evidence:
+        """Return the facts for the proof, from files and board."""
         truth = json.loads((self.folder / "truth.json").read_text())
         ends: dict[int, int] = {}
         for _, _, _, partition, offset in truth:
@@ -271,6 +305,7 @@ class Stage:
 
 
 def _by_time(folder: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the batch time and the content of each JSON file in a folder."""
     for path in sorted(folder.glob("*.json")):
         yield int(path.stem), json.loads(path.read_text())
 
@@ -279,10 +314,11 @@ def _by_time(folder: Path) -> Iterator[tuple[int, Any]]:
 
 
 class Child:
-    """A Python module that runs as a process and ends with this one. It starts at once.
+    """A Python module that runs as a process and ends with this process. The constructor starts it.
 
-    It has its own session, so Ctrl-C reaches the parent only. Its standard input is a pipe from the parent. The pipe closes when the
-    parent dies, for whatever reason, and the modules of the demo end then.
+    The process has its own session, so Ctrl-C reaches the parent only. Its standard input is a pipe from the parent. The pipe closes when
+    the parent dies, for whatever reason, and the modules of the demo end then. A thread reads its standard output; `log` gets its standard
+    error.
     """
 
     def __init__(self, module: str, args: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
@@ -303,11 +339,12 @@ class Child:
 
     @property
     def pid(self) -> int:
+        """The id of the process."""
         return self._process.pid
 
     @property
     def exit_code(self) -> int | None:
-        """None while the process runs; minus the number of the signal that ended it."""
+        """The exit code; None while the process runs, minus the number of the signal that ended it."""
         return self._process.poll()
 
     def new_lines(self) -> list[dict[str, Any]]:
@@ -320,7 +357,7 @@ class Child:
                 return lines
 
     def close_stdin(self) -> None:
-        """Ask the process to end."""
+        """Ask the process to end, by closing its standard input."""
         if self._process.stdin is not None and not self._process.stdin.closed:
             self._process.stdin.close()
 
@@ -329,7 +366,10 @@ class Child:
         self._process.terminate()
 
     def kill(self) -> None:
-        """Kill the process and wait for its group: the JVM of a driver ends within a second, or is killed. Blocks."""
+        """Kill the process, and wait until its group has ended. Blocks.
+
+        The JVM of a driver ends within a second by itself. Processes that are still there after five seconds are killed.
+        """
         self.close_stdin()
         if self._process.poll() is None:
             self._process.kill()
@@ -342,11 +382,12 @@ class Child:
         self._reader.join(1.0)
 
     def last_line(self) -> str:
-        """Return the last line of its log that is not empty."""
+        """Return the last line of the log that is not empty."""
         lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
         return lines[-1] if lines else "it said nothing"
 
     def _read(self) -> None:
+        """Queue the JSON objects that the process prints, until its output ends. Runs on the reader's thread."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             try:
@@ -358,7 +399,7 @@ class Child:
 
 
 def _group_ends(group: int, seconds: float) -> bool:
-    """Wait for the end of all processes of a group, at most so long. Return whether they have ended."""
+    """Wait until all processes of a group have ended, for so many seconds at most. Return whether they have ended."""
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -1,1 +1,1 @@
-"""The connector's half of the commands: ranges of plans, parameters, ends of logs, other offsets for a stream that does not run."""
+"""The connector's part of the commands: ranges of plans, parameters, ends of logs, and new offsets for a stream that does not run."""

@@ -1,7 +1,7 @@
-"""KafkaTools: what the commands of `kstream` ask of this connector, and the Kafka parameters of a command line.
+"""KafkaTools: the methods of this connector that the commands of `kstream` call. Also the Kafka parameters of a command line.
 
-Loads librdkafka only to ask the brokers. Names of parameters may be of either dialect, Java's or librdkafka's. Values may be secret: no
-message here shows one.
+Loads librdkafka only to ask the brokers. Names of parameters may be Java's or librdkafka's. Values may be secret: no message here shows
+one.
 """
 
 from __future__ import annotations
@@ -29,24 +29,31 @@ class KafkaTools(ConnectorTools):
     client_loggers = ("kstream.kafka.librdkafka", "kstream.kafka.zookeeper")
 
     def ranges(self, data: Mapping[str, Any]) -> list[PlannedRange] | None:
+        """Return the ranges in plan data, empty ones included; None if the data is no stored KafkaPlan. Pure."""
         stored = data.get("ranges")
         if not isinstance(stored, list) or not all(isinstance(row, list) and len(row) == 4 for row in stored):
             return None
         return [PlannedRange(str(topic), int(partition), int(begin), int(until)) for topic, partition, begin, until in stored]
 
     def waiting(self, data: Mapping[str, Any]) -> Collection[Partition]:
+        """Return the partitions whose given start offset lies past the end of their log. Pure."""
         return {(str(topic), int(partition)) for topic, partition in data.get("ahead", ())}
 
     def read_parameters(self, bootstrap: str | None, params: Sequence[str], file: str | None) -> dict[str, Any]:
+        """Read the Kafka parameters of a command line; see the function `read_parameters`. Raises ConfigurationError."""
         return read_parameters(bootstrap, params, file)
 
     def connection(self, stored: Mapping[str, Any] | None, given: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Merge the stored parameters with the given ones, which win. None if nothing is stored and no broker is given."""
         return None if stored is None and not names_brokers(given) else merged(stored or {}, given)
 
     def log_ends(self, connection: Mapping[str, Any], partitions: Collection[Partition]) -> dict[Partition, int]:
         """Ask for the end of each partition's log: the last stable offset under read_committed.
 
-        One request per broker. Blocks for at most `default.api.timeout.ms` of the parameters, and as long again for a retry.
+        Sends one request per broker. Blocks for at most `default.api.timeout.ms` of the parameters, and as long again for a retry.
+
+        Raises:
+            KafkaError: the parameters cannot work, or the brokers do not give the ends.
         """
         from kstream_kafka.client.driver_client import KafkaDriverClient
         from kstream_kafka.client.params import KafkaParams
@@ -58,16 +65,19 @@ class KafkaTools(ConnectorTools):
             client.close()
 
     def reset(self, connection: Mapping[str, Any], data: Mapping[str, Any], to: Any, topics: Collection[str]) -> ResetResult:
+        """Move a stream to other offsets; see `reset_offsets` for arguments and errors. Asks the brokers. Blocks."""
         from kstream_kafka.tools.offset_reset import reset_offsets
 
         return reset_offsets(connection, data, to, topics)
 
     def rewind(self, data: Mapping[str, Any], then: Mapping[str, Any], topics: Collection[str]) -> ResetResult:
+        """Move a stream back to the beginning of the earlier plan `then`; see `rewound_offsets`. Asks no broker."""
         from kstream_kafka.tools.offset_reset import rewound_offsets
 
         return rewound_offsets(data, then, topics)
 
     def empty_plan_at(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return plan data that reads nothing and ends where `data` ends. Pure."""
         from kstream_kafka.tools.offset_reset import empty_plan_at
 
         return empty_plan_at(data)
@@ -77,7 +87,12 @@ class KafkaTools(ConnectorTools):
 
 
 def read_parameters(bootstrap: str | None, params: Sequence[str], file: str | None) -> dict[str, Any]:
-    """Read `--bootstrap`, `--param` and `--params-file`; the earlier wins.
+    """Read the Kafka parameters of a command line. Reads the file, if there is one.
+
+    Args:
+        bootstrap: the value of `--bootstrap`, which wins over the others.
+        params: the values of `--param`, each KEY=VALUE, which win over the file.
+        file: the path of `--params-file`.
 
     Raises:
         ConfigurationError: an option has no value, or the file cannot be read.
@@ -102,13 +117,13 @@ def names_brokers(params: Mapping[str, Any]) -> bool:
 
 
 def merged(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both. The given value wins, also if the two have different names for one parameter."""
+    """Return both kinds of parameters together. A given one wins over a stored one, also if the two have different names for it."""
     taken = {RENAMED.get(name, name) for name in given}
     return {**{name: value for name, value in stored.items() if RENAMED.get(name, name) not in taken}, **given}
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Read a JSON object of parameters, or a Java properties file.
+    """Read the parameters in a file: a JSON object if the name ends with `.json`, else Java properties.
 
     Raises:
         ConfigurationError: the file cannot be read, or holds something else.
@@ -149,6 +164,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _unescaped(match: re.Match[str]) -> str:
+    """Return the character that an escape stands for."""
     escape = match.group(1)
     if len(escape) == 5:
         return chr(int(escape[1:], 16))

@@ -1,4 +1,7 @@
-"""Other offsets for a stream that does not run: `kstream offsets reset` and `rewind`. Plan data in, plan data out."""
+"""New offsets for a stream that does not run: the functions behind `kstream offsets reset` and `rewind`.
+
+The functions take plan data and return plan data.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ TO = "--to"
 
 
 def empty_plan_at(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return plan data that reads nothing and ends where `data` ends. Pure."""
+    """Return plan data that reads nothing and ends at the offsets where `data` ends. Pure."""
     plan = KafkaPlan.decode(data)
     return _empty_plan(plan, plan.until_offsets, plan.until_epochs, plan.topic_ids).encode()
 
@@ -33,20 +36,21 @@ def reset_offsets(
     topics: Collection[str] = (),
     make_client: Callable[[KafkaParams], DriverClient] | None = None,
 ) -> ResetResult:
-    """Move the stream of the newest plan to other offsets. Asks the brokers. Blocks.
+    """Move a stream to other offsets. Asks the brokers. Blocks.
 
-    All partitions of a recreated topic are taken as they are now.
+    Of a recreated topic all partitions that exist now move, also those that the stream did not read.
 
     Args:
-        connection: Kafka parameters.
+        connection: the Kafka parameters.
         data: the newest plan of the stream.
         to: one position for all partitions, or `{"topic": {"0": position}}`.
-        topics: the topics to move; empty for those that `to` names, or else for all.
+        topics: the topics to move; if empty, those that `to` names, or else all.
         make_client: makes the client; by default the client of drivers.
 
     Raises:
         KafkaConfigError: `to` cannot be understood, names partitions that the stream does not read, or gives an offset outside of the log.
         PartitionRevokedError: the stream reads a partition that no longer exists.
+        KafkaError: the brokers do not answer, or a topic does not exist.
     """
     plan, params = KafkaPlan.decode(data), KafkaParams.parse(connection)
     each = _positions_by_partition(to) if isinstance(to, Mapping) else {}
@@ -68,10 +72,15 @@ def reset_offsets(
 
 
 def rewound_offsets(data: Mapping[str, Any], then: Mapping[str, Any], topics: Collection[str] = ()) -> ResetResult:
-    """Move the stream of the newest plan back to the beginning of the earlier plan `then`. Asks no broker.
+    """Move a stream back to the beginning of an earlier plan. Pure.
+
+    Args:
+        data: the newest plan of the stream.
+        then: the earlier plan.
+        topics: the topics to move; empty for all.
 
     Raises:
-        KafkaConfigError: the stream does not read a topic, or a topic was recreated since, so that its old offsets mean nothing.
+        KafkaConfigError: the stream does not read a topic, or a topic was recreated since, so that its old offsets mean other records.
     """
     plan, earlier = KafkaPlan.decode(data), KafkaPlan.decode(then)
     wanted = _wanted_topics(plan, topics)
@@ -86,6 +95,7 @@ def rewound_offsets(data: Mapping[str, Any], then: Mapping[str, Any], topics: Co
 
 
 def _driver_client(params: KafkaParams) -> DriverClient:
+    """Return the client of drivers. Loads librdkafka."""
     from kstream_kafka.client.driver_client import KafkaDriverClient  # loads librdkafka
 
     return KafkaDriverClient(params)
@@ -95,7 +105,7 @@ def _driver_client(params: KafkaParams) -> DriverClient:
 
 
 def _wanted_topics(plan: KafkaPlan, named: Collection[str]) -> set[str]:
-    """Return the named topics, or all of the stream. KafkaConfigError for a topic that the stream does not read."""
+    """Return the named topics, or all topics of the stream. Raises KafkaConfigError for a topic that the stream does not read."""
     read = {r.topic for r in plan.ranges}
     stray = sorted(set(named) - read)
     if stray:
@@ -104,7 +114,7 @@ def _wanted_topics(plan: KafkaPlan, named: Collection[str]) -> set[str]:
 
 
 def _recreated(plan: KafkaPlan, ids: Mapping[str, str]) -> set[str]:
-    """Return the topics whose id is another one than in the plan."""
+    """Return the topics whose id differs from the id in the plan."""
     return {topic for topic, topic_id in ids.items() if plan.topic_ids.get(topic, topic_id) != topic_id}
 
 
@@ -127,7 +137,7 @@ def _movable_partitions(
 
 
 def _one_position(to: Any) -> Position:
-    """Return the position for all partitions. KafkaConfigError for an offset, which can only mean one partition."""
+    """Return the position for all partitions. Raises KafkaConfigError for an offset, which can only mean one partition."""
     position = Position.parse(to, TO)
     if position.kind == "offset":
         raise KafkaConfigError(TO, f"is the one offset {position.value} for all partitions", "Give a file with offsets by partition.")
@@ -135,7 +145,11 @@ def _one_position(to: Any) -> Position:
 
 
 def _positions_by_partition(to: Mapping[str, Any]) -> dict[Partition, Position]:
-    """Parse `{"topic": {"0": position}}`, the form in which Structured Streaming writes offsets."""
+    """Parse `{"topic": {"0": position}}`, the form in which Structured Streaming writes offsets.
+
+    Raises:
+        KafkaConfigError: the value has another form, or a position cannot be understood.
+    """
     try:
         return {(topic, int(number)): Position.parse(at, TO) for topic, numbers in to.items() for number, at in numbers.items()}
     except (AttributeError, ValueError) as e:
@@ -173,7 +187,16 @@ def _require_inside(offsets: Mapping[Partition, int], logs: Mapping[Partition, t
 def _moved(
     plan: KafkaPlan, offsets: Mapping[Partition, int], epochs: Mapping[Partition, int | None], ids: Mapping[str, str]
 ) -> ResetResult:
-    """Return the plan with some partitions at other offsets. Old partitions of a recreated topic that no longer exist are left out."""
+    """Return the result of a move: plan data with some partitions at other offsets, the changes, and the skipped ranges.
+
+    Old partitions of a recreated topic that no longer exist are left out.
+
+    Args:
+        plan: the newest plan of the stream.
+        offsets: the new offset of each partition that moves.
+        epochs: the leader epochs at these offsets; None for an unknown one.
+        ids: the topic ids now, as far as they were asked for.
+    """
     recreated = _recreated(plan, ids)
     old = plan.until_offsets
     stay = {p: at for p, at in old.items() if p not in offsets and p[0] not in recreated}
@@ -195,7 +218,7 @@ def _moved(
 def _empty_plan(
     plan: KafkaPlan, ends: Mapping[Partition, int], epochs: Mapping[Partition, int | None], ids: Mapping[str, str]
 ) -> KafkaPlan:
-    """Return a plan that reads nothing and ends at these offsets."""
+    """Return a plan that reads nothing and ends at these offsets. Partitions that stay keep their mark `ahead`."""
     ranges = [OffsetRange(*p, at, at) for p, at in sorted(ends.items())]
     reached = [epochs.get((r.topic, r.partition)) for r in ranges]
     still_ahead = frozenset(p for p in plan.ahead if ends.get(p) == plan.until_offsets.get(p))

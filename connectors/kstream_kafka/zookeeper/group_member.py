@@ -108,7 +108,7 @@ class GroupMember:
     # -- its thread
 
     def _run(self) -> None:
-        """Take steps until a stop or an error, then close. The member's thread. An error restarts the receiver."""
+        """Take steps until a stop or an error, then close. Runs on the member's thread. An error restarts the receiver."""
         try:
             while not self._over.is_set() and not self._blocks.failed:
                 self.step()
@@ -121,7 +121,7 @@ class GroupMember:
             self.close()
 
     def step(self) -> None:
-        """Join, or share the partitions, or read once. The member's thread.
+        """Join, or share the partitions, or read once. Runs on the member's thread.
 
         Blocks for about 100 ms, longer while ZooKeeper does not answer. If the membership is over, the member leaves, and the next step
         joins.
@@ -169,7 +169,7 @@ class GroupMember:
             self._reader.close()
 
     def _join(self) -> None:
-        """Join the group as a new consumer, without partitions. Blocks. ZooKeeperUnreachableError."""
+        """Join the group as a new consumer, without partitions. Blocks. Raises ZooKeeperUnreachableError."""
         self._membership = self._parts.join(self._settings, self._over)
         self._held, self._known = set(), None
         self._retry_at, self._tries = None, 0
@@ -179,7 +179,7 @@ class GroupMember:
     def _rejoin(self, membership: ZooKeeperMembership, error: OwnershipLostError) -> None:
         """Stop reading, drop or store the remaining records, and leave; the next step joins again. Reports the error.
 
-        Another consumer may read the partitions from now on. IllegalStateError if the receiver stops meanwhile.
+        Another consumer may read the partitions from now on. Raises IllegalStateError if the receiver stops meanwhile.
         """
         self._reader.assign({})
         self._host.reportError("the Kafka receiver starts again at the offsets in ZooKeeper", error)
@@ -289,7 +289,10 @@ class GroupMember:
             self._resume_by_reset(membership, chunk.out_of_range)
 
     def _chunk_limit(self) -> int:
-        """Return the largest number of records of the next read. It is small under a rate limit, because a chunk enters a block as a whole."""
+        """Return the largest number of records of the next read.
+
+        It is small under a rate limit, because a chunk enters a block as a whole.
+        """
         limit = self._generator.getCurrentLimit()
         return MOST_A_READ if limit is None else max(1, min(MOST_A_READ, limit // 10))
 
@@ -331,18 +334,18 @@ class GroupMember:
             self._acknowledgement.flush()
 
     def _await_stored(self) -> None:
-        """Block until all records are stored. IllegalStateError if the receiver stops or a block cannot be stored."""
+        """Block until all records are stored. Raises IllegalStateError if the receiver stops or a block cannot be stored."""
         while not self._blocks.wait_until_stored(FLUSH_S) and not self._over.is_set() and not self._blocks.failed:
             pass
         if self._over.is_set() or self._blocks.failed:
             raise IllegalStateError("the Kafka receiver is being stopped", state="stopping")
 
     def _store(self, records: list[Any], metadata: Any) -> None:
-        """Store a block by the receiver's `storeAll`. The generator's thread."""
+        """Store a block by the receiver's `storeAll`. Runs on the generator's thread."""
         self._host.storeAll(records, metadata)
 
     def _on_not_stored(self, message: str, error: BaseException) -> None:
-        """Restart the receiver if no further block may be stored; otherwise report the error. The generator's thread."""
+        """Restart the receiver if no further block may be stored; otherwise report the error. Runs on the generator's thread."""
         if self._blocks.failed:
             self._restart_receiver(f"{message}; the receiver goes back to the offsets in ZooKeeper", error)
         else:

@@ -148,7 +148,10 @@ class GroupReader:
         return {where: at + 1 for where, at in {(m.topic(), m.partition()): m.offset() for m in messages}.items()}
 
     def _on_event(self, event: Any, chunk: Chunk) -> None:
-        """Note a partition that is out of range in the chunk. KafkaError for an error that a retry cannot help; ignore all others."""
+        """Note an error event of the consumer: a partition that is out of range goes into the chunk.
+
+        Raises KafkaError for an error that a retry cannot help. All other events are ignored.
+        """
         kind = self._consumer.classify_error(event.error())
         where = (str(event.topic()), int(event.partition()))
         if kind is FetchErrorKind.OUT_OF_RANGE and where in self.positions:

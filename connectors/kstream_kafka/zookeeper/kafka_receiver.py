@@ -95,6 +95,7 @@ class Decoders:
     value: Decoder
 
     def __call__(self, records: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        """Return the decoded (key, value) pairs of a partition. An error of a decoder passes."""
         key, value = self.key or _same, self.value or _same
         return [(key(k), value(v)) for k, v in records]
 

@@ -116,7 +116,7 @@ def _check_storage(params: Mapping[str, Any]) -> None:
 
 
 def _checked(topics: Mapping[str, int]) -> dict[str, int]:
-    """Return the topics. KafkaConfigError if there are none, or if a number of threads is less than 1."""
+    """Return the topics. Raises KafkaConfigError if there are none, or if a number of threads is less than 1."""
     for topic, threads in topics.items():
         if not isinstance(topic, str) or not isinstance(threads, int) or threads < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise KafkaConfigError("topics", f"has {topic!r}: {threads!r}", "Give a number of consumer threads, 1 or more, for each topic.")
@@ -126,7 +126,7 @@ def _checked(topics: Mapping[str, int]) -> dict[str, int]:
 
 
 def _number(key: str, value: Any) -> int:
-    """Return the value of a parameter as a positive number; only `rebalance.max.retries` may be 0. KafkaConfigError."""
+    """Return the value of a parameter as a positive number; only `rebalance.max.retries` may be 0. Raises KafkaConfigError."""
     try:
         number = int(value)
     except (TypeError, ValueError):
@@ -137,7 +137,7 @@ def _number(key: str, value: Any) -> int:
 
 
 def _switch(key: str, value: Any) -> bool:
-    """Return the value of a parameter that is true or false. KafkaConfigError if it is neither."""
+    """Return the value of a parameter that is true or false. Raises KafkaConfigError if it is neither."""
     text = str(value).lower()
     if text not in ("true", "false"):
         raise KafkaConfigError(key, f"is {value!r}", "One of: true, false.")

@@ -173,7 +173,7 @@ class BlockOffsets:
     # -- for the generator
 
     def onAddData(self, data: Any, metadata: Any) -> None:
-        """Note added records. The thread that adds, which is the member's.
+        """Note added records. Called by the thread that adds, which is the member's.
 
         A block never has records of two memberships, because the member waits between them.
 

@@ -39,7 +39,7 @@ STOP_PATIENCE_S = 2.0
 """Seconds for which a stopping receiver waits for a ZooKeeper that does not answer."""
 
 client_log = logging.getLogger("kstream.kafka.zookeeper")
-"""kazoo's log: a line for each try to reach a server that is down. Like librdkafka's, it is silent unless the application adds a handler."""
+"""kazoo's log: a line for each try to reach a server that is down. Like librdkafka's log, it needs a handler of the application."""
 client_log.addHandler(logging.NullHandler())
 client_log.propagate = False
 
@@ -219,7 +219,7 @@ class ZooKeeperMembership:
     # -- reading
 
     def members(self) -> dict[str, dict[str, int]]:
-        """Return the consumers with their topics and threads, and watch for changes. Blocks. OwnershipLostError."""
+        """Return the consumers with their topics and threads, and watch for changes. Blocks. Raises OwnershipLostError."""
         names = self._ask(lambda: self._client.get_children_async(self._nodes.ids, watch=self._on_watch))
         found = {name: self._content(self._nodes.consumer(name)) for name in names}
         return {name: subscription(content) for name, content in found.items() if content is not None}
@@ -237,7 +237,7 @@ class ZooKeeperMembership:
         return {p: self._offset(p, content) for p, content in present.items()}
 
     def _offset(self, partition: Partition, content: bytes) -> int:
-        """Return the offset in a node's content. KafkaError if it is none."""
+        """Return the offset in a node's content. Raises KafkaError if it is none."""
         try:
             return int(content)
         except ValueError as e:
@@ -293,7 +293,7 @@ class ZooKeeperMembership:
         return held
 
     def release(self, partitions: Collection[Partition]) -> None:
-        """Release claims. A claim that is gone already is no error. Blocks. OwnershipLostError."""
+        """Release claims. A claim that is gone already is no error. Blocks. Raises OwnershipLostError."""
         for partition in sorted(partitions):
             self._transact([("delete", self._nodes.owner(partition), b"")])
 
@@ -384,7 +384,7 @@ class ZooKeeperMembership:
                 raise self._lose("its ZooKeeper session has ended") from e
 
     def _await_connection(self) -> None:
-        """Block until there is a connection. OwnershipLostError if the membership is over, or a stop has limited the wait."""
+        """Block until there is a connection. Raises OwnershipLostError if the membership is over, or a stop has limited the wait."""
         with self._changed:
             while not self._connected and not self._lost:
                 left = None if self._wait_until_s is None else self._wait_until_s - time.monotonic()
