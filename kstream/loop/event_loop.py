@@ -14,23 +14,23 @@ logger = logging.getLogger(__name__)
 
 
 class _Stop:
-    """Ends the loop once the events before it are handled."""
+    """A request in the queue: the loop ends when it reaches this."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """Sets `reached` once the events before it are handled."""
+    """A mark in the queue: the loop sets `reached` when it has handled the events before this."""
 
     reached: Event
 
 
 class EventLoop(Generic[E]):
-    """Handles posted events one by one on a daemon thread.
+    """A daemon thread that handles posted events one by one, in order.
 
     Args:
-        name: of the thread.
-        on_receive: handles an event, on the loop's thread.
-        on_error: gets what `on_receive` raises, on the loop's thread; the loop continues.
+        name: the thread's name.
+        on_receive: called with each event, on the loop's thread.
+        on_error: called with the error that `on_receive` raised, on the loop's thread; the loop continues.
         runtime: makes the thread and the queue.
     """
 
@@ -50,19 +50,19 @@ class EventLoop(Generic[E]):
         self._thread.start()
 
     def post(self, event: E) -> None:
-        """Queue an event. Any thread; never blocks. After `stop` the event is dropped."""
+        """Queue an event. Any thread may call this; it never blocks. After `stop` the event is dropped."""
         if not self._stopped.is_set():
             self._queue.put(event)
 
     def drain(self, timeout: float) -> bool:
-        """Block until every event posted so far is handled.
+        """Block until every event posted so far is handled. Any thread.
 
         Args:
-            timeout: seconds.
+            timeout: the longest wait in seconds.
 
         Returns:
-            False if the timeout passed first. True at once if the loop has ended, and on the loop's own thread, where waiting would never
-            end.
+            False if the timeout passed first, otherwise True. The answer is True at once in two cases: the loop's thread does not run, or
+            the caller is that thread and would wait for itself.
         """
         if not self._thread.is_alive() or self.is_own_thread():
             return True
@@ -77,10 +77,12 @@ class EventLoop(Generic[E]):
         return True
 
     def stop(self, drain: bool = False) -> None:
-        """End the loop and wait for the current event. The loop's own thread does not wait.
+        """End the loop, and block until its thread has ended. Any thread.
+
+        On the loop's own thread the call returns at once, and so does a second call.
 
         Args:
-            drain: handle the queued events first; otherwise drop them.
+            drain: handle the queued events first; otherwise drop them. The current event is handled in both cases.
         """
         if self._stopped.is_set():
             return
@@ -97,10 +99,11 @@ class EventLoop(Generic[E]):
         return self._thread.is_alive() and not self._stopped.is_set()
 
     def is_own_thread(self) -> bool:
-        """Whether the caller runs on this loop."""
+        """Whether the caller runs on this loop's thread."""
         return self._runtime.is_current(self._thread)
 
     def _run(self) -> None:
+        """Handle the queued events until a `_Stop` comes; report their errors."""
         while True:
             event = self._queue.get()
             if isinstance(event, _Stop):
@@ -116,6 +119,7 @@ class EventLoop(Generic[E]):
                 self._report(e)
 
     def _report(self, error: BaseException) -> None:
+        """Call `on_error`, and log the exception that `on_error` raises."""
         try:
             self._on_error(error)
         except Exception:

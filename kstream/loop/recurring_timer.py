@@ -9,17 +9,17 @@ from kstream.loop.runtime import THREADS, Runtime, Thread
 
 
 class RecurringTimer:
-    """Calls `callback(time_ms)` at start, start + period, …
+    """A thread that calls `callback(time_ms)` at start, start + period, start + 2 × period and so on.
 
-    No tick is skipped if the clock jumps or a callback is slow: the callback decides which overdue ticks make a batch (`JobGenerator`,
+    No tick is skipped if the clock jumps or a callback is slow. The callback decides which overdue ticks make a batch (`JobGenerator`,
     `scheduler/downtime.py`).
 
     Args:
-        clock: tells the time and waits.
-        period_ms: between two ticks.
-        callback: runs on the timer's thread, and should only post. An error ends the timer.
-        name: of the thread.
-        on_error: gets the error of `callback`, on the timer's thread.
+        clock: gives the time, and waits for the next tick.
+        period_ms: milliseconds between two ticks.
+        callback: called with each tick's time in ms, on the timer's thread. It should only post an event. An error ends the timer.
+        name: the last part of the thread's name.
+        on_error: called with the error that ended the timer, on the timer's thread.
         runtime: makes the thread.
     """
 
@@ -52,21 +52,28 @@ class RecurringTimer:
         return ((self._clock.time_ms() - zero_ms) // self._period + 1) * self._period + zero_ms
 
     def start(self, start_ms: int) -> int:
-        """Start with a tick at `start_ms`, and return it. Ticks in the past come at once."""
+        """Start the thread. Call once. Ticks whose times are in the past come at once.
+
+        Args:
+            start_ms: the time of the first tick.
+
+        Returns:
+            `start_ms`.
+        """
         self._next = start_ms
         self._thread.start()
         return start_ms
 
     def alive_thread(self) -> Thread | None:
-        """The timer's thread; None before its start and after its end."""
+        """Return the timer's thread; None before its start and after its end."""
         return self._thread if self._thread.is_alive() else None
 
     def stop(self, interrupt: bool, timeout: float | None = None) -> int:
-        """Stop the timer, and wait for its thread.
+        """Stop the timer, and block until its thread has ended. The timer's own thread does not wait.
 
         Args:
-            interrupt: end at once. Otherwise the next tick, and one more, are still called before the thread ends, as in Spark.
-            timeout: seconds to wait for these ticks; None waits without a limit.
+            interrupt: end without another tick. Otherwise the next tick and one more come before the thread ends, as in Spark.
+            timeout: seconds to wait for these ticks. Then the timer is interrupted. None waits without a limit.
 
         Returns:
             The time of the last tick in ms; −1 if there was none.
@@ -81,6 +88,7 @@ class RecurringTimer:
         return self._previous
 
     def _loop(self) -> None:
+        """Tick until the stop flag is set, and once more."""
         try:
             while not self._stopping.is_set():
                 self._tick()
@@ -89,6 +97,7 @@ class RecurringTimer:
             self._on_error(e)
 
     def _tick(self) -> None:
+        """Wait for the time of the next tick, and call the callback. Return without a call if the timer is interrupted."""
         while (wait := self._next - self._clock.time_ms()) > 0:
             if self._clock.wait(wait, self._interrupt):
                 return

@@ -1,8 +1,8 @@
 """Runtime: makes threads, queues, events, and the locks that are held while their holder blocks.
 
-One idea: code that may block does so through a Runtime. `THREADS` is the product's: real threads of this process. The simulator
-(`tests.simulator`) implements the protocol with strands; one strand runs at a time, in an order that a seed decides. The code above –
-EventLoop, RecurringTimer, WorkerPool, JobGenerator – is the same in both.
+One idea: code that may block does so through a Runtime. The product uses `THREADS`, which makes real threads of this process. The
+simulator (`tests.simulator`) implements the protocol with strands; one strand runs at a time, in an order that a seed decides. The code
+above – EventLoop, RecurringTimer, WorkerPool, JobGenerator – is the same in both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 
 class Event(Protocol):
-    """`threading.Event` as far as it is used."""
+    """The part of `threading.Event` that kstream uses."""
 
     def set(self) -> None: ...
     def clear(self) -> None: ...
@@ -25,7 +25,7 @@ class Event(Protocol):
 
 
 class Thread(Protocol):
-    """`threading.Thread` as far as it is used."""
+    """The part of `threading.Thread` that kstream uses."""
 
     @property
     def name(self) -> str: ...
@@ -35,7 +35,7 @@ class Thread(Protocol):
 
 
 class Queue(Protocol):
-    """`queue.SimpleQueue` as far as it is used: `put` never blocks, `get` waits."""
+    """The part of `queue.SimpleQueue` that kstream uses. `put` never blocks; `get` blocks until there is an item."""
 
     def put(self, item: Any) -> None: ...
     def get(self) -> Any: ...
@@ -43,10 +43,10 @@ class Queue(Protocol):
 
 
 class Runtime(Protocol):
-    """Makes threads and what they wait on. Timeouts and `monotonic` are in seconds."""
+    """A maker of threads, and of the events, queues and locks on which they wait. Timeouts and `monotonic` are in seconds."""
 
     def thread(self, target: Callable[[], None], name: str) -> Thread:
-        """Make a daemon thread, not started."""
+        """Make a daemon thread that runs `target`. The caller starts it."""
         ...
 
     def is_current(self, thread: Thread) -> bool:
@@ -57,14 +57,14 @@ class Runtime(Protocol):
     def queue(self) -> Queue: ...
 
     def lock(self) -> AbstractContextManager[Any]:
-        """Make a lock that may be held while its holder blocks. A lock around a few lines without I/O can be a `threading.Lock`."""
+        """Make a lock that a thread may hold while it blocks. A lock around a few lines without I/O can be a `threading.Lock`."""
         ...
 
     def monotonic(self) -> float: ...
 
 
 class ThreadRuntime:
-    """The machine's threads."""
+    """The Runtime of real threads."""
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
         return threading.Thread(target=target, name=name, daemon=True)
@@ -86,4 +86,4 @@ class ThreadRuntime:
 
 
 THREADS = ThreadRuntime()
-"""The Runtime of all code that is given no other."""
+"""The default Runtime: real threads."""

@@ -1,7 +1,7 @@
-"""WorkerPool: a fixed number of daemon threads; Future, the result of what another thread does; and `map_in_order`, made of the two.
+"""WorkerPool: a fixed number of daemon threads. Future: the result of work on another thread. `map_in_order` is made of both.
 
-Not `concurrent.futures`, for two reasons. Its threads keep a program alive that has ended with an error, until all queued work is
-done. And it waits on real threads only, not by a Runtime.
+`concurrent.futures` does not fit, for two reasons. Its threads keep a program alive that has ended with an error, until all queued work
+is done. And it can wait only on real threads, not through a Runtime.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class WorkerPool:
-    """Runs the submitted tasks in order, on `threads` daemon threads. A task must not raise."""
+    """A pool of `threads` daemon threads. They start the submitted tasks in order. A task must not raise: its error would end a thread."""
 
     def __init__(self, threads: int, name: str, runtime: Runtime = THREADS) -> None:
         self._runtime = runtime
@@ -35,23 +35,23 @@ class WorkerPool:
             thread.start()
 
     def submit(self, task: Callable[[], None]) -> None:
-        """Queue a task. Any thread; never blocks."""
+        """Queue a task. Any thread may call this; it never blocks."""
         self._queue.put(task)
 
     def is_own_thread(self) -> bool:
-        """Whether the caller is a task of this pool."""
+        """Whether the caller runs on a thread of this pool."""
         return any(self._runtime.is_current(thread) for thread in self._threads)
 
     def stop(self, timeout: float | None) -> bool:
-        """End the threads after the tasks submitted so far, and wait for them.
+        """End the threads after the tasks submitted so far, and block until they have ended.
 
-        A task may stop its own pool: the pool does not wait for the thread of that task.
+        A task may stop its own pool: this call then does not wait for the thread of that task.
 
         Args:
-            timeout: seconds to wait; None waits without a limit.
+            timeout: the longest wait in seconds; None waits without a limit.
 
         Returns:
-            Whether the threads have ended.
+            Whether all threads, except the caller's own, have ended. True if the pool was never started.
         """
         if not self._started:
             return True
@@ -69,9 +69,9 @@ class WorkerPool:
 
 
 class Future(Generic[T]):
-    """The result, or the error, of what another thread does. Set once: later calls of `succeed` and `fail` change nothing.
+    """The result or the error of work on another thread. The first call of `succeed` or `fail` sets it; later calls change nothing.
 
-    Thread-safe: one thread waits, any may set.
+    Thread-safe: one thread waits, any thread may set.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -100,7 +100,7 @@ class Future(Generic[T]):
         return self._done.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until it is done, `timeout` seconds at most; return whether it is done."""
+        """Block until a result or an error is set, `timeout` seconds at most; return whether one is set. None is no limit."""
         return self._done.wait(timeout)
 
     @property
@@ -110,21 +110,24 @@ class Future(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The result. Read it only after a success."""
+        """The result. Read it only after a success; otherwise this raises IndexError."""
         return self._value[0]
 
 
 def map_in_order(items: Sequence[A], action: Callable[[A], B], most: int, name: str, runtime: Runtime) -> Iterator[B]:
     """Apply `action` to the items on threads of a pool; yield the results in the order of the items.
 
-    An error of `action` is raised in the place of its result and ends the iteration.
+    The iteration blocks until the next result is there. It may end early; actions that have begun then still run to their ends.
 
     Args:
-        items: what to apply `action` to.
-        action: runs on a thread of the pool; may block.
-        most: items that are begun and not yet yielded, however slowly the caller takes the results.
-        name: of the threads.
+        items: the arguments of `action`.
+        action: called with each item, on a thread of the pool. It may block.
+        most: the largest number of items that are begun and not yet yielded, however slowly the caller takes the results.
+        name: the first part of the threads' names.
         runtime: makes the threads.
+
+    Raises:
+        BaseException: the error of an action, in the place of its result. It ends the iteration.
     """
     if not items:
         return
@@ -151,7 +154,8 @@ def map_in_order(items: Sequence[A], action: Callable[[A], B], most: int, name: 
 
 
 def _apply(action: Callable[[A], B], item: A, future: Future[B]) -> None:
+    """Set the future to the result, or to the error, of the action."""
     try:
         future.succeed(action(item))
-    except BaseException as e:  # raised by the thread that waits for the result
+    except BaseException as e:  # the thread that waits for the result raises it
         future.fail(e)

@@ -1,15 +1,15 @@
-"""Messages and blocks between the driver and what runs on executors, over TCP.
+"""Messages and blocks between the driver and the processes on executors, over TCP.
 
-One idea: nobody without the token gets an answer. The driver makes one token for each start of a context and sends it inside the tasks,
+One idea: a client without the token gets no answer. The driver makes one token for each start of a context and sends it inside the tasks,
 which only Spark carries. Each connection begins with a handshake of fixed size, in which both ends prove that they have the token. Nothing
 else is read before, so an unauthenticated client fills no memory. All servers of a context may share a certificate: then everything is
-encrypted, and clients refuse a server without its key. A message is a name and some bytes; a block is an id and chunks of bytes. Sizes are
-bounded on both sides, before a body is read.
+encrypted, and clients refuse a server without the certificate's key. A message is a name and some bytes; a block is an id and chunks of
+bytes. Both sides check sizes before they read a body.
 
-    credentials   RpcCredentials: token, certificate and key; the TLS contexts of these
+    credentials   RpcCredentials: token, certificate and key; the TLS contexts made from them
     wire          the handshake, in which both ends prove the token, and the frames after it
-    server        RpcServer: answers messages by handlers, and keeps blocks; counts refused connections
-    client        RpcClient: OSError becomes an RpcError
+    server        RpcServer: answers messages by handlers, keeps blocks, and counts refused connections
+    client        RpcClient: sends messages and blocks, and turns an OSError into an RpcError
 """
 
 from kstream.rpc.client import RpcClient

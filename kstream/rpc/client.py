@@ -14,15 +14,16 @@ from kstream.rpc.credentials import CERTIFICATE_NAME, RpcCredentials, client_con
 from kstream.rpc.wire import AuthenticationError, FrameError, Kind, Wire, client_handshake
 
 MOST_ANSWER_BYTES = 1024 * 1024 * 1024
+"""The largest answer that a client reads."""
 _MOST_IDLE_S = 60.0
-"""A connection that was idle for longer is not used again. A server keeps it longer (`server.IDLE_S`)."""
+"""Seconds without a call after which a client does not use a connection again. A server keeps it longer (`server.IDLE_S`)."""
 
 
 class RpcClient:
-    """Thread-safe. Connects with the first call; a connection serves one call at a time and is kept for the next one.
+    """A client of one RpcServer. Thread-safe; every call blocks.
 
-    A call blocks. It fails when the server has been silent for `timeout_s` seconds: no byte could be read from it or sent to it. A large
-    block may take longer than that.
+    The first call connects. A connection serves one call at a time and is kept for the next one. A call fails when the server has been
+    silent for `timeout_s` seconds, that is when no byte could be read from it or sent to it. A large block may take longer than that.
     """
 
     def __init__(self, host: str, port: int, credentials: RpcCredentials, timeout_s: float = 30.0) -> None:
@@ -37,21 +38,40 @@ class RpcClient:
     def ask(self, what: str, body: bytes = b"") -> bytes:
         """Send a message, and return its answer. Blocks.
 
+        Args:
+            what: the name of the message.
+            body: the argument of the server's handler.
+
         Raises:
-            KeyError: the handler raised one.
+            KeyError: the handler raised a KeyError.
             RpcRefusedError: the server has other credentials.
             RpcUnreachableError: the server does not answer.
-            RpcError: the handler failed.
+            RpcError: the handler failed, or the message is too large for the server.
         """
         [answer] = self._call(what, Kind.ASK, what, "", [body])
         return answer
 
     def put(self, block_id: str, chunks: Sequence[bytes], level: str = "") -> None:
-        """Store a block; returns when the server has it. `level` goes to the server's Blocks. Raises as `ask`."""
+        """Store a block. Block until the server has it.
+
+        Args:
+            block_id: the id of the block.
+            chunks: its bytes.
+            level: passed on to the server's `Blocks.put`.
+
+        Raises:
+            ValueError: there are too many chunks for a block.
+            RpcError: the server did not store the block; the subclasses are those of `ask`.
+        """
         self._call(f"put {block_id}", Kind.PUT, block_id, level, chunks)
 
     def get(self, block_id: str) -> list[bytes]:
-        """The chunks of a block. KeyError if the server does not have it; else raises as `ask`."""
+        """Return the chunks of a block. Blocks.
+
+        Raises:
+            KeyError: the server does not have the block.
+            RpcError: the call failed; the subclasses are those of `ask`.
+        """
         return self._call(f"get {block_id}", Kind.GET, block_id, "", [])
 
     def close(self) -> None:
@@ -62,6 +82,7 @@ class RpcClient:
             wire.close()
 
     def _call(self, what: str, kind: Kind, name: str, how: str, parts: Sequence[bytes]) -> list[bytes]:
+        """Send a request over an idle connection or a new one, and return the parts of the answer. Raises as `ask`."""
         try:
             wire = self._idle_connection() or self._connect()
         except (AuthenticationError, ssl.SSLCertVerificationError) as e:  # the certificate belongs to the credentials, as the token does
@@ -94,7 +115,7 @@ class RpcClient:
         return RpcUnreachableError(f"{self.place} did not answer {what!r}: {error}", place=self.place)
 
     def _idle_connection(self) -> Wire | None:
-        """One that is still open, the last used first; the others are closed."""
+        """Take the last used idle connection that is still open; None if there is none. Connections that have ended are closed."""
         while True:
             with self._lock:
                 if not self._idle:
@@ -105,6 +126,7 @@ class RpcClient:
             wire.close()
 
     def _connect(self) -> Wire:
+        """Make a connection, with TLS if the credentials have a certificate, and do the handshake. OSError if one of these fails."""
         connection = socket.create_connection(self._address, self._timeout)
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -119,7 +141,7 @@ class RpcClient:
 
 
 def _readable(connection: socket.socket) -> bool:
-    """Whether an idle connection has something to read. It has that only if the server closed the connection."""
+    """Whether an idle connection can be read. That is so only after the server has closed it."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     return bool(poll.poll(0))

@@ -14,15 +14,16 @@ from datetime import datetime, timedelta
 from kstream.errors import ConfigurationError
 
 CERTIFICATE_NAME = "kstream"
-"""The name in the certificate. It stands for whoever has the key, not for a machine."""
+"""The name in the certificate. It names every process that has the key, not a machine."""
 _DAYS = 36_500
 
 
 @dataclass(frozen=True, slots=True)
 class RpcCredentials:
-    """The token that each connection proves; and, where calls are encrypted, a certificate and its key (PEM), the same for every server.
+    """The token that both ends of a connection prove. Where calls are encrypted, also a certificate and its key (PEM).
 
-    Whoever has them may be a client, and a server. The driver makes new ones with each start and sends them in the tasks.
+    All servers of a context share them. A process that has them may be a client and a server. The driver makes new ones at each start
+    and sends them in the tasks.
     """
 
     token: str = field(repr=False)
@@ -31,26 +32,37 @@ class RpcCredentials:
 
     @property
     def encrypted(self) -> bool:
+        """Whether connections are encrypted, that is whether there is a certificate."""
         return bool(self.certificate)
 
     @staticmethod
     def new() -> RpcCredentials:
-        """Make a token of 256 bits, without encryption."""
+        """Make credentials with a token of 256 bits and without encryption."""
         return RpcCredentials(secrets.token_hex(32))
 
     @staticmethod
     def new_encrypting(now: datetime) -> RpcCredentials:
-        """Make a token and a certificate. ConfigurationError if the package `cryptography` is not installed."""
+        """Make credentials with a token and a certificate.
+
+        Args:
+            now: the present time, from which the certificate's validity counts.
+
+        Raises:
+            ConfigurationError: the package `cryptography` is not installed.
+        """
         return RpcCredentials(secrets.token_hex(32), *_new_certificate(now))
 
     @staticmethod
     def of_json(fields: Mapping[str, str]) -> RpcCredentials:
-        """The credentials whose `dataclasses.asdict` this is."""
+        """Return the credentials from the fields that `dataclasses.asdict` gave."""
         return RpcCredentials(**fields)
 
 
 def _new_certificate(now: datetime) -> tuple[str, str]:
-    """Make a self-signed certificate and its key. It is valid for as long as any context runs, whatever clocks say."""
+    """Make a self-signed certificate and its key, both as PEM. ConfigurationError without the package `cryptography`.
+
+    The certificate is valid from two days before `now` for about 100 years: longer than any context runs, even where clocks differ.
+    """
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization
@@ -77,22 +89,22 @@ def _new_certificate(now: datetime) -> tuple[str, str]:
     return certificate.public_bytes(pem).decode(), private.decode()
 
 
-# -- TLS: whoever has the certificate's key is trusted, on any machine
+# -- TLS: a process that has the certificate's key is trusted, on any machine
 
 
 def server_context(credentials: RpcCredentials) -> ssl.SSLContext | None:
-    """The TLS context of a server; None if calls are not encrypted."""
+    """Return the TLS context of a server; None if calls are not encrypted."""
     if not credentials.encrypted:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.num_tickets = 0  # an idle connection has nothing to read then, unless its server has closed it
+    context.num_tickets = 0  # without tickets an idle connection can be read only if its server has closed it
     with _as_file(credentials.certificate + credentials.key) as path:
         context.load_cert_chain(path)
     return context
 
 
 def client_context(credentials: RpcCredentials) -> ssl.SSLContext | None:
-    """The TLS context of a client, which trusts this one certificate; None if calls are not encrypted."""
+    """Return the TLS context of a client, which trusts only this certificate; None if calls are not encrypted."""
     if not credentials.encrypted:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -102,7 +114,10 @@ def client_context(credentials: RpcCredentials) -> ssl.SSLContext | None:
 
 @contextmanager
 def _as_file(text: str) -> Generator[str]:
-    """`ssl` reads a key from a file only. The file is in memory where the system can do that, else one that nobody else may read."""
+    """Yield the path of a file with this text, because `ssl` reads a key only from a file.
+
+    The file is in memory where the system can do that. Otherwise it is a temporary file that only its owner may read.
+    """
     if hasattr(os, "memfd_create"):
         with os.fdopen(os.memfd_create("kstream-rpc"), "w") as file:
             file.write(text)

@@ -1,4 +1,4 @@
-"""RpcServer: the port of a process, for those who have its token."""
+"""RpcServer: a TCP port that answers messages and keeps blocks, for clients that have the token."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from kstream.rpc.wire import EAGER_BYTES, REFUSED, AuthenticationError, FrameErr
 logger = logging.getLogger(__name__)
 
 Handler: TypeAlias = Callable[[bytes], bytes]
-"""Answers a message. May block: each call has a thread of its own. The caller gets its error as an RpcError; a KeyError stays one."""
+"""The function that answers a message. It runs on the thread of the client's connection, and may block.
+
+The client gets a KeyError of the handler as a KeyError, and every other error as an RpcError.
+"""
 
 MOST_MESSAGE_BYTES = 16 * 1024 * 1024
 IDLE_S = 300.0
-"""A connection is closed when no byte came on it, or could be sent, for so long."""
+"""Seconds without a byte received, or without a byte that could be sent, after which the server closes a connection."""
 _HANDSHAKE_S = 30.0
 _MOST_UNAUTHENTICATED = 256
 _LAST_ANSWERS_S = 0.5
@@ -33,19 +36,19 @@ _MOST_ADDRESSES = 1000
 
 
 class Blocks(Protocol):
-    """Keeps the blocks that clients put (`kstream.receiver.block_store`). Called by many threads."""
+    """The blocks that clients put (`kstream.receiver.block_store` implements it). Many threads call it at once."""
 
     def put(self, block_id: str, chunks: Sequence[bytes], level: str) -> None:
-        """Keep a block. `level` comes from the caller of `RpcClient.put`."""
+        """Keep a block. `level` is the argument of `RpcClient.put`. The client gets an error as an RpcError."""
         ...
 
     def get(self, block_id: str) -> Sequence[bytes]:
-        """The chunks of a block. KeyError if there is none."""
+        """Return the chunks of a block. KeyError if there is no such block."""
         ...
 
 
 class Refusals:
-    """Counts the connections that were refused, and logs them once a minute for each address. Any thread."""
+    """A counter of refused connections, which logs them at most once a minute for each address. Any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -56,10 +59,12 @@ class Refusals:
 
     @property
     def count(self) -> int:
+        """The number of refused connections of all addresses."""
         with self._lock:
             return self._count
 
     def add(self, address: str, reason: str) -> None:
+        """Count a refused connection; log it if the address was not logged within the last minute."""
         now = self._clock.monotonic_ms()
         with self._lock:
             self._count += 1
@@ -72,7 +77,10 @@ class Refusals:
             logger.warning("RpcServer refused %d connections from %s: %s (%d in all)", since + 1, address, reason, count)
 
     def _known(self, address: str, now: int) -> str:
-        """The address to count by: clients with very many addresses share one entry, so that they fill neither the log nor the memory."""
+        """Return the address to count by. Call this under the lock.
+
+        Beyond _MOST_ADDRESSES addresses, further ones share one entry, so that they fill neither the log nor the memory.
+        """
         if address in self._by_address or len(self._by_address) < _MOST_ADDRESSES:
             return address
         self._by_address = {known: (at, n) for known, (at, n) in self._by_address.items() if now - at < _LOG_EVERY_MS}
@@ -80,10 +88,12 @@ class Refusals:
 
 
 class RpcServer:
-    """Listens from its construction until `close`. A client proves that it has the token before the server reads anything else from it.
+    """A server that listens from its construction until `close`.
 
-    Threads: one accepts, and each connection has one. `_changed` guards the connections and `_closing`. At most _MOST_UNAUTHENTICATED
-    connections may be unauthenticated: beyond that the oldest of these is closed.
+    A client proves that it has the token before the server reads anything else from it. At most _MOST_UNAUTHENTICATED connections may
+    be unauthenticated: beyond that number the oldest of them is closed.
+
+    Threads: one thread accepts connections, and each connection has a thread. `_changed` guards the connections and `_closing`.
     """
 
     def __init__(
@@ -98,18 +108,20 @@ class RpcServer:
         most_block: int = 512 * 1024 * 1024,
         clock: Clock | None = None,
     ) -> None:
-        """
+        """Listen on the port, and start the thread that accepts connections.
+
         Args:
-            handlers: By the names of the messages.
-            blocks: None if the server keeps no blocks.
+            credentials: The token that clients must prove, and the certificate if calls are encrypted.
+            handlers: The handlers, by the names of their messages.
+            blocks: The blocks that clients put and get; None if the server keeps no blocks.
             host: The address to bind.
-            port: 0 lets the system choose.
-            most_message: A larger message, in bytes, is refused before its body is read.
-            most_block: A larger block, in bytes, is refused before its body is read.
-            clock: The time of the log lines about refused connections.
+            port: The port to bind; 0 lets the system choose. The attribute `port` has the result.
+            most_message: The most bytes of a message. A larger one is refused before its body is read.
+            most_block: The most bytes of a block. A larger one is refused before its body is read.
+            clock: Limits the log lines about refused connections; None is the machine's clock.
 
         Raises:
-            RpcError: the address cannot be had.
+            RpcError: the server cannot listen on the address and port.
         """
         self._token = credentials.token
         self._tls = server_context(credentials)
@@ -121,7 +133,7 @@ class RpcServer:
         self._closing = False
         self._unauthenticated: dict[socket.socket, None] = {}
         self._open: dict[socket.socket, bool] = {}
-        """Connections that have proved the token, and whether a call is being answered on each."""
+        """For each connection that has proved the token: whether the server is answering a call on it."""
         try:
             self._listener = _listener(host, port)
         except OSError as e:
@@ -134,15 +146,18 @@ class RpcServer:
 
     @property
     def refused(self) -> int:
-        """The number of refused connections: nearly all did not prove the token."""
+        """The number of refused connections. Nearly all of them did not prove the token. Any thread."""
         return self._refusals.count
 
     def answer(self, handlers: Mapping[str, Handler]) -> None:
-        """Add handlers of further messages."""
+        """Add handlers, by the names of their messages. A new handler replaces an old one of the same name."""
         self._handlers = {**self._handlers, **handlers}
 
     def close(self) -> None:
-        """Free the port and close all connections. Calls under way get half a second for their answers. Idempotent."""
+        """Free the port and close all connections. Idempotent.
+
+        Block until calls under way are answered, for half a second at most.
+        """
         with self._changed:
             if self._closing:
                 return
@@ -163,6 +178,7 @@ class RpcServer:
     # -- the thread that accepts
 
     def _accept_all(self) -> None:
+        """Accept connections until `close`."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._listener, selectors.EVENT_READ)
             selector.register(self._wake, selectors.EVENT_READ)
@@ -172,13 +188,14 @@ class RpcServer:
                     connection, address = self._listener.accept()
                 except BlockingIOError:
                     continue
-                except OSError as e:  # no file descriptors, say
+                except OSError as e:  # for example: no file descriptors are left
                     self._refusals.add("any address", f"no connection can be accepted: {e}")
                     time.sleep(0.1)
                     continue
                 self._begin(connection, str(address[0]))
 
     def _begin(self, accepted: socket.socket, address: str) -> None:
+        """Start the thread of a new connection. If too many connections are unauthenticated, shut the oldest of them."""
         connection = accepted
         try:
             if self._tls is not None:
@@ -191,7 +208,7 @@ class RpcServer:
             if oldest is not None:
                 _shut(oldest, socket.SHUT_RDWR)
             threading.Thread(target=self._serve, args=(connection, address), name=f"RpcServer-{self.port}-call", daemon=True).start()
-        except (OSError, RuntimeError) as e:  # it has gone already, or there can be no more threads
+        except (OSError, RuntimeError) as e:  # the client has gone already, or the process can start no more threads
             self._refusals.add(address, f"it could not be served: {e}")
             with self._changed:
                 self._unauthenticated.pop(connection, None)
@@ -200,6 +217,7 @@ class RpcServer:
     # -- the thread of a connection
 
     def _serve(self, connection: socket.socket, address: str) -> None:
+        """Authenticate the client, and answer its calls until the connection ends. Runs on the connection's thread."""
         wire = Wire(connection)
         try:
             connection.settimeout(_HANDSHAKE_S)
@@ -218,6 +236,7 @@ class RpcServer:
             wire.close()
 
     def _authenticated(self, connection: socket.socket, wire: Wire, address: str) -> bool:
+        """Do the handshakes of TLS and of the token. Return False, and count the refusal, if the client fails one of them."""
         try:
             if isinstance(connection, ssl.SSLSocket):
                 connection.do_handshake()
@@ -230,7 +249,7 @@ class RpcServer:
         return True
 
     def _admitted(self, connection: socket.socket) -> bool:
-        """False if the server has closed the connection meanwhile."""
+        """Move the connection to those that have proved the token. Return False if the server has shut it meanwhile."""
         with self._changed:
             known = connection in self._unauthenticated
             self._unauthenticated.pop(connection, None)
@@ -240,6 +259,7 @@ class RpcServer:
             return True
 
     def _talk(self, wire: Wire, connection: socket.socket) -> None:
+        """Answer calls until the client closes the connection, or the server is closing."""
         while (head := wire.read_head()) is not None:
             with self._changed:
                 self._open[connection] = True
@@ -251,9 +271,10 @@ class RpcServer:
                     return
 
     def _one_call(self, wire: Wire, head: Head) -> None:
+        """Read the parts of a request and send its answer. Refuse a request that is too large."""
         if refusal := self._too_large(head):
             if head.size <= EAGER_BYTES:
-                wire.read_parts(head)  # these have been sent already
+                wire.read_parts(head)  # the client has sent these parts already
             wire.send(Kind.FAILED, [refusal.encode()])
             return
         if head.size > EAGER_BYTES:
@@ -262,6 +283,7 @@ class RpcServer:
         wire.send(kind, parts)
 
     def _too_large(self, head: Head) -> str:
+        """Return the text of the refusal of a request that is too large; "" for any other request."""
         most = self._most.get(head.kind, 0)
         if head.size <= most:
             return ""
@@ -270,7 +292,7 @@ class RpcServer:
         return f"a message {head.name} of {head.size} bytes is refused: it can have {most}"
 
     def _answer_to(self, head: Head, parts: list[bytes]) -> tuple[Kind, Sequence[bytes]]:
-        """The answer, ready to be sent. An error of the call is an answer, too; only a frame that is no request raises FrameError."""
+        """Return the kind and the parts of the answer. An error of the handler becomes an answer. FrameError if the frame is no request."""
         try:
             if head.kind is Kind.ASK:
                 return Kind.DONE, _sendable([self._handler(head.name)(b"".join(parts))])
@@ -286,18 +308,21 @@ class RpcServer:
         raise FrameError(f"{head.kind.name} is no request")
 
     def _handler(self, name: str) -> Handler:
+        """Return the handler of a message. ValueError if there is none."""
         handler = self._handlers.get(name)
         if handler is None:
             raise ValueError(f"no message is called {name!r} here; there are {', '.join(sorted(self._handlers))}")
         return handler
 
     def _kept(self) -> Blocks:
+        """Return the blocks of this server. ValueError if it keeps none."""
         if self._blocks is None:
             raise ValueError("no blocks are kept here")
         return self._blocks
 
 
 def _listener(host: str, port: int) -> socket.socket:
+    """Make a listening socket whose `accept` does not block. OSError."""
     family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
     listener = socket.create_server((host, port), family=family, backlog=socket.SOMAXCONN)
     listener.setblocking(False)
@@ -305,7 +330,12 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 def _sendable(parts: Sequence[bytes]) -> Sequence[bytes]:
-    """The parts of an answer. TypeError or ValueError if they cannot be sent: a handler may be the user's, and unchecked."""
+    """Check and return the parts of an answer, because no type checker may have seen the handler.
+
+    Raises:
+        ValueError: there are too many parts.
+        TypeError: a part is not `bytes`.
+    """
     check_count(parts)
     for part in parts:
         if not isinstance(part, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -314,7 +344,7 @@ def _sendable(parts: Sequence[bytes]) -> Sequence[bytes]:
 
 
 def _error_text(error: object) -> bytes:
-    """The first line of the error's message, as bytes. Its class, if there is no message or the message cannot be read."""
+    """Return the first line of the error's message as bytes; the name of its class if it has no message or `str` of it fails."""
     try:
         lines = str(error).strip().splitlines()
     except Exception:
@@ -323,8 +353,8 @@ def _error_text(error: object) -> bytes:
 
 
 def _shut(connection: socket.socket, how: int) -> None:
-    """Wakes up the thread that reads from it or writes to it."""
+    """Shut a connection down. This wakes up the thread that reads from it or writes to it. Any thread; never raises OSError."""
     try:
-        socket.socket.shutdown(connection, how)  # that of an SSLSocket would send what follows unencrypted
-    except OSError:  # it is closed
+        socket.socket.shutdown(connection, how)  # an SSLSocket's own `shutdown` would make it send later bytes unencrypted
+    except OSError:  # the connection is closed already
         pass

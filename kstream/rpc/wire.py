@@ -2,12 +2,12 @@
 
 The handshake: both ends prove that they have the token, before anything else is read. The client sends a magic number and a nonce, the
 server answers with a nonce of its own. Then the client sends the HMAC of both nonces under the token, and the server answers with another
-one. So the token itself is never sent, and a recorded answer is of no use. All parts have fixed sizes: of an unauthenticated client the
-server looks at 53 bytes and buffers no more than a few KiB.
+one. So the token itself is never sent, and a recorded answer is of no use. All parts have fixed sizes: the server reads 53 bytes of an
+unauthenticated client, and buffers no more than a few KiB.
 
 A frame is a head, then the name and the `how` of the call, then the parts: bodies of messages, chunks of blocks. The head says how many
 parts there are and how large they are together. Above EAGER_BYTES a request sends its parts only after the server has answered GO_ON, so a
-server refuses a large request before its parts are sent, and both sides can go on with the connection.
+server refuses a large request before its parts are sent, and both sides can continue to use the connection.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _MAGIC = b"KSRP\x01"
 _NONCE_BYTES = 16
 _PROOF_BYTES = 32
 REFUSED = bytes(_PROOF_BYTES)
-"""What a server sends to an unauthenticated client, in place of its proof."""
+"""The bytes that a server sends in place of its proof to a client that failed the handshake."""
 
 
 class FrameError(ConnectionError):
-    """The other side sent bytes that are no frame, or ended in the middle of one."""
+    """The other side sent bytes that are no frame, or closed the connection in the middle of a frame."""
 
 
 class Kind(enum.IntEnum):
-    """The first three are requests, the others are answers."""
+    """The kind of a frame. The first three are requests, the others are answers."""
 
     ASK = 1
     PUT = 2
@@ -49,7 +49,7 @@ class Kind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """`size`: bytes of all parts together."""
+    """The head of a frame. `parts` is the number of parts, `size` their bytes together. `how` is the level of a PUT."""
 
     kind: Kind
     name: str = ""
@@ -59,10 +59,10 @@ class Head:
 
 
 class Wire:
-    """One connection. Used by one thread at a time.
+    """One connection, for one thread at a time. Its calls block, and raise OSError if the connection fails.
 
-    Its calls block, and raise OSError. The socket's time-out limits the silence of the other side: a call fails when no byte could be read
-    or sent for so long. It does not limit the whole call.
+    The socket's time-out limits the silence of the other side: a call fails when no byte could be read or sent for so long. The time-out
+    does not limit the whole call.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -70,14 +70,21 @@ class Wire:
         self._file = connection.makefile("rb")
 
     def read_exactly(self, size: int) -> bytes:
-        """FrameError if the other side ends before so many bytes."""
+        """Read `size` bytes. FrameError if the connection ends before them."""
         data = self._file.read(size)
         if len(data) < size:
             raise FrameError(f"the connection ended after {len(data)} of {size} bytes")
         return data
 
     def read_head(self) -> Head | None:
-        """The next frame without its parts; None if the other side has closed the connection between two frames."""
+        """Read the next frame without its parts.
+
+        Returns:
+            The head; None if the other side has closed the connection between two frames.
+
+        Raises:
+            FrameError: the bytes are no head of a frame, or the connection ended in the middle of the head.
+        """
         data = self._file.read(_HEAD.size)
         if not data:
             return None
@@ -92,14 +99,25 @@ class Wire:
             raise FrameError(f"not the head of a frame: {e}") from e
 
     def read_parts(self, head: Head) -> list[bytes]:
-        """The parts of the frame whose head was read last. The caller has compared `head.size` with its limit."""
+        """Read the parts of the frame whose head was read last. The caller must have compared `head.size` with its limit.
+
+        Raises:
+            FrameError: the parts have another size than the head says, or the connection ended before their end.
+        """
         lengths = struct.unpack(f">{head.parts}Q", self.read_exactly(head.parts * _LENGTH_BYTES))
         if sum(lengths) != head.size:
             raise FrameError(f"the parts of a frame have {sum(lengths)} bytes, its head says {head.size}")
         return [self.read_exactly(length) for length in lengths]
 
     def request(self, kind: Kind, name: str, how: str, parts: Sequence[bytes]) -> Head:
-        """Sends a request, and returns the head of the answer."""
+        """Send a request, and return the head of the answer.
+
+        Parts of more than EAGER_BYTES together are sent only after the server has answered GO_ON.
+
+        Raises:
+            ValueError: there are too many parts. No byte was sent.
+            FrameError: the connection ended before the answer.
+        """
         size = sum(map(len, parts))
         if size <= EAGER_BYTES:
             self.send(kind, parts, name, how)
@@ -117,17 +135,20 @@ class Wire:
         self._send_parts(_head(kind, name, how, parts, size), parts, size)
 
     def close(self) -> None:
+        """Close the connection."""
         try:
             self._file.close()
         finally:
             self.socket.close()
 
     def _answer(self) -> Head:
+        """Read the head of an answer. FrameError if the connection ended before it."""
         if (head := self.read_head()) is None:
             raise FrameError("the connection ended before the answer")
         return head
 
     def _send_parts(self, before: bytes, parts: Sequence[bytes], size: int) -> None:
+        """Send the bytes `before`, the lengths of the parts, and the parts."""
         lengths = struct.pack(f">{len(parts)}Q", *map(len, parts))
         if size <= EAGER_BYTES:  # in one packet where possible
             self._send_all(b"".join([before, lengths, *parts]))
@@ -137,20 +158,21 @@ class Wire:
             self._send_all(part)
 
     def _send_all(self, data: bytes) -> None:
-        """Send everything. `socket.sendall` does not fit: its time-out counts from its start, also for a reader that is slow but steady."""
+        """Send all bytes. `socket.sendall` does not fit: its time-out limits the whole call, which a slow but steady reader exceeds."""
         rest = memoryview(data)
         while rest:
             rest = rest[self.socket.send(rest) :]
 
 
 def _head(kind: Kind, name: str, how: str, parts: Sequence[bytes], size: int) -> bytes:
+    """Return the bytes of a frame's head, with the name and the `how`. ValueError if there are too many parts."""
     check_count(parts)
     names = name.encode(), how.encode()
     return _HEAD.pack(kind, len(names[0]), len(names[1]), len(parts), size) + b"".join(names)
 
 
 def check_count(parts: Sequence[bytes]) -> None:
-    """ValueError if a frame cannot have so many parts."""
+    """Raise ValueError if a frame cannot have so many parts."""
     if len(parts) > MOST_PARTS:
         raise ValueError(f"{len(parts)} chunks are too many for one block; it can have {MOST_PARTS}")
 
@@ -163,7 +185,12 @@ class AuthenticationError(ConnectionError):
 
 
 def client_handshake(wire: Wire, token: str) -> None:
-    """Do the client's part. AuthenticationError if one of the two ends does not accept the other; else OSError."""
+    """Do the client's part of the handshake. Blocks.
+
+    Raises:
+        AuthenticationError: the two ends have different tokens.
+        OSError: the connection failed.
+    """
     mine = secrets.token_bytes(_NONCE_BYTES)
     wire.socket.sendall(_MAGIC + mine)
     nonces = mine + wire.read_exactly(_NONCE_BYTES)
@@ -174,7 +201,12 @@ def client_handshake(wire: Wire, token: str) -> None:
 
 
 def server_handshake(wire: Wire, token: str) -> None:
-    """Do the server's part. AuthenticationError if the client has no token: send it REFUSED. OSError if the client goes away first."""
+    """Do the server's part of the handshake. Blocks.
+
+    Raises:
+        AuthenticationError: the client does not have the token. The caller should send it REFUSED.
+        OSError: the client closed the connection first, or the connection failed.
+    """
     if wire.read_exactly(len(_MAGIC)) != _MAGIC:
         raise AuthenticationError("the client sent no handshake")
     theirs = wire.read_exactly(_NONCE_BYTES)
@@ -186,4 +218,5 @@ def server_handshake(wire: Wire, token: str) -> None:
 
 
 def _proof(token: str, side: bytes, nonces: bytes) -> bytes:
+    """Return the HMAC by which one side, `client` or `server`, proves the token for these nonces."""
     return hmac.digest(token.encode(), side + nonces, "sha256")
