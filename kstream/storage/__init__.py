@@ -1,9 +1,10 @@
 """Stores of checkpoints: named byte strings with a real create-if-absent.
 
-One idea: `create` either makes the whole file or raises AlreadyExistsError, whoever else tries at the same moment. Every promise
-about plans and epochs depends on that, so a store that cannot do it is refused. Names use `/` on every system. Where create
-depends on a server, a driver tests it before it writes (`prepare_to_write`). HDFS needs a JVM and is in `kstream.spark`.
-Files are whole and never change, except those of an `AppendingStore` (a local disk, HDFS): write-ahead logs grow there.
+One idea: `create` either makes the whole file or raises AlreadyExistsError, even if others try at the same moment. Every promise
+about plans and epochs depends on that. So a store that cannot do it is refused, unless the user promises a single writer. Names use
+`/` on every system. Where create depends on a server, a driver tests it before it writes (`prepare_to_write`). HDFS needs a JVM and
+is in `kstream.spark`. Files are whole and never change, with one exception: the write-ahead logs of an `AppendingStore` (a local
+disk, HDFS) grow.
 """
 
 from kstream.storage.file_store import SINGLE_WRITER, AppendableFile, AppendingStore, FileStore

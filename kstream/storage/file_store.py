@@ -1,4 +1,4 @@
-"""The contract of a store (FileStore), what some stores can do besides, and the test of a store's create."""
+"""FileStore: the contract of a store. Beside it are the additional abilities of some stores, and the test of a store's create."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class FileStore(Protocol):
 
     @property
     def url(self) -> str:
-        """Path or URL of the store, for messages."""
+        """The path or URL of the store, for messages."""
         ...
 
     def create(self, name: str, data: bytes) -> None:
-        """Create the file durably: whole, or not at all.
+        """Create the file durably: the whole file, or none.
 
         Raises:
             AlreadyExistsError: the name is taken.
@@ -27,10 +27,12 @@ class FileStore(Protocol):
         ...
 
     def replace(self, name: str, data: bytes, *, private: bool = False) -> None:
-        """Create or overwrite the file; a reader sees the old bytes or the new. Only for files that can be made again.
+        """Create or overwrite the file. A reader sees the old bytes or the new ones. Use it only for files that can be written again.
 
         Args:
-            private: only the owner may read the file, from its creation on. Stores without owners ignore this.
+            name: the name of the file.
+            data: its new bytes.
+            private: whether only the owner may read the file, from its creation on. Stores without owners ignore this.
         """
         ...
 
@@ -47,15 +49,15 @@ class FileStore(Protocol):
         ...
 
     def list(self, folder: str = "") -> list[str]:
-        """Return the sorted names of the files directly in `folder`, without the folder; empty if there is none."""
+        """Return the sorted names of the files directly in `folder`, without the folder's own name; [] if there is no such folder."""
         ...
 
     def delete(self, name: str) -> None:
-        """Delete the file. No error if it does not exist."""
+        """Delete the file, if it exists."""
         ...
 
     def path(self, name: str) -> str:
-        """Full path or URL of a name, for messages."""
+        """Return the full path or URL of a name, for messages."""
         ...
 
 
@@ -64,31 +66,32 @@ class AppendableFile(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes in the file now, whoever wrote them."""
+        """The bytes in the file now, by all writers."""
         ...
 
     def append(self, data: bytes) -> int:
         """Append `data`, durably, and return the offset of its first byte.
 
         Raises:
-            StorageError: close the file and write to it no more. A part of `data` may be at its end; it is truncated where possible.
+            StorageError: the append failed. A part of `data` may be at the end of the file, although it is truncated where possible. The
+                caller must close the file and not append to it again.
         """
         ...
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the file. Idempotent."""
         ...
 
 
 @runtime_checkable
 class AppendingStore(FileStore, Protocol):
-    """A FileStore whose files can also grow, and be read in pieces: a local disk, HDFS. On object stores files cannot grow.
+    """A FileStore whose files can also grow, and can be read in pieces: a local disk, HDFS. On object stores files cannot grow.
 
-    Files that `create` made can grow, too.
+    Files made by `create` can grow, too.
     """
 
     def open_to_append(self, name: str) -> AppendableFile:
-        """Open the file; create it first, durably and empty, if it does not exist."""
+        """Open the file for appends. If it does not exist, create it first, durably and empty."""
         ...
 
     def read_at(self, name: str, offset: int, length: int) -> bytes:
@@ -99,21 +102,22 @@ class AppendingStore(FileStore, Protocol):
 logger = logging.getLogger(__name__)
 
 SINGLE_WRITER = "spark.streaming.kstream.checkpoint.singleWriter"
-"""The setting by which the user says that there is never a second driver."""
+"""The setting by which the user promises that there is never a second driver."""
 
 
 @runtime_checkable
 class PreparedStore(FileStore, Protocol):
-    """A FileStore whose create depends on what is at the other end."""
+    """A FileStore whose create may not be exclusive, so that a driver must test it first."""
 
     def prepare(self, single_writer: bool) -> None:
-        """Test the store, or refuse it. A driver calls this once, before it writes; it may block on the network.
+        """Test the store, or refuse it. A driver calls this once, before it writes. It may block on the network.
 
         Args:
-            single_writer: the user says that there is never a second driver.
+            single_writer: whether the user promises that there is never a second driver.
 
         Raises:
-            UnsupportedStoreError: two drivers could overwrite each other's files there.
+            UnsupportedStoreError: two drivers could overwrite each other's files there, and `single_writer` is not set.
+            StorageError: a request failed.
         """
         ...
 
@@ -121,7 +125,7 @@ class PreparedStore(FileStore, Protocol):
 def refuses_a_second_create(store: FileStore) -> bool:
     """Create a probe file twice, delete it, and return whether the second create was refused.
 
-    Simultaneous creates are not tested: there the documentation of the store has to be trusted.
+    Simultaneous creates are not tested; for these the documentation of the store has to be trusted.
 
     Raises:
         StorageError: a request failed.

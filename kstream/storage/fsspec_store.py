@@ -17,14 +17,21 @@ _TEMPORARY = ".tmp-"
 
 
 class FsspecFileStore:
-    """`create` looks for the name, writes a temporary file and moves it: as atomic as the file system's move, and *not* exclusive.
+    """A store on any file system of fsspec, whose create is *not* exclusive.
 
-    Two threads of one process cannot both succeed; two processes can. A write whose answer was lost may happen later: other stores refuse
-    it, this one does not. So it is opened only to read, or if the user says that there is one writer.
+    `create` looks for the name, writes a temporary file and moves it. It is as atomic as the file system's move. Two threads that share
+    this object cannot both create a name; two processes can. A write whose answer was lost may happen later: other stores refuse such a
+    write, this one does not. So a store of this kind is opened only to read, or if the user promises a single writer.
     """
 
     def __init__(self, url: str) -> None:
-        """MissingDependencyError if the file system's own package is missing; UnsupportedStoreError for an unknown scheme."""
+        """Open the file system of the URL.
+
+        Raises:
+            MissingDependencyError: the file system's own package is missing.
+            UnsupportedStoreError: fsspec does not know the scheme.
+            StorageError: the file system connects at once, and failed.
+        """
         self._url = url.rstrip("/")
         self._fs, self._root = _file_system(self._url)
         self._lock = threading.Lock()
@@ -37,7 +44,11 @@ class FsspecFileStore:
         return f"{self._url}/{name}"
 
     def prepare(self, single_writer: bool) -> None:
-        """Warn that a second driver would not be noticed; UnsupportedStoreError unless the user has declared a single writer."""
+        """Accept a single writer with a warning: a second driver would not be noticed.
+
+        Raises:
+            UnsupportedStoreError: `single_writer` is not set.
+        """
         if not single_writer:
             raise UnsupportedStoreError(f"{self._url} cannot create a file only if it is absent", path=self._url)
         logger.warning(
@@ -72,7 +83,7 @@ class FsspecFileStore:
 
     def list(self, folder: str = "") -> list[str]:
         with self._mapped("list", folder):
-            self._fs.invalidate_cache()  # of listings, where a file system keeps them
+            self._fs.invalidate_cache()  # some file systems cache listings
             try:
                 found = self._fs.ls(self._full(folder), detail=True)
             except FileNotFoundError:
@@ -91,6 +102,7 @@ class FsspecFileStore:
         return f"{self._root}/{name}" if name else self._root
 
     def _write(self, name: str, data: bytes) -> None:
+        """Write a temporary file and move it to the name."""
         target = self._full(name)
         parent = target.rpartition("/")[0]
         temporary = f"{parent}/{_TEMPORARY}{uuid.uuid4().hex}"
@@ -100,6 +112,7 @@ class FsspecFileStore:
 
     @contextmanager
     def _mapped(self, verb: str, name: str) -> Generator[None]:
+        """Map any exception to a StorageError with the path; a missing file to MissingFileError."""
         place = self.path(name)
         try:
             yield
@@ -107,11 +120,12 @@ class FsspecFileStore:
             raise
         except FileNotFoundError as e:
             raise MissingFileError(f"{place} is not there", path=place) from e
-        except Exception as e:  # the errors of fsspec are those of each client
+        except Exception as e:  # each file system of fsspec raises the errors of its own client
             raise StorageError(f"cannot {verb} {place}: {type(e).__name__}: {e}", path=place) from e
 
 
 def _file_system(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL, and the path of the URL in it. Raises as `FsspecFileStore`."""
     import fsspec
 
     try:
@@ -120,6 +134,6 @@ def _file_system(url: str) -> tuple[Any, str]:
         raise UnsupportedStoreError(f"nothing here knows how to open {url}: {e}", path=url) from e
     except ImportError as e:
         raise MissingDependencyError(f"checkpoints on {url} need another package: {e}", package=e.name, install=str(e)) from e
-    except Exception as e:  # some connect at once
+    except Exception as e:  # some file systems connect at once
         raise StorageError(f"cannot open {url}: {type(e).__name__}: {e}", path=url) from e
     return fs, str(root).rstrip("/")

@@ -12,13 +12,14 @@ from kstream.errors import AlreadyExistsError, MissingFileError, StorageError
 
 _TEMPORARY = ".tmp-"
 _BY_UMASK, _OWNER_ONLY = 0o666, 0o600
-"""Modes that files are created with."""
+"""The modes of created files."""
 
 
 class LocalFileStore:
-    """Create-if-absent = temporary file, fsync, `os.link`, fsync of the directory: 0.4 ms, and two writers cannot both succeed.
+    """A store in a directory of a local disk.
 
-    With `open(…, "x")` a reader could see half a record, and a rename would overwrite.
+    Create-if-absent is a temporary file, fsync, `os.link`, and fsync of the directory. It takes 0.4 ms, and two writers cannot both
+    succeed. With `open(…, "x")` a reader could see half a record, and a rename would overwrite.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -116,6 +117,7 @@ class LocalFileStore:
                 raise MissingFileError(f"{target} is not there", path=str(target)) from None
 
     def _write_temporary(self, target: Path, data: bytes, mode: int = _BY_UMASK) -> Path:
+        """Write the data, durably, to a temporary file in the target's directory; return the path of that file. OSError."""
         _make_directories(target.parent)
         temporary = target.parent / f"{_TEMPORARY}{uuid.uuid4().hex}"
         try:
@@ -130,7 +132,7 @@ class LocalFileStore:
 
 
 def _make_directories(directory: Path) -> None:
-    """Create missing directories, each durable in its parent before it gets a file."""
+    """Create missing directories. Each is durable in its parent before a file is created in it. OSError."""
     if directory.is_dir():
         return
     _make_directories(directory.parent)
@@ -139,6 +141,7 @@ def _make_directories(directory: Path) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable. OSError."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -160,13 +163,14 @@ def _mapped(verb: str, path: Path) -> Generator[None]:
         ) from e
 
 
-_SYNC: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # where the system has it: it saves the write of the modification time
+_SYNC: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # fdatasync saves the write of the modification time
 
 
 class LocalAppendableFile:
-    """A file that grows; each append is durable. Opened with O_APPEND: a second writer could not overwrite data of the first."""
+    """A file that grows by durable appends. It is opened with O_APPEND, so a second writer cannot overwrite data of the first."""
 
     def __init__(self, path: Path, mapped: Callable[[str, Path], AbstractContextManager[None]]) -> None:
+        """Open the file; create it if it does not exist. `mapped(verb, path)` is a context that maps OSErrors to StorageErrors."""
         self._path = path
         self._mapped = mapped
         with mapped("open", path):
@@ -196,12 +200,16 @@ class LocalAppendableFile:
                 os.close(descriptor)
 
     def _open(self) -> int:
+        """Return the file descriptor. OSError if the file was closed."""
         if self._descriptor is None:
             raise OSError(f"{self._path} was closed")
         return self._descriptor
 
     def _truncate(self, descriptor: int, written: int) -> None:
-        """Truncate what was written, if possible; otherwise a torn record stays, or one that is written again elsewhere."""
+        """Remove the bytes of a failed append, if that is possible and no other writer has appended since. Never raises OSError.
+
+        Otherwise the file keeps a torn record, or a whole one that the caller writes again elsewhere.
+        """
         try:
             end = os.lseek(descriptor, 0, os.SEEK_CUR)
             if written and os.fstat(descriptor).st_size == end:

@@ -9,7 +9,7 @@ from kstream.errors import AlreadyExistsError, MissingFileError
 
 
 class MemoryFileStore:
-    """All stores of one `memory://` URL share their files until `forget` or the end of the process."""
+    """A store in memory. All stores of one `memory://` URL share their files until `forget` or the end of the process."""
 
     _stores: ClassVar[dict[str, dict[str, bytes]]] = {}
     _lock: ClassVar[threading.Lock] = threading.Lock()
@@ -21,7 +21,7 @@ class MemoryFileStore:
 
     @classmethod
     def forget(cls, url: str) -> None:
-        """Drop every file under the URL. Stores that are open keep theirs."""
+        """Drop the files of the URL, for stores that are opened later. Open stores keep their files."""
         with cls._lock:
             cls._stores.pop(url.rstrip("/"), None)
 

@@ -1,4 +1,4 @@
-"""ObjectFileStore: a prefix in a bucket – S3 and what speaks its language, Google Cloud Storage, Azure Blob Storage – by obstore."""
+"""ObjectFileStore: a prefix in a bucket of S3, of a server with S3's protocol, of Google Cloud Storage or of Azure; by obstore."""
 
 from __future__ import annotations
 
@@ -37,26 +37,27 @@ _WRITER = "kstreamwriter"  # Azure takes no dash in such a name
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _STATUS = re.compile(r"status code: (\d{3})")
-_CONFLICT = "409"  # S3: another request for this name is under way, try again; it says nothing about whether the name is taken
+_CONFLICT = "409"  # S3: another request for this name is under way. Whether the name is taken is unknown, so the create is retried
 _NOT_IMPLEMENTED = "501"
-_METADATA = re.compile(r"://[^/]+/latest/(api|meta-data)/")  # of a cloud: asked for credentials where the environment has none
+_METADATA = re.compile(r"://[^/]+/latest/(api|meta-data)/")  # a cloud's metadata service: the client asks it for missing credentials
 
 
 class ObjectFileStore:
-    """Create-if-absent = one PUT on the condition that the name is free (`If-None-Match: *`).
+    """A store under a prefix of a bucket. Create-if-absent is one PUT on the condition that the name is free (`If-None-Match: *`).
 
-    A PUT whose answer is lost is sent again, and the second may meet the first; so each create leaves a nonce in the object's
-    metadata and looks whose it is before it says "already exists". One request a call (a list: one for each 1,000 names).
-    Endpoint and credentials come from the environment (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID …) and are kept by the client alone.
+    A PUT whose answer is lost is sent again, and may then find the object of the first PUT. So each create stores a nonce in the
+    object's metadata. A retry that finds the name taken reads the nonce before it raises AlreadyExistsError. A call sends one request,
+    retries aside; a list sends one for each 1,000 names. Endpoint and credentials come from the environment (AWS_ENDPOINT_URL,
+    AWS_ACCESS_KEY_ID …). Only the client keeps them.
     """
 
     def __init__(self, url: str, retry_for: timedelta = RETRY_FOR, request_timeout: timedelta = REQUEST_TIMEOUT) -> None:
-        """Sends no request.
+        """Make the clients of the bucket. Sends no request.
 
         Args:
-            url: of a bucket, with a prefix.
+            url: the URL of a bucket, with a prefix.
             retry_for: how long a failing request is retried.
-            request_timeout: of one request, its body included.
+            request_timeout: the timeout of one request, its body included.
 
         Raises:
             MissingDependencyError: obstore is not installed.
@@ -78,10 +79,12 @@ class ObjectFileStore:
     def prepare(self, single_writer: bool) -> None:
         """Test with a probe object whether the server honours the condition. Three requests.
 
-        With `single_writer` a server that does not is used with a warning: `create` then looks for the name before it writes.
+        With `single_writer` a server that does not honour it is accepted, with a warning. From then on `create` looks for the name before
+        it writes.
 
         Raises:
             UnsupportedStoreError: the server does not honour the condition, and `single_writer` is not set.
+            StorageError: a request failed.
         """
         try:
             works = refuses_a_second_create(self)
@@ -165,18 +168,20 @@ class ObjectFileStore:
             pass
 
     def _create_as_the_only_writer(self, name: str, data: bytes) -> None:
+        """Create the object without the condition: look for the name, then write. This is not exclusive."""
         if self.exists(name):
             raise AlreadyExistsError(f"{self.path(name)} exists already", path=self.path(name))
         self.replace(name, data)
 
     def _writer_of(self, name: str) -> object:
+        """Return the nonce of the create that made the object; None if the object has none."""
         import obstore
 
         with self._mapped("read", name):
             return obstore.get(self._retrying, name).attributes.get(_WRITER)
 
     def _tries(self) -> Iterator[bool]:
-        """Yield one item per attempt, True for the last. Sleeps in between, longer each time, until `retry_for` is over."""
+        """Yield False for each attempt, and True for the last one. Sleep between attempts, longer each time, until `retry_for` is over."""
         end = time.monotonic() + self._retry_for.total_seconds()
         pause = _FIRST_PAUSE
         while time.monotonic() + pause.total_seconds() < end:
@@ -187,7 +192,7 @@ class ObjectFileStore:
 
     @contextmanager
     def _mapped(self, verb: str, name: str) -> Generator[None]:
-        """Map errors of obstore to ours. Not raised `from` them: the body of a refusal by S3 repeats keys and session tokens."""
+        """Map errors of obstore to StorageErrors, without their causes: the body of S3's refusals repeats keys and session tokens."""
         from obstore import exceptions
 
         place, error = self.path(name), None
@@ -202,12 +207,14 @@ class ObjectFileStore:
 
 
 def _taken(place: str, text: str) -> StorageError:
+    """Return the error of a create whose condition was not met: AlreadyExistsError, or a StorageError to retry for S3's conflict."""
     if _status(text) == _CONFLICT:
         return StorageError(f"cannot write {place}: another request for it is under way", path=place, passing=True)
     return AlreadyExistsError(f"{place} exists already", path=place)
 
 
 def _failed(verb: str, place: str, error: Exception) -> StorageError:
+    """Return the StorageError for an error of obstore. Its fact `passing` says whether a retry may help."""
     text = str(error)
     status = _status(text)
     code = _CODE.search(text)
@@ -227,12 +234,13 @@ def _failed(verb: str, place: str, error: Exception) -> StorageError:
 
 
 def _first_line(text: str) -> str:
-    """The client's own message: the first line, without the body of the server's answer."""
+    """Return the client's own message: the first line, without the body of the server's answer."""
     line = next(iter(text.splitlines()), "no reason given").partition(": <")[0]
     return line[line.find("Error performing") :] if "Error performing" in line else line
 
 
 def _status(text: str) -> str | None:
+    """Return the HTTP status in an error's text; None if there is none."""
     match = _STATUS.search(text)
     return match[1] if match else None
 
@@ -243,6 +251,7 @@ def object_client(url: str) -> ObjectStore:
 
 
 def _client(url: str, most_tries: int, retry_for: timedelta, request_timeout: timedelta) -> ObjectStore:
+    """Make obstore's client of a bucket. Sends no request. MissingDependencyError, ConfigurationError."""
     try:
         from obstore import exceptions
         from obstore.store import from_url
@@ -266,6 +275,6 @@ def _client(url: str, most_tries: int, retry_for: timedelta, request_timeout: ti
 
 
 def _plain_http() -> bool:
-    """Whether the user has named an endpoint without TLS, which the client refuses by default."""
+    """Whether the environment names an endpoint without TLS, or allows one. The client refuses such endpoints by default."""
     allowed = os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true"
     return allowed or any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)

@@ -1,4 +1,4 @@
-"""From a path or URL to its store: open_store on the driver, StorePlace in the workers."""
+"""The store of a path or URL: open_store opens it on the driver, StorePlace in the workers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def scheme_of(url: str) -> str:
 
 
 def is_known(scheme: str) -> bool:
-    """Whether kstream or fsspec know the scheme. All others are left to Hadoop."""
+    """Whether kstream or fsspec opens stores of the scheme. All other schemes are left to Hadoop, and so are those in HADOOP."""
     if scheme in OBJECT_STORES or scheme in ("", "chained", "file", "memory"):
         return True
     from fsspec.registry import known_implementations, registry
@@ -51,16 +51,19 @@ def is_known(scheme: str) -> bool:
 
 
 def open_store(url: str, *, read_only: bool = False, single_writer: bool = False) -> FileStore:
-    """Open the store under a plain path or a URL. Sends no request.
+    """Open the store under a plain path or a URL. No request is sent, except by file systems of fsspec that connect at once.
 
     Args:
-        url: a path, or a `file:`, `memory://`, object store's or fsspec URL. HDFS is opened by `kstream.spark.checkpoint_store`.
-        read_only: nothing will be created.
-        single_writer: the user says that there is never a second driver.
+        url: a path, or a URL: `file:`, `memory://`, of an object store, or of fsspec. `kstream.spark.checkpoint_store` opens HDFS.
+        read_only: whether the caller will create nothing.
+        single_writer: whether the user promises that there is never a second driver.
 
     Raises:
-        UnsupportedStoreError: the store has no create-if-absent, and neither `read_only` nor `single_writer` is set.
-        ConfigurationError: the URL has a password in it.
+        UnsupportedStoreError: the store has no create-if-absent, and neither `read_only` nor `single_writer` is set. Or only Hadoop can
+            open the store.
+        ConfigurationError: the URL has a password in it, or names no bucket of an object store.
+        MissingDependencyError: the package for the store is not installed.
+        StorageError: a file system of fsspec connects at once, and failed.
     """
     scheme = scheme_of(url)
     if scheme == "":
@@ -87,7 +90,15 @@ def open_store(url: str, *, read_only: bool = False, single_writer: bool = False
 def prepare_to_write(store: FileStore, single_writer: bool) -> FileStore:
     """Test that the store's create can be trusted, and return the store. A driver calls this once, at its start.
 
-    Blocks on the network where the answer depends on a server. UnsupportedStoreError, StorageError.
+    The call blocks on the network where the answer depends on a server.
+
+    Args:
+        store: the store of the checkpoint.
+        single_writer: whether the user promises that there is never a second driver.
+
+    Raises:
+        UnsupportedStoreError: two drivers could overwrite each other's files, and `single_writer` is not set.
+        StorageError: a request failed.
     """
     if isinstance(store, PreparedStore):
         store.prepare(single_writer)
@@ -95,41 +106,46 @@ def prepare_to_write(store: FileStore, single_writer: bool) -> FileStore:
 
 
 _REQUEST_TIMEOUT = timedelta(minutes=5)
-"""Timeout of a worker's request. A partition of state can have hundreds of MB, a record of the log has a few KB."""
+"""The timeout of a worker's request. A partition of state can have hundreds of MB, while a record of the log has a few KB."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorePlace:
-    """Address of a store, pickled into tasks; a worker opens the store by it.
+    """The address of a store, pickled into tasks. A worker opens the store with it.
 
-    It holds no secret: endpoint and credentials come from the environment of each worker.
+    The address has no secret: endpoint and credentials come from the environment of each worker.
     """
 
     url: str
     exclusive: bool = True
-    """The store's create can be trusted. Otherwise `write` overwrites: each task has names of its own."""
+    """Whether the store's create can be trusted. If not, `write` overwrites, which is safe because each task has names of its own."""
 
     def open(self) -> FileStore:
-        """Return the store, opened once per process. Any thread; sends no request."""
+        """Return the store, opened once per process. Any thread. Raises as `open_store`."""
         return once(self, self._opened)
 
     def _opened(self) -> FileStore:
+        """Open the store, an object store with a longer timeout than the driver's."""
         if scheme_of(self.url) in OBJECT_STORES:
             return ObjectFileStore(self.url, request_timeout=_REQUEST_TIMEOUT)
         return open_store(self.url, single_writer=not self.exclusive)
 
     def write(self, name: str, data: bytes) -> None:
-        """Store a file under a name that no other task uses: whole, or not at all. One request. StorageError."""
+        """Write a file under a name that no other task uses: the whole file, or none. Blocks.
+
+        Raises:
+            StorageError: the write failed; AlreadyExistsError if the name is taken and `exclusive` is set.
+        """
         store = self.open()
         (store.create if self.exclusive else store.replace)(name, data)
 
 
 def place_for_workers(store: FileStore, single_writer: bool) -> StorePlace | None:
-    """Return where workers find the driver's store.
+    """Return the address by which workers open the driver's store.
 
     Returns:
-        None where only the driver can reach the store (memory://), and for Hadoop's file systems: these need a JVM in the worker, too
-        (`kstream.spark.hadoop_file_store.HadoopPlace`).
+        The address; None where only the driver can reach the store (memory://), and for Hadoop's file systems. These need a JVM in the
+        worker, too (`kstream.spark.hadoop_file_store.HadoopPlace`).
     """
     if isinstance(store, (LocalFileStore, ObjectFileStore, FsspecFileStore)):
         return StorePlace(store.url, not single_writer)

@@ -1,17 +1,19 @@
 """Write-ahead logs: records that are durable before they are acknowledged. Bytes in, bytes out.
 
-One idea: once `write` has returned, the record is durable and readable by its handle, whatever dies afterwards. A record that was being
-written at a crash is at the end of a file, and the next reader leaves it out. No writer ever appends to such a file.
+One idea: once `write` has returned, the record is durable and readable by its handle, even if every process dies afterwards. A record
+that a crash has cut off is at the end of a file, and readers leave it out. No writer ever appends to such a file.
 
-    write_ahead_log   the contract, also for a log of the user's
-    file_based        files of framed records in a FileStore, through one of the two `writers`
+    write_ahead_log   the contract, also for a log class of the user
+    file_based        FileBasedWriteAheadLog: files of framed records in a FileStore
+    writers           its two ways to write: append to a growing file, or make a file for each write
     file_format       names of files and framing of records (pure)
-    handles           where a record is, how to read it there, and the handle as JSON
-    driver_log        around the driver's log: batches, and fencing
-    selection         which log the settings ask for
+    handles           handles of records, reading by them, and handles as JSON
+    driver_log        two wrappers of the driver's log: batching and fencing
+    selection         makes the log that the settings ask for
 
-On a local disk and on HDFS a file grows, each record with an fsync. Where files cannot grow – object stores, viewfs:// – each write
-makes a file. Names are Spark's: `WriteAheadLog`, `FileBasedWriteAheadLog`, `BatchedWriteAheadLog`; so are file names and framing.
+On a local disk and on HDFS a file grows, and each write ends with an fsync. Where files cannot grow – object stores, viewfs:// – each
+write makes a file. The class names are Spark's: `WriteAheadLog`, `FileBasedWriteAheadLog`, `BatchedWriteAheadLog`. So are the names of
+files and the framing of records.
 """
 
 from kstream.wal.driver_log import BatchedWriteAheadLog, single_records

@@ -1,7 +1,7 @@
-"""The logs around a driver's log: BatchedWriteAheadLog writes many small records as one, FencedWriteAheadLog refuses a replaced driver.
+"""Two wrappers of a driver's log: BatchedWriteAheadLog writes many small records as one, FencedWriteAheadLog fails a replaced driver.
 
 A batch is one record of the log below it: `KWAL`, version (1 byte), crc32 of the rest (4 bytes, big-endian), then the records framed as
-in a file. A record that does not begin so was written without batching, and is one record.
+in a file. A record that begins otherwise was written without batching, and is a single record.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ def aggregate(records: Iterable[bytes]) -> bytes:
 
 
 def _joined(framed: list[bytes]) -> bytes:
+    """Return the batch of records that are framed already."""
     body = b"".join(framed)
     return _MAGIC + bytes([VERSION]) + zlib.crc32(body).to_bytes(4, "big") + body
 
 
 def deaggregate(record: bytes) -> list[bytes]:
-    """The inverse of `aggregate`. A record of any other form is returned as the only one.
+    """Return the records of a batch: the inverse of `aggregate`. A record that is no batch is returned alone.
 
     Raises:
-        CorruptRecordError: the checksum does not fit.
-        FormatVersionError: a newer kstream has written the batch.
+        CorruptRecordError: the batch is damaged: its checksum does not fit, or its records are cut off.
+        FormatVersionError: another version of kstream, such as a newer one, has written the batch.
     """
     if not record.startswith(_MAGIC) or len(record) < _HEAD:
         return [record]
@@ -60,7 +61,11 @@ def deaggregate(record: bytes) -> list[bytes]:
 
 
 def single_records(batches: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the single records of a log, batched or not. A damaged batch is left out and logged as an error."""
+    """Yield the single records of a log, batched or not. A damaged batch is left out and logged as an error.
+
+    Raises:
+        FormatVersionError: another version of kstream, such as a newer one, has written a batch.
+    """
     for batch in batches:
         try:
             records = deaggregate(batch)
@@ -72,6 +77,8 @@ def single_records(batches: Iterable[bytes]) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
+    """A call of `write`: its framed record, its time in ms, and the future that it waits for."""
+
     framed: bytes
     time: int
     future: Future[WriteAheadLogRecordHandle]
@@ -82,10 +89,15 @@ class _Closed(Exception):
 
 
 class BatchedWriteAheadLog(WriteAheadLog):
-    """Writes records that wait while another is written as one batch.
+    """A log that batches: records that arrive while another write runs are then written as one batch.
 
     A batch has the highest time of its records, so it is not cleaned before any of them. One thread writes; the constructor starts it,
     and `close` ends it.
+
+    Args:
+        wrapped: the log that gets the batches.
+        timeout_ms: how long a write waits for its batch, in ms.
+        runtime: makes the thread and the queue.
     """
 
     def __init__(self, wrapped: WriteAheadLog, timeout_ms: int = 5000, runtime: Runtime = THREADS) -> None:
@@ -106,8 +118,10 @@ class BatchedWriteAheadLog(WriteAheadLog):
             The handle of the whole batch.
 
         Raises:
-            WriteAheadLogError: the batch failed, or was not written in time. A record that still waits then is not written.
+            WriteAheadLogError: the write of the batch failed, or was not done in time. A record whose batch has not begun by then is not
+                written; a record of a batch that has begun may be in the log.
             IllegalStateError: the log is closed, or was closed before the batch was written.
+            ConfigurationError: the record is empty or too long.
         """
         request = _Request(frame(record), time_ms, Future(self._runtime))
         with self._lock:
@@ -130,20 +144,24 @@ class BatchedWriteAheadLog(WriteAheadLog):
         ) from error
 
     def read(self, handle: WriteAheadLogRecordHandle) -> bytes:
-        """Always raises IllegalStateError: a handle belongs to a whole batch."""
+        """Raise IllegalStateError, always: a handle belongs to a whole batch."""
         raise IllegalStateError(
             "a batched write-ahead log cannot read by a handle, because a handle belongs to a whole batch: use readAll", state="batched"
         )
 
     def readAll(self) -> Iterator[bytes]:
-        """Yield the single records; see `single_records`."""
+        """Yield the single records of the log below; see `single_records`."""
         return single_records(self.wrapped.readAll())
 
     def clean(self, threshold_ms: int, wait: bool) -> None:
         self.wrapped.clean(threshold_ms, wait)
 
     def close(self) -> None:
-        """Fail every write that still waits, and close the log below. A batch that is being written may be in the log all the same."""
+        """Fail every write that still waits, and close the log below. Idempotent.
+
+        The failed writes raise IllegalStateError. A batch that is being written may be in the log all the same. This call blocks until
+        that write has ended, for `timeout_ms` at most.
+        """
         with self._lock:
             if self._closed:
                 return
@@ -156,20 +174,22 @@ class BatchedWriteAheadLog(WriteAheadLog):
         self.wrapped.close()
 
     def _run(self) -> None:
+        """Write until `close`: each batch has all records that wait. Runs on the writing thread."""
         while (request := self._queue.get()) is not None:
             batch = [request]
-            while self._queue.qsize():  # no other thread takes from it
+            while self._queue.qsize():  # no other thread takes from the queue
                 if (request := self._queue.get()) is None:
                     return
                 batch.append(request)
             self._flush(sorted((r for r in batch if not r.future.is_done), key=_time))
 
     def _flush(self, batch: list[_Request]) -> None:
+        """Write a batch, sorted by time, and set the futures of its requests."""
         if not batch:
             return
         try:
             handle = self.wrapped.write(_joined([request.framed for request in batch]), batch[-1].time)
-        except BaseException as e:  # raised by every caller
+        except BaseException as e:  # every waiting `write` raises it
             for request in batch:
                 request.future.fail(e)
             return
@@ -182,14 +202,14 @@ def _time(request: _Request) -> int:
 
 
 class FencedWriteAheadLog(WriteAheadLog):
-    """A log whose writes count only if the driver has not been replaced.
+    """A log whose writes fail if the driver has been replaced.
 
-    A driver that has been replaced and does not know it yet could otherwise acknowledge a block that its successor never reads.
+    Otherwise a driver that does not know yet that it has been replaced could acknowledge a block that its successor never reads.
 
     Args:
-        log: the log that is written.
-        probe: called after each write; raises if another driver has taken over. If it does not raise, no successor can have read the
-            log before this write.
+        log: the log below.
+        probe: called after each write, on the thread of that write. It raises if another driver has taken over. If it does not raise,
+            no successor can have read the log before this write.
     """
 
     def __init__(self, log: WriteAheadLog, probe: Callable[[], None]) -> None:
@@ -197,6 +217,7 @@ class FencedWriteAheadLog(WriteAheadLog):
         self._probe = probe
 
     def write(self, record: bytes, time_ms: int) -> WriteAheadLogRecordHandle:
+        """Log a record, and probe. An error of the log or of the probe is raised; then the record does not count."""
         handle = self._log.write(record, time_ms)
         self._probe()
         return handle

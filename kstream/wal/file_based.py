@@ -1,4 +1,4 @@
-"""FileBasedWriteAheadLog: a log in files of a store, as Spark's in files of HDFS."""
+"""FileBasedWriteAheadLog: a log in files of a store, as Spark's log is in files of HDFS."""
 
 from __future__ import annotations
 
@@ -17,22 +17,26 @@ from kstream.wal.writers import OneFileAWrite, RollingWriter, SegmentWriter
 logger = logging.getLogger(__name__)
 
 RECOVERY_FILES = 20
-"""Files that a restart reads at the same time and keeps in memory; Spark's number."""
+"""How many files a restart reads at the same time, and keeps in memory. The number is Spark's."""
 
 _warned: set[str] = set()
 _warned_lock = threading.Lock()
 
 
 class FileBasedWriteAheadLog(WriteAheadLog):
-    """A log with one writer per folder. It creates nothing before the first write; only `readAll` and the first `clean` list the folder.
+    """A log in files of a folder. Each folder may have one writer.
+
+    The log creates nothing before the first write. It lists the folder for `readAll`, for the first `clean`, and when the name of a new
+    file is taken.
 
     Args:
-        store: where the files are.
+        store: the store of the files.
         folder: the folder of the files in the store.
-        rolling_interval_secs: seconds of records in one file.
-        max_failures: failures after which a write is given up.
-        close_file_after_write: each write makes a file. Where files cannot grow this is always so, and the log warns once per store.
-        recovery_files: files that `readAll` reads at the same time, if each write makes a file.
+        rolling_interval_secs: how many seconds of records one file takes.
+        max_failures: the number of failures after which a write is given up.
+        close_file_after_write: whether each write makes a file. Where files cannot grow each write does so anyway; unless this is set, a
+            warning then says so, once for each store.
+        recovery_files: how many files `readAll` reads at the same time, if each write makes a file.
         runtime: makes threads and locks.
 
     Raises:
@@ -73,11 +77,12 @@ class FileBasedWriteAheadLog(WriteAheadLog):
         self._cleaner: WorkerPool | None = None
 
     def write(self, record: bytes, time_ms: int) -> FileBasedWriteAheadLogSegment:
-        """Log a record durably; one write at a time.
+        """Log a record durably, and return its handle. Any thread; a call blocks while another write runs.
 
         Raises:
-            StorageError: the last of `max_failures` failures.
+            StorageError: the write has failed `max_failures` times, or once in a way that no retry can help. This is the last error.
             IllegalStateError: the log is closed.
+            ConfigurationError: the record is empty or too long.
         """
         framed = frame(record)
         with self._writing:
@@ -89,23 +94,30 @@ class FileBasedWriteAheadLog(WriteAheadLog):
             return segment
 
     def read(self, handle: WriteAheadLogRecordHandle) -> bytes:
-        """Read the record of any handle of this store, also one of another log's folder. See `read_segment` for the errors."""
+        """Read the record of a handle, which may belong to another log in the same store. Raises as `read_segment`."""
         return read_segment(self._store, handle)
 
     def readAll(self) -> Iterator[bytes]:
-        """List the folder now; read the files during the iteration.
+        """List the folder now, and return an iterator that reads the files in order.
 
-        Of a damaged file, or one with a torn tail, the whole records at its beginning are read, with a warning. If each write makes a
-        file, threads of this log read in parallel; then an iteration after `close` raises IllegalStateError.
+        A damaged file, or one with a torn tail, gives the whole records at its beginning, and a warning is logged. If each write makes a
+        file, threads of this log read the files in parallel.
+
+        Raises:
+            StorageError: the listing failed; or, during the iteration, the read of a file.
+            IllegalStateError: during an iteration in parallel: the log was closed before all files were read.
         """
         files = self._list()
         return self._read_in_parallel(files) if self._in_parallel else self._read_in_a_row(files)
 
     def clean(self, threshold_ms: int, wait: bool) -> None:
-        """Delete the files that stop *before* the threshold, except the one being written.
+        """Delete the files that stop *before* the threshold, except the file that is being written.
 
-        A failure is a warning, and the next call tries again. Without `wait` a thread of this log deletes them; after `close` such a call
-        does nothing.
+        A failure is logged as a warning, and the next call tries again.
+
+        Args:
+            threshold_ms: the threshold, on the scale of the times given to `write`.
+            wait: True deletes the files in this call. Otherwise a thread of this log deletes them; after `close` nothing is deleted.
         """
         if wait:
             self._clean(threshold_ms)
@@ -119,7 +131,11 @@ class FileBasedWriteAheadLog(WriteAheadLog):
             self._cleaner.submit(lambda: self._clean(threshold_ms))
 
     def close(self) -> None:
-        """Wait for the current write, and close. A clean-up that runs is not interrupted."""
+        """Wait for the current write, and close the log. A clean-up that runs is neither interrupted nor waited for. Idempotent.
+
+        Raises:
+            StorageError: the file that is being written could not be closed.
+        """
         with self._writing:
             with self._lock:
                 self._closed = True
@@ -136,6 +152,7 @@ class FileBasedWriteAheadLog(WriteAheadLog):
         return f"{self._folder}/{file.name}"
 
     def _list(self) -> list[LogFile]:
+        """Return the log's files, sorted, and remember them for the clean-up."""
         files = log_files(self._store.list(self._folder))
         with self._lock:
             self._files.update(files)
@@ -156,6 +173,7 @@ class FileBasedWriteAheadLog(WriteAheadLog):
             yield from records
 
     def _clean(self, threshold_ms: int) -> None:
+        """Delete the files older than the threshold. Raises nothing: every error is logged."""
         try:
             if not self._listed:
                 self._list()
@@ -169,16 +187,18 @@ class FileBasedWriteAheadLog(WriteAheadLog):
                     self._files.discard(file)
         except StorageError as e:
             logger.warning("the write-ahead log %s: old files stay until the next clean-up: %s", self._place, e)
-        except Exception:  # it would end the cleaner's thread unnoticed
+        except Exception:  # otherwise the error would end the cleaner's thread unnoticed
             logger.exception("the write-ahead log %s: the clean-up failed", self._place)
 
 
 def _check(key: str, value: int) -> None:
+    """Raise ConfigurationError if the value is below 1."""
     if value < 1:
         raise ConfigurationError(f"{key} of a write-ahead log is {value}: it must be at least 1", key=key, value=value)
 
 
 def _warn_once(url: str) -> None:
+    """Warn, once in this process for each store, that each write makes a file there."""
     with _warned_lock:
         if url in _warned:
             return
@@ -193,13 +213,16 @@ def _warn_once(url: str) -> None:
 def read_records(store: FileStore, path: str) -> Iterator[bytes]:
     """Yield the whole records at the beginning of a file, in order; none if the file is gone. Other bytes are left out, with a warning.
 
-    An AppendingStore is read in chunks; of any other store the whole file is in memory.
+    From an AppendingStore the file is read in chunks; from any other store it is read into memory as a whole.
+
+    Raises:
+        StorageError: the read failed.
     """
     try:
         read_at, size = _opened(store, path)
         reader = FrameReader(read_at, size)
         yield from reader
-    except MissingFileError:  # cleaned since it was listed
+    except MissingFileError:  # a clean-up has deleted the file since it was listed
         return
     if not reader.is_whole:
         logger.warning(
@@ -211,6 +234,7 @@ def read_records(store: FileStore, path: str) -> Iterator[bytes]:
 
 
 def _opened(store: FileStore, path: str) -> tuple[ReadAt, int]:
+    """Return a function that reads pieces of the file, and the file's size in bytes."""
     if isinstance(store, AppendingStore):
         return (lambda offset, length: store.read_at(path, offset, length)), store.size(path)
     data = store.read(path)

@@ -1,4 +1,4 @@
-"""Record handles: where a record of a log is; how to read it there; and the handle as JSON, in plans and in the driver's log."""
+"""Handles of records: the handle of a file-based log, reading by it, and handles as JSON, in plans and in the driver's log."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ class FileBasedWriteAheadLogSegment(WriteAheadLogRecordHandle):
     """The place of a record in a file-based log."""
 
     path: str
-    """The file's name in its store, not the full path: a checkpoint can be moved."""
+    """The file's name in its store. It is not the full path, so that a checkpoint can be moved."""
     offset: int
-    """Of the record's length field, in bytes."""
+    """The offset of the record's length field in the file, in bytes."""
     length: int
-    """Bytes of the record itself: 4 fewer than it takes in the file."""
+    """The size of the record in bytes, without the 4 bytes of its length field."""
 
 
 def read_segment(store: FileStore, segment: WriteAheadLogRecordHandle) -> bytes:
-    """Read the record of a handle. One request.
+    """Read the record of a handle. One request to the store; blocks.
 
     Raises:
         ConfigurationError: the handle belongs to another kind of log.
         MissingFileError: the file is gone.
-        CorruptRecordError: the file has something else at that place.
+        StorageError: the request failed.
+        CorruptRecordError: the file has other bytes at that place.
     """
     if not isinstance(segment, FileBasedWriteAheadLogSegment):
         raise ConfigurationError(
@@ -53,7 +54,7 @@ def handle_to_json(handle: WriteAheadLogRecordHandle | None) -> Any:
     """Return a handle as JSON values.
 
     Returns:
-        `[path, offset, length]` for a file-based log. For any other dataclass of JSON values, `{"class": …, "fields": {…}}`.
+        `[path, offset, length]` for a file-based log; None for None. For any other dataclass of JSON values, `{"class": …, "fields": {…}}`.
 
     Raises:
         ConfigurationError: the handle is no dataclass, so it cannot be stored.
@@ -74,10 +75,10 @@ def handle_to_json(handle: WriteAheadLogRecordHandle | None) -> Any:
 
 
 def handle_of_json(stored: Any) -> WriteAheadLogRecordHandle | None:
-    """The inverse of `handle_to_json`.
+    """Return the handle of JSON values: the inverse of `handle_to_json`.
 
     Raises:
-        NotRecoverableError: the class of the handle cannot be imported or made.
+        NotRecoverableError: the class of the handle cannot be imported, or does not take the stored fields.
     """
     if stored is None:
         return None

@@ -1,4 +1,4 @@
-"""Makes the write-ahead log that the settings ask for, for the driver and for receivers (Spark's WriteAheadLogUtils)."""
+"""The write-ahead log that the settings ask for, for the driver and for receivers (Spark's WriteAheadLogUtils)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kstream.wal.file_based import FileBasedWriteAheadLog
 from kstream.wal.write_ahead_log import WriteAheadLog
 
 DRIVER_LOG_FOLDER = "receivedBlockMetadata"
-"""Folder of the driver's log in the store of the checkpoint."""
+"""The folder of the driver's log in the store of the checkpoint."""
 
 
 def receiver_log_folder(stream_id: int) -> str:
-    """Folder of a receiver's log in the store of the checkpoint."""
+    """Return the folder of a receiver's log in the store of the checkpoint."""
     return f"receivedData/{stream_id}"
 
 
@@ -31,14 +31,15 @@ def create_log_for_driver(
     runtime: Runtime = THREADS,
     probe: Callable[[], None] | None = None,
 ) -> WriteAheadLog:
-    """Make the driver's log. It writes in batches unless the settings say otherwise, also where the class is the user's.
+    """Make the driver's log. It writes in batches unless the settings say otherwise, also if the log is of the user's class.
 
     Args:
         conf: the settings.
         store: the store of the checkpoint.
-        folder: of the log in the store.
+        folder: the folder of the log in the store.
         runtime: makes threads and locks.
-        probe: called after each write of the log below; what it raises makes the write fail. See FencedWriteAheadLog.
+        probe: called after each write of the log below; an error of it makes the write fail. None is no fencing. See
+            FencedWriteAheadLog.
 
     Raises:
         ConfigurationError: a setting has a value that cannot work.
@@ -53,7 +54,11 @@ def create_log_for_driver(
 
 
 def create_log_for_receiver(conf: ConfSource, store: FileStore, stream_id: int, runtime: Runtime = THREADS) -> WriteAheadLog:
-    """Make a receiver's log. It never writes in batches: blocks are large, and are read by their handles. ConfigurationError."""
+    """Make a receiver's log. It never writes in batches, because blocks are large and are read by their handles.
+
+    Raises:
+        ConfigurationError: a setting has a value that cannot work.
+    """
     return _log(conf, Settings(conf), "receiver", store, receiver_log_folder(stream_id), runtime)
 
 
@@ -62,6 +67,7 @@ def _key(side: str, name: str) -> str:
 
 
 def _log(conf: ConfSource, settings: Settings, side: str, store: FileStore, folder: str, runtime: Runtime) -> WriteAheadLog:
+    """Make the log of one side, `driver` or `receiver`: of the user's class if a setting names one, else in files. ConfigurationError."""
     name = settings.get(_key(side, "class"))
     if name:
         return _made_by_class(_key(side, "class"), name, conf)
@@ -76,7 +82,10 @@ def _log(conf: ConfSource, settings: Settings, side: str, store: FileStore, fold
 
 
 def _made_by_class(key: str, name: str, conf: ConfSource) -> WriteAheadLog:
-    """Make the user's log. Its class is called with the configuration (an object with `get(key)`), or with nothing if it takes nothing."""
+    """Make a log of the user's class. ConfigurationError if that is impossible.
+
+    The class is called with the configuration (an object with `get(key)`), or without an argument if it takes none.
+    """
     module, _, made = name.rpartition(".")
     try:
         cls: Any = getattr(importlib.import_module(module), made)
@@ -94,6 +103,7 @@ def _made_by_class(key: str, name: str, conf: ConfSource) -> WriteAheadLog:
 
 
 def _arguments(cls: type, conf: ConfSource) -> list[ConfSource] | None:
+    """Return the arguments that the class accepts: the configuration, or none. Return None if the class accepts neither."""
     signature = inspect.signature(cls)
     for arguments in ([conf], []):
         try:

@@ -1,4 +1,4 @@
-"""WriteAheadLog: the contract of a log, with Spark's names. A class of the user's own can take the place of ours by configuration."""
+"""WriteAheadLog: the contract of a log, with Spark's names. A setting can name a class of the user in place of kstream's own."""
 
 from __future__ import annotations
 
@@ -13,24 +13,37 @@ class WriteAheadLogRecordHandle:
 
 
 class WriteAheadLog(ABC):
-    """A log of records. Thread-safe. Every call may block on I/O. Times are in milliseconds and only tell what `clean` may delete."""
+    """A log of records. Thread-safe. Every call may block on I/O. Times are in milliseconds; only `clean` uses them."""
 
     @abstractmethod
     def write(self, record: bytes, time_ms: int) -> WriteAheadLogRecordHandle:
-        """Log a record durably and return its handle. After an error the record may be in the log, or not."""
+        """Log a record durably. After an error the record may be in the log, or not.
+
+        Args:
+            record: the bytes of the record.
+            time_ms: the record's time, for `clean`.
+
+        Returns:
+            The handle by which `read` finds the record.
+        """
 
     @abstractmethod
     def read(self, handle: WriteAheadLogRecordHandle) -> bytes:
-        """Read the record of a handle, also of one that another process has written."""
+        """Read the record of a handle. Another process may have written the record."""
 
     @abstractmethod
     def readAll(self) -> Iterator[bytes]:
-        """Yield every record that is not cleaned yet, in the order of writing. Called at a restart, before the first write."""
+        """Yield every record that is not cleaned yet, in the order of writing. A restart calls this before the first write."""
 
     @abstractmethod
     def clean(self, threshold_ms: int, wait: bool) -> None:
-        """Delete records older than the threshold, now or later; with `wait`, block until they are deleted."""
+        """Delete records older than the threshold.
+
+        Args:
+            threshold_ms: the threshold, on the scale of the times given to `write`.
+            wait: block until the records are deleted; otherwise they may be deleted later.
+        """
 
     @abstractmethod
     def close(self) -> None:
-        """End the writing and release what is open. Idempotent."""
+        """End the writing, and release all open resources. Idempotent."""

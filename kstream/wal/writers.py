@@ -14,22 +14,24 @@ logger = logging.getLogger(__name__)
 
 
 class SegmentWriter(Protocol):
-    """Writes records to the files of a log. Not thread-safe: the log calls it under a lock."""
+    """A writer of records to the files of a log. Not thread-safe: the log calls it under a lock."""
 
     @property
     def current(self) -> LogFile | None:
-        """The file that is being written, which must not be cleaned."""
+        """The file that is being written, which must not be cleaned; None if there is none."""
         ...
 
     def write(self, framed: bytes, time_ms: int) -> tuple[LogFile, FileBasedWriteAheadLogSegment]:
-        """Write a framed record durably; retry as often as allowed, then raise the last StorageError."""
+        """Write a framed record durably, and return its file and its handle. Retry as often as allowed, then raise the last error."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the file that is being written."""
+        ...
 
 
 class _Names:
-    """The names of the next files. Starts only rise: the files are in the order of writing, and a log uses no name twice."""
+    """The names of the next files. Start times only rise, so the files are in the order of writing, and a log uses no name twice."""
 
     def __init__(self, store: FileStore, folder: str, rolling_ms: int) -> None:
         self._store = store
@@ -38,10 +40,11 @@ class _Names:
         self._last = -1
 
     def next(self, time_ms: int) -> LogFile:
+        """Return the name of a file that begins with a record of this time."""
         return self._starting(max(time_ms, self._last + 1))
 
     def after_taken(self, file: LogFile) -> LogFile:
-        """The next free name after one that is taken. One listing."""
+        """Return the next free name after a taken one. Lists the folder once; StorageError."""
         return self._starting(first_free(file.start, log_files(self._store.list(self._folder))))
 
     def path(self, file: LogFile) -> str:
@@ -53,7 +56,7 @@ class _Names:
 
 
 class _Retries:
-    """Counts the failures of one write."""
+    """A counter of the failures of one write."""
 
     def __init__(self, place: str, most: int) -> None:
         self._place = place
@@ -61,7 +64,7 @@ class _Retries:
         self._failed = 0
 
     def failed(self, error: StorageError) -> None:
-        """Count a failure. Raise the error if it is not retriable, or was the last one allowed."""
+        """Count a failure. Raise the error if it is not retriable, or if no more failures are allowed."""
         self._failed += 1
         if self._failed >= self._most or not error.retriable:
             logger.error("the write-ahead log %s: gave up a write after %d failures", self._place, self._failed)
@@ -70,11 +73,11 @@ class _Retries:
 
 
 class RollingWriter:
-    """Appends to a file until a record comes whose time is *after* the file's stop time.
+    """A writer that appends to one file until a record comes whose time is *after* the file's stop time.
 
     It writes only into files that it has created. An existing file belongs to another writer: an earlier driver, or a receiver that was
-    given up and still runs. Such a file may have a torn tail, and no reader finds a record behind a torn tail. For the same reason it
-    begins a new file after each failure.
+    given up and still runs. Such a file may have a torn tail, and no reader finds a record behind a torn tail. For the same reason the
+    writer begins a new file after each failure.
     """
 
     def __init__(self, store: AppendingStore, folder: str, rolling_ms: int, max_failures: int) -> None:
@@ -105,6 +108,7 @@ class RollingWriter:
             opened[1].close()
 
     def _file_for(self, time_ms: int) -> tuple[LogFile, AppendableFile]:
+        """Return the open file if it takes a record of this time; otherwise close it and open a new one."""
         if self._open and time_ms > self._open[0].stop:
             self.close()
         if self._open is None:
@@ -112,6 +116,7 @@ class RollingWriter:
         return self._open
 
     def _opened(self, log_file: LogFile) -> tuple[LogFile, AppendableFile]:
+        """Create a file and open it. If the name is taken, use the next free name."""
         while True:
             try:
                 self._store.create(self._names.path(log_file), b"")
@@ -120,14 +125,15 @@ class RollingWriter:
                 log_file = self._names.after_taken(log_file)
 
     def _drop(self) -> None:
+        """Close the file after a failed write. A StorageError of the close is logged, not raised."""
         try:
             self.close()
-        except StorageError as e:  # the error of the write is raised, not this one
+        except StorageError as e:  # the caller handles the error of the write
             logger.warning("%s", e)
 
 
 class OneFileAWrite:
-    """Makes a file for each write: whole, or not at all.
+    """A writer that makes a file for each write: the whole file, or none.
 
     A failed attempt may have created its file. The retry uses the same name and recognises the file by its bytes, so no record is logged
     twice. Names that other writers have taken are skipped.
@@ -158,7 +164,10 @@ class OneFileAWrite:
         pass
 
     def _made(self, path: str, framed: bytes, unsure: bool) -> bool:
-        """Create the file; return whether it exists now and is ours."""
+        """Create the file; return whether it exists now and belongs to this write.
+
+        An existing file belongs to this write if an earlier attempt may have created it (`unsure`) and it has the same bytes.
+        """
         try:
             self._store.create(path, framed)
             return True
