@@ -1,10 +1,10 @@
 """Receivers: sources that push records, each in a task of its own; and the blocks of these records, each in one batch.
 
-One idea: a receiver knows only its supervisor, and the driver only ids of blocks. No Spark in here.
+One idea: a receiver knows only its supervisor, and the driver only ids of blocks. No module of this room uses Spark.
 
     receiver                     Receiver, which users subclass; ReceiverSupervisor, which starts, restarts and stops one
     socket_receiver              SocketReceiver
-    receiver_task                the long-running task of Spark around both
+    receiver_task                the long-running Spark task that runs a supervisor with its receiver
     block_generator              records become blocks, at a limited rate
     block_writer                 blocks are stored on two executors, or in a write-ahead log and on one; the driver acknowledges them
     block_store                  the blocks of one executor, and the clients of such a store

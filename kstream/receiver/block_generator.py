@@ -1,6 +1,6 @@
-"""BlockGenerator: cuts what a receiver stores one by one into blocks and pushes them in order, at most at the rate of a RateLimiter.
+"""BlockGenerator: makes blocks of the records that a receiver stores one by one, and pushes them in order. RateLimiter limits the rate.
 
-After Spark's `BlockGenerator.scala` and `RateLimiter.scala`.
+Both follow Spark's `BlockGenerator.scala` and `RateLimiter.scala`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,20 @@ _SECOND_MS = 1000.0
 
 
 class RateLimiter:
-    """Lets threads take permits at a rate. Permits that nobody took are kept, those of one second at most. Any thread.
+    """A limit of the rate at which threads take permits. Unused permits are kept, at most the permits of one second. Any thread.
 
     `_lock` guards the rate and the permits.
     """
 
     def __init__(self, clock: Clock, max_rate: int | None = None, initial_rate: int | None = None, runtime: Runtime = THREADS) -> None:
-        """
+        """Begin with the initial rate, or with the maximum rate if there is none.
+
         Args:
-            max_rate: `spark.streaming.receiver.maxRate`, in records a second; no update exceeds it. None, 0 and less are no limit.
-            initial_rate: `spark.streaming.backpressure.initialRate`, in force until the first update. None, 0 and less are no limit.
+            clock: The clock by which the rate is kept.
+            max_rate: `spark.streaming.receiver.maxRate`, in records a second. No update exceeds it. None, 0 and less are no limit.
+            initial_rate: `spark.streaming.backpressure.initialRate`, in records a second, used until the first update. None, 0 and less
+                are no initial rate.
+            runtime: Makes an event.
         """
         self._clock = clock
         self._never = runtime.event()
@@ -48,9 +52,10 @@ class RateLimiter:
             return self._rate
 
     def updateRate(self, newRate: int) -> None:
-        """Set the rate, in records a second, as far as `max_rate` allows. 0 and less change nothing.
+        """Set the rate. Threads that already wait keep the times of their permits. The number of kept permits changes with the rate.
 
-        Threads that wait already keep their permit's time. Of the kept permits remains the same part of a second's.
+        Args:
+            newRate: Records a second, reduced to `max_rate` if it is higher. 0 and less change nothing.
         """
         if newRate <= 0:
             return
@@ -62,7 +67,12 @@ class RateLimiter:
             logger.info("rate limit: %d records a second from now on", self._rate)
 
     def waitToPush(self, stop: StopFlag | None = None) -> bool:
-        """Take a permit. Blocks until there is one. A first call, and one after a pause, returns at once: the next call waits for it.
+        """Take a permit. Block until the time of the permit.
+
+        The first call returns at once, and so does a call after a pause. The call after it waits instead.
+
+        Args:
+            stop: Ends the wait early; None never does.
 
         Returns:
             True; False as soon as `stop` is set.
@@ -75,7 +85,7 @@ class RateLimiter:
         return not stop.is_set()
 
     def _reserve(self) -> float:
-        """Take the next permit; returns its time."""
+        """Take the next permit; return its time, in ms of the monotonic clock."""
         with self._lock:
             now = self._clock.monotonic_ms()
             self._refill(now)
@@ -88,6 +98,7 @@ class RateLimiter:
             return at
 
     def _refill(self, now: int) -> None:
+        """Keep the permits that nobody has taken until now, at most those of one second. Call this under the lock."""
         if now > self._next:
             if self._rate is not None:
                 self._kept = min(float(self._rate), self._kept + (now - self._next) * self._rate / _SECOND_MS)
@@ -98,9 +109,9 @@ class RateLimiter:
 
 
 class BlockIds:
-    """Ids of a receiver's blocks, `input-<stream>-<run>-<number>`, for its supervisor and all its generators. Any thread.
+    """The ids of a receiver's blocks, `input-<stream>-<run>-<number>`, for its supervisor and all its generators. Any thread.
 
-    Each start of a supervisor draws a new `run`, so that no id of a supervisor that died comes again.
+    Each start of a supervisor draws a new random `run`, so it does not use an id of an earlier supervisor again.
     """
 
     def __init__(self, stream_id: int, run: str | None = None) -> None:
@@ -109,38 +120,47 @@ class BlockIds:
         self._made = 0
 
     def next(self) -> str:
+        """Return an id that this object has not returned before."""
         with self._lock:
             self._made += 1
             return f"{self._prefix}-{self._made}"
 
 
 class BlockGeneratorListener(Protocol):
-    """Stores the blocks of a BlockGenerator.
+    """A listener that stores the blocks of a BlockGenerator.
 
-    `onAddData` and `onGenerateBlock` are called under one lock: between two calls of `onGenerateBlock` come exactly the `onAddData` of
-    the records in that block. So offsets that `onAddData` has noted belong to the block of the next `onGenerateBlock`. Both must be
-    short and must not call the generator.
+    The generator calls `onAddData` and `onGenerateBlock` under one lock. The calls of `onAddData` between two calls of `onGenerateBlock`
+    are those of the records in the second call's block. So offsets that `onAddData` has noted belong to the block of the next
+    `onGenerateBlock`. Both must be short and must not call the generator.
     """
 
     def onAddData(self, data: Any, metadata: Any) -> None:
-        """A record is in the open block; after `addMultipleDataWithCallback`, a list of records. In the thread that adds."""
+        """Note that data has entered the open block. Called on the thread that adds. An error is raised to the caller that adds.
+
+        Args:
+            data: A record; after `addMultipleDataWithCallback`, a list of records.
+            metadata: The value that was given with the data.
+        """
         ...
 
     def onGenerateBlock(self, blockId: str) -> None:
-        """The block with everything added so far is closed. If this raises, the block stays open until the next interval."""
+        """Note that the block with all records added so far is being closed. If this raises, the block stays open for the next interval."""
         ...
 
     def onPushBlock(self, blockId: str, arrayBuffer: list[Any]) -> None:
-        """Store a block; may block. Called for one block after the other, in order, by one thread."""
+        """Store a block. This may block. One thread calls it for one block after the other, in their order."""
         ...
 
     def onError(self, message: str, throwable: BaseException) -> None:
-        """A method above raised. For a block that could not be pushed this is called before the next block is pushed."""
+        """Handle an error of `onGenerateBlock` or `onPushBlock`, or of the timer, which then has ended.
+
+        After an error of `onPushBlock` this is called before the next block is pushed.
+        """
         ...
 
 
 class GeneratorState(enum.Enum):
-    """The states in their order. No state comes twice."""
+    """The states of a BlockGenerator, in their order. A generator never returns to an earlier state."""
 
     INITIALIZED = "initialized"
     ACTIVE = "active"
@@ -156,9 +176,10 @@ class _Block:
 
 
 class BlockGenerator:
-    """`add*` from any thread. Two threads of its own: a timer closes blocks, and another thread pushes them.
+    """A generator of blocks from single records. Any thread may call the `add…` methods.
 
-    `_lock` guards `_state` and `_open`. The listener's `onAddData` and `onGenerateBlock` run under it.
+    The generator has two threads: a timer closes blocks, and another thread pushes them. `_lock` guards `_state` and `_open`. The
+    listener's `onAddData` and `onGenerateBlock` run under it.
     """
 
     def __init__(
@@ -171,11 +192,17 @@ class BlockGenerator:
         limiter: RateLimiter | None = None,
         runtime: Runtime = THREADS,
     ) -> None:
-        """
+        """Make a generator; `start` starts its threads.
+
         Args:
+            listener: Gets the blocks and the errors.
+            ids: Gives the ids of the blocks.
+            clock: The clock of the intervals.
             interval_ms: `spark.streaming.blockInterval`. A block has the records of one interval; an empty interval makes no block.
             queue_size: `spark.streaming.blockQueueSize`. At most so many blocks wait to be pushed. While the queue is full the open
-                block is not closed, and takes what comes.
+                block is not closed, and takes all further records.
+            limiter: The rate limit; None is no limit.
+            runtime: Makes threads, events, queues and the lock.
 
         Raises:
             ConfigurationError: `interval_ms` or `queue_size` is not positive.
@@ -212,10 +239,10 @@ class BlockGenerator:
         self._timer.start(self._timer.start_time())
 
     def stop(self) -> None:
-        """Refuse further records. Blocks until all blocks have been pushed, or their `onPushBlock` has raised. Idempotent; any thread.
+        """Refuse further records. Block until all blocks have been pushed, or their `onPushBlock` has raised. Idempotent; any thread.
 
-        A second call, in any thread, waits as the first one does. A generator that was not started can no longer be started. A callback
-        of the listener must not call this: it would wait for itself.
+        A second call waits as the first call does. A generator that was not started can no longer be started. A callback of the listener
+        must not call this, because it would wait for itself.
         """
         with self._lock:
             was = self._state
@@ -249,18 +276,25 @@ class BlockGenerator:
     # -- for the receiver. Each method waits for the rate limit. It raises IllegalStateError before `start` and after `stop`.
 
     def addData(self, data: Any) -> None:
-        """Add one record, without a call to the listener."""
+        """Add one record, without a call of `onAddData`. Blocks for the rate limit.
+
+        Raises:
+            IllegalStateError: the generator is not started, or is stopped.
+        """
         self._take_permit()
         with self._lock:
             self._check_active()
             self._open.append(data)
 
     def addMultipleData(self, data: Iterable[Any]) -> None:
-        """Adds each record as `addData` does, at less cost.
+        """Add each record as `addData` does, at less cost.
 
-        Without a rate limit all records get into one block, or none does. Under a limit each record enters the open block as soon as it
-        has its permit. When the generator stops meanwhile, the records that have entered are pushed, and IllegalStateError says that the
-        rest is not stored.
+        Without a rate limit all records enter one block, or none does. Under a limit each record enters the open block as soon as it has
+        its permit.
+
+        Raises:
+            IllegalStateError: the generator is not started, or is stopped. If it was stopped meanwhile, the records that have entered a
+                block are pushed, and the rest is not stored.
         """
         self._check_active()
         if self.getCurrentLimit() is not None:
@@ -273,7 +307,12 @@ class BlockGenerator:
             self._open.extend(records)
 
     def addDataWithCallback(self, data: Any, metadata: Any) -> None:
-        """Add one record. Calls `onAddData` before this returns."""
+        """Add one record, and call `onAddData` before this returns. Blocks for the rate limit.
+
+        Raises:
+            IllegalStateError: the generator is not started, or is stopped.
+            Exception: the error of `onAddData`. The record is in the open block all the same.
+        """
         self._take_permit()
         with self._lock:
             self._check_active()
@@ -281,10 +320,14 @@ class BlockGenerator:
             self._listener.onAddData(data, metadata)
 
     def addMultipleDataWithCallback(self, dataIterator: Iterable[Any], metadata: Any) -> None:
-        """Add records to one block, all or none. Calls `onAddData` once, with their list.
+        """Add records to one block, all or none, and call `onAddData` once with their list.
 
-        Under a rate limit the last record waits for its permit before the first one enters, so a caller with few records at a time keeps
-        the rate more evenly.
+        Under a rate limit no record enters before the last one has its permit. So a caller with few records at a time keeps the rate more
+        evenly.
+
+        Raises:
+            IllegalStateError: the generator is not started, or is stopped.
+            Exception: the error of `onAddData`. The records are in the open block all the same.
         """
         self._check_active()
         records = self._permitted(dataIterator)
@@ -294,7 +337,7 @@ class BlockGenerator:
             self._listener.onAddData(records, metadata)
 
     def _permitted(self, records: Iterable[Any]) -> list[Any]:
-        """Take a permit for each record. Without a rate limit take none: a permit costs as much as a record from Kafka."""
+        """Take a permit for each record, and return their list. Without a rate limit take none: each costs as much as a record of Kafka."""
         if self.getCurrentLimit() is None:
             return list(records)
         permitted: list[Any] = []
@@ -317,12 +360,17 @@ class BlockGenerator:
     # -- the timer's thread
 
     def _tick(self, _time_ms: int) -> None:
+        """Wait for a free place in the queue, and close the open block."""
         self._free.get()
         if not self._close_block():
             self._free.put(None)
 
     def _close_block(self) -> bool:
-        """Close the open block. The caller has taken a place in the queue for it. Returns whether a block was closed."""
+        """Close the open block. The caller has taken a place in the queue for it.
+
+        Returns:
+            Whether a block was closed: False if it is empty, and if `onGenerateBlock` raised, which is reported.
+        """
         try:
             with self._lock:
                 if not self._open:
@@ -342,6 +390,7 @@ class BlockGenerator:
     # -- the stop
 
     def _drain(self) -> None:
+        """Close the last block, and block until all blocks are pushed and both threads have ended."""
         self._timer.stop(interrupt=True)
         self._free.get()
         self._close_block()
@@ -358,6 +407,7 @@ class BlockGenerator:
     # -- the pushing thread
 
     def _push_all(self) -> None:
+        """Push the closed blocks in order, until the stop. Report errors."""
         while (block := self._closed.get()) is not None:
             self._free.put(None)
             try:
@@ -366,6 +416,7 @@ class BlockGenerator:
                 self._report("Error in block pushing thread", e)
 
     def _report(self, message: str, error: BaseException) -> None:
+        """Log an error, and pass it to the listener's `onError`."""
         logger.error("%s", message, exc_info=error)
         try:
             self._listener.onError(message, error)

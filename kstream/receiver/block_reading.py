@@ -33,21 +33,31 @@ class ReceiverLogs:
     """The write-ahead logs of receivers. Pickled into tasks, and opened in workers."""
 
     conf: tuple[tuple[str, str], ...]
-    """The settings under spark.streaming., which choose and configure the log; it may be a class of the user's."""
+    """The settings under spark.streaming., which choose and configure the log. Its class may be the user's."""
     place: OpensStore
+    """Opens the checkpoint's store."""
 
     def open(self, stream_id: int) -> WriteAheadLog:
-        """Make a new log for one run of a receiver. ConfigurationError, StorageError."""
+        """Make a new log for one receiver run.
+
+        Raises:
+            ConfigurationError: a setting of the log has a value that cannot work.
+            StorageError: the store could not be opened.
+        """
         return create_log_for_receiver(dict(self.conf), self.place.open(), stream_id)
 
     def read(self, handle: WriteAheadLogRecordHandle) -> bytes:
-        """Read a record of any receiver's log. Any thread of any worker; the log is opened once a process."""
+        """Read a record of any receiver's log. Any thread of any worker may call this. It opens the log once a process, and may block.
+
+        Raises:
+            StorageError: the record could not be read; or any other error of `WriteAheadLog.read`.
+        """
         return once(self, lambda: self.open(_ANY_STREAM)).read(handle)
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """The store of an executor that has a block."""
+    """The address of an executor's block store, as a place that may have a block."""
 
     executor_id: str
     host: str
@@ -56,26 +66,31 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class BlockLocations:
-    """Where a block can be read. Pickled into tasks. Without replicas and without a handle the block is lost."""
+    """The places where a block can be read. Pickled into tasks. Without replicas and without a handle the block is lost."""
 
     block_id: str
     num_records: int | None
     replicas: tuple[Replica, ...]
     """All replicas that the driver knows."""
     handle: WriteAheadLogRecordHandle | None = None
-    """Where it is in its receiver's log, if that was written."""
+    """The handle of the block in its receiver's log, if the log has the block."""
     log: ReadRecord | None = None
+    """Reads the block by its handle."""
 
     @property
     def lost(self) -> bool:
+        """Whether no place is known where the block can be read."""
         return not self.replicas and self.handle is None
 
 
 def read_block(block: BlockLocations, credentials: RpcCredentials) -> Iterator[Any]:
-    """The records of a block.
+    """Fetch a block, and return an iterator over its records. Blocks until the block is fetched.
+
+    The stores are asked first, the store of this executor before the others, and then the receiver's log.
 
     Raises:
-        BlocksLostError: no store that answers has the block, nor has the log. The message says who was asked.
+        BlocksLostError: neither a store nor the log gave the block. The message has the answer of each.
+        FormatVersionError: another version of kstream has written the block to the log.
     """
     asked: list[str] = []
     for replica in _nearest_first(block.replicas):
@@ -99,7 +114,7 @@ def read_block(block: BlockLocations, credentials: RpcCredentials) -> Iterator[A
 
 
 def records_of(chunks: Iterable[bytes]) -> Iterator[Any]:
-    """The records of a block."""
+    """Yield the records of a block. Each chunk is one or more pickled lists of records."""
     for chunk in chunks:
         file = io.BytesIO(chunk)
         while file.tell() < len(chunk):
@@ -107,13 +122,14 @@ def records_of(chunks: Iterable[bytes]) -> Iterator[Any]:
 
 
 def _nearest_first(replicas: Sequence[Replica]) -> list[Replica]:
+    """Return the replicas, the replica on this worker's executor first."""
     try:
         own = executor_of_this_worker().executor_id
-    except KStreamError:  # no worker of Spark's: all replicas are equally near
+    except KStreamError:  # this process is no worker of Spark: all replicas are equally near
         own = None
     return sorted(replicas, key=lambda replica: replica.executor_id != own)
 
 
 def _client(replica: Replica, credentials: RpcCredentials) -> RpcClient:
-    """Make the client once a process: a connection costs more than a block."""
+    """Return the client of a store, made once a process because a connection costs more than a block."""
     return once((replica.host, replica.port, credentials), lambda: RpcClient(replica.host, replica.port, credentials))

@@ -43,11 +43,11 @@ REMOVE: Final = "remove"
 USAGE: Final = "usage"
 """The message that asks for `BlockStore.usage`."""
 END: Final = "end"
-"""The message by which a driver that stops ends its stores: the executors may live on."""
+"""The message by which a stopping driver ends its stores, because the executors may live longer."""
 
 
 class Level(enum.Enum):
-    """Where a block may be: what Spark's StorageLevel means here."""
+    """The places where a store may keep a block."""
 
     MEMORY = "memory"
     MEMORY_AND_DISK = "memory-and-disk"
@@ -56,20 +56,21 @@ class Level(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class EffectiveStorageLevel:
-    """What a StorageLevel of Spark's means for received blocks."""
+    """The meaning of a Spark StorageLevel for received blocks."""
 
     level: str
     """The value of a block store's Level."""
     replicas: int
+    """The number of executors that should have a block."""
     warnings: tuple[str, ...] = ()
-    """What the StorageLevel asks for and received blocks do not have."""
+    """Warnings about parts of the StorageLevel that have no effect on received blocks."""
 
 
 def effective_storage_level(storage_level: Any, write_ahead_log: bool) -> EffectiveStorageLevel:
-    """The effective level of a receiver's StorageLevel. Pure.
+    """Return the effective level of a receiver's StorageLevel. Pure.
 
-    With a write-ahead log one replica is enough, as in Spark. Off-heap is memory here. Blocks are always serialized, whatever the level
-    says; with a log Spark warns of that.
+    With a write-ahead log one replica is enough, as in Spark. Off-heap is memory here. Blocks are always serialized; with a log a
+    StorageLevel that asks otherwise gets Spark's warning.
 
     Args:
         storage_level: A pyspark StorageLevel; None is MEMORY_AND_DISK_2.
@@ -95,15 +96,20 @@ def effective_storage_level(storage_level: Any, write_ahead_log: bool) -> Effect
 
 
 def encode_block(chunks: Iterable[bytes]) -> bytes:
-    """The stored form of a block with these chunks."""
+    """Return the stored form of a block with these chunks."""
     return b"".join([_MAGIC, bytes([VERSION]), *(part for chunk in chunks for part in (_LENGTH.pack(len(chunk)), chunk))])
 
 
 def decode_block(data: bytes, where: str) -> Sequence[bytes]:
-    """The chunks of a block in its stored form.
+    """Return the chunks of a block from its stored form.
+
+    Args:
+        data: The stored form.
+        where: The place of the bytes, for error messages.
 
     Raises:
-        CorruptRecordError, FormatVersionError: `encode_block` has not made these bytes; the message names `where`.
+        CorruptRecordError: the bytes are no block, or a part of a block.
+        FormatVersionError: another version of kstream has written the block.
     """
     if not data.startswith(_MAGIC) or len(data) < _HEAD:
         raise _corrupt(where, "it begins otherwise")
@@ -133,16 +139,18 @@ def _corrupt(where: str, reason: str) -> CorruptRecordError:
 
 
 class BlockStore:
-    """Thread-safe. A block is a few chunks of bytes under an id, and never changes: a second put of it changes nothing.
+    """The received blocks of one executor. Thread-safe.
 
-    `_lock` guards the maps of blocks. Files are written without it, so that reads go on meanwhile.
+    A block is a few chunks of bytes under an id. It never changes: a second put of the same id changes nothing. `_lock` guards the maps
+    of blocks. Files are written without it, so that reads continue meanwhile.
     """
 
     def __init__(self, memory_bytes: int, folder: Path) -> None:
-        """
+        """Make an empty store.
+
         Args:
-            memory_bytes: How many bytes of blocks are in memory at most.
-            folder: Where the files of other blocks are.
+            memory_bytes: The most bytes of blocks in memory.
+            folder: The folder for the files of all other blocks. It is created when the first block needs it.
         """
         self._budget = memory_bytes
         self._folder = folder
@@ -152,14 +160,16 @@ class BlockStore:
         self._files: dict[str, int] = {}
 
     def put(self, block_id: str, chunks: Sequence[bytes], level: str = Level.MEMORY_AND_DISK.value) -> None:
-        """Store a block; returns when the store has it.
+        """Store a block. Blocks while the block is written to disk.
 
         Args:
+            block_id: The id: letters, digits, `_` and `-`.
+            chunks: The bytes of the block.
             level: The value of a Level.
 
         Raises:
             BlockNotStoredError: memory is full and the level allows no disk, or the disk failed. Nothing is stored.
-            ValueError: the id or the level is none.
+            ValueError: the id is no valid id, or there is no such level.
         """
         if not _BLOCK_ID.fullmatch(block_id):
             raise ValueError(f"{block_id!r} is no name of a block")
@@ -185,7 +195,12 @@ class BlockStore:
             self._files[block_id] = size
 
     def get(self, block_id: str) -> tuple[bytes, ...]:
-        """The chunks of a block. KeyError if it is not here."""
+        """Return the chunks of a block. This may read a file.
+
+        Raises:
+            KeyError: the store does not have the block.
+            CorruptRecordError: the file of the block is damaged.
+        """
         with self._lock:
             chunks = self._memory.get(block_id)
             if chunks is not None:
@@ -198,7 +213,7 @@ class BlockStore:
             raise KeyError(block_id) from None
 
     def remove(self, block_ids: Iterable[str]) -> None:
-        """Remove those of the blocks that are here."""
+        """Remove blocks. Ids of blocks that the store does not have are ignored."""
         for block_id in block_ids:
             with self._lock:
                 self._used -= sum(map(len, self._memory.pop(block_id, ())))
@@ -207,7 +222,7 @@ class BlockStore:
                 (self._folder / block_id).unlink(missing_ok=True)
 
     def usage(self) -> dict[str, int]:
-        """The number of blocks, and their bytes in memory and on disk."""
+        """Return the number of blocks (`blocks`), and their bytes in memory (`memory_bytes`) and on disk (`disk_bytes`)."""
         with self._lock:
             return {
                 "blocks": len(self._memory) + len(self._files),
@@ -216,6 +231,7 @@ class BlockStore:
             }
 
     def _write(self, block_id: str, chunks: Sequence[bytes]) -> None:
+        """Write a block to its file. BlockNotStoredError if the disk fails; the file is then removed, if possible."""
         path = self._folder / block_id
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -233,13 +249,13 @@ class BlockStore:
 
 
 def remove_blocks(store: RpcClient, block_ids: Iterable[str]) -> None:
-    """Remove those of the blocks that a store has, from another process. RpcError."""
+    """Remove blocks from the store of another process, which ignores unknown ids. Blocks. RpcError if the store does not answer."""
     store.ask(REMOVE, json.dumps(list(block_ids)).encode())
 
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """Where the store of an executor listens. `pid` is that of its process."""
+    """The address on which an executor's store listens, and the pid of the store's process."""
 
     host: str
     port: int
@@ -247,31 +263,32 @@ class StoreAddress:
 
 
 class BlockStoreClient:
-    """One executor's store, from another process. Calls block. Thread-safe."""
+    """A client of one executor's store. Thread-safe; every call blocks."""
 
     def __init__(self, executor_id: str, host: str, port: int, credentials: RpcCredentials) -> None:
         self.executor_id = executor_id
         self._client = RpcClient(host, port, credentials)
 
     def put(self, block_id: str, chunks: Sequence[bytes], level: str) -> None:
-        """Store a block. RpcError if the store did not take it."""
+        """Store a block at a Level, given by its value. RpcError if the store did not take the block."""
         self._client.put(block_id, chunks, level)
 
     def remove(self, block_id: str) -> None:
-        """Remove a block, if the store has it. RpcError."""
+        """Remove a block, if the store has it. RpcError if the store does not answer."""
         remove_blocks(self._client, [block_id])
 
 
 class OwnBlockStoreClient(BlockStoreClient):
-    """The store of this worker's own executor. If the store has died, and the executor lives, the next block starts another one."""
+    """A client of the store of this worker's own executor. If that store has died, the next `put` starts another one."""
 
     def __init__(self, executor_id: str, host: str, port: int, credentials: RpcCredentials, start: Callable[[], StoreAddress]) -> None:
-        """`start` starts a store and returns its address."""
+        """Make a client. `start` finds or starts a store of the executor, and returns its address; it may block."""
         super().__init__(executor_id, host, port, credentials)
         self._credentials = credentials
         self._start = start
 
     def put(self, block_id: str, chunks: Sequence[bytes], level: str) -> None:
+        """Store a block; if the store is unreachable, start another one and store the block there. RpcError if that fails, too."""
         try:
             super().put(block_id, chunks, level)
         except RpcUnreachableError as e:

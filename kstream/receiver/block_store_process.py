@@ -1,8 +1,8 @@
 """The process of an executor's block store: `python -m kstream.receiver.block_store_process`, which reads its spec from its input.
 
-A Python worker of Spark dies with its task, and the blocks it received must live as long as the executor. So the store is a process of
-its own, in a session of its own. The first worker that asks starts it (`find_or_start`). It ends when the executor's JVM ends, or when its
-driver says so; nothing else ends it.
+A Python worker of Spark dies with its task, but the blocks it received must live as long as the executor. So the store is a process of
+its own, in a session of its own. The first worker that asks starts it (`find_or_start`). The store ends when the executor's JVM ends, or
+when its driver sends END; nothing else ends it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _MODULE = "kstream.receiver.block_store_process"
 
 @dataclass(frozen=True, slots=True)
 class BlockStoreSpec:
-    """What a store is to be."""
+    """The specification of a store's process."""
 
     jvm: int
-    """The pid of the JVM: the store lives as long."""
+    """The pid of the executor's JVM. The store lives as long as this process."""
     credentials: RpcCredentials
     host: str
     memory_bytes: int
@@ -47,7 +47,7 @@ class BlockStoreSpec:
 
     @property
     def announced(self) -> Path:
-        """The file in which the store says where it listens."""
+        """The file with the store's pid and port."""
         return Path(self.folder) / "store.json"
 
 
@@ -61,8 +61,8 @@ def find_or_start(spec: BlockStoreSpec) -> StoreAddress:
     that has died is replaced; its blocks are lost.
 
     Raises:
-        RpcUnreachableError: the store lives and does not answer.
-        KStreamError: the store did not come up. The message has the store's last words.
+        RpcUnreachableError: the store lives but does not answer.
+        KStreamError: the store did not start. The message has the last line of the store's log.
     """
     folder = Path(spec.folder)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -72,6 +72,7 @@ def find_or_start(spec: BlockStoreSpec) -> StoreAddress:
 
 
 def _announced(spec: BlockStoreSpec) -> StoreAddress | None:
+    """Return the address of the running store; None if no store has started, or if it is dead. RpcUnreachableError: see `find_or_start`."""
     try:
         content = json.loads(spec.announced.read_text())
     except FileNotFoundError:
@@ -81,7 +82,7 @@ def _announced(spec: BlockStoreSpec) -> StoreAddress | None:
         client.ask(USAGE)
     except (RpcUnreachableError, RpcRefusedError) as e:
         if isinstance(e, RpcUnreachableError) and _MODULE in command_of(content["pid"]):
-            raise  # the store lives, and has blocks: the machine is busy
+            raise  # the store lives and has blocks; the machine is busy
         spec.announced.unlink(missing_ok=True)  # the store is dead; another process may have its port by now
         return None
     finally:
@@ -90,8 +91,9 @@ def _announced(spec: BlockStoreSpec) -> StoreAddress | None:
 
 
 def _started(spec: BlockStoreSpec) -> StoreAddress:
+    """Start the store's process, and wait until the store answers. KStreamError if it does not."""
     command = [sys.executable, "-m", _MODULE]
-    # Modules of --py-files are on this worker's path alone. Signals for the worker's group are not for the store.
+    # Only this worker's path has the modules of --py-files. A new session keeps signals for the worker's group from the store.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     output = Path(spec.folder) / "store.log"
     with open(output, "wb") as log:
@@ -101,7 +103,7 @@ def _started(spec: BlockStoreSpec) -> StoreAddress:
     assert process.stdin is not None
     try:
         send(spec, process.stdin)
-    except BrokenPipeError:  # the store says why in its log
+    except BrokenPipeError:  # the store has ended; its log has the reason
         pass
     end = time.monotonic() + _START_TIMEOUT_S
     while (found := _answering(spec)) is None:
@@ -116,7 +118,7 @@ def _started(spec: BlockStoreSpec) -> StoreAddress:
 
 
 def _answering(spec: BlockStoreSpec) -> StoreAddress | None:
-    """The address of the store; None as long as it does not answer."""
+    """Return the address of the store; None as long as it does not answer."""
     try:
         return _announced(spec)
     except RpcUnreachableError:
@@ -130,14 +132,14 @@ def _last_line(log: Path) -> str:
 
 @contextmanager
 def _locked(path: Path) -> Generator[None]:
-    """Hold a lock among processes. The system releases it if this process dies."""
+    """Wait for a lock that is shared among processes, and hold it. The system releases it if this process dies."""
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def send(spec: BlockStoreSpec, to: IO[bytes]) -> None:
-    """Send the spec over the process's input: everybody on the machine can read a command line."""
+    """Send the spec over the process's input. It has secrets, and every user of the machine can read a command line."""
     to.write(json.dumps(asdict(spec)).encode())
     to.close()
 
@@ -146,7 +148,7 @@ def send(spec: BlockStoreSpec, to: IO[bytes]) -> None:
 
 
 def run(spec: BlockStoreSpec) -> None:
-    """Run a store. Returns when the executor has died, or its driver has ended the store, and the folder is removed."""
+    """Run a store until its executor has died, or its driver has sent END. Then remove the store's folder. Blocks until then."""
     folder = Path(spec.folder)
     store = BlockStore(spec.memory_bytes, folder / "blocks")
 
@@ -171,13 +173,14 @@ def run(spec: BlockStoreSpec) -> None:
 
 
 def _announce(spec: BlockStoreSpec, port: int) -> None:
-    """Write the file whole or not at all: others read it as soon as it is there."""
+    """Write the file `announced` in one step, because workers read it as soon as it exists."""
     fresh = spec.announced.with_suffix(".tmp")
     fresh.write_text(json.dumps({"pid": os.getpid(), "port": port}))
     fresh.replace(spec.announced)
 
 
 def main() -> None:
+    """Read a BlockStoreSpec from the standard input, and run the store."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     fields: dict[str, Any] = json.load(sys.stdin)
     credentials = RpcCredentials.of_json(fields.pop("credentials"))

@@ -1,10 +1,10 @@
 """ReceiverBlockWriter: a receiver's records become blocks, a handler stores the blocks, and the driver acknowledges them.
 
-A block is a few chunks of bytes. A chunk is one or more pickled lists of records. Records that are stored together are pickled at once, so
-that they wait for their block as bytes: pickled while they are fresh they cost a third of what they cost later.
+A block is a few chunks of bytes. A chunk is one or more pickled lists of records. Records that are stored together are pickled at once
+and wait for their block as bytes: pickling fresh records costs a third of pickling them later.
 
-The handlers are those of Spark's `ReceivedBlockHandler.scala`: one stores a block on two executors, so that one of them may die; the other
-one in a write-ahead log and on one executor.
+The handlers are those of Spark's `ReceivedBlockHandler.scala`. One stores a block on two executors, so that one of them may die. The
+other stores it in a write-ahead log and on one executor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kstream.worker.pickled_chunks import CHUNK_BYTES, pickled_chunks
 
 logger = logging.getLogger(__name__)
 MOST_BLOCK_BYTES = 64 * 1024 * 1024
-"""The largest block of records that were stored one by one: a task should not get more."""
+"""The largest block, in bytes, of records that were stored one by one: a task should not get more."""
 
 
 # -- from records to chunks
@@ -42,19 +42,20 @@ Dumps = Callable[[Any], bytes]
 
 
 def dumps_plain(records: Any) -> bytes:
+    """Pickle a list of records with the highest protocol."""
     return pickle.dumps(records, pickle.HIGHEST_PROTOCOL)
 
 
 @dataclass(frozen=True, slots=True)
 class PackedRecords:
-    """`pickled` is a list of `count` records."""
+    """Pickled records. `pickled` is one or more pickled lists with `count` records in all."""
 
     count: int
     pickled: bytes
 
 
 class TextLines:
-    """Lines that came together, as one text: the reading task splits them. Unpickles to their list."""
+    """Lines that arrived together, kept as one text. The object unpickles to the list of the lines, so the reading task splits the text."""
 
     def __init__(self, text: str) -> None:
         """`text` has LF between the lines, and none after the last one."""
@@ -71,14 +72,14 @@ class TextLines:
 
 
 class RecordPacker:
-    """Pickles records in packs that are neither tiny, as far as the calls allow, nor huge. Any thread."""
+    """A pickler of records in packs of moderate size. A call with few records makes a small pack. Any thread."""
 
     def __init__(self, dumps: Dumps) -> None:
         self._dumps = dumps
-        self._at_once = 1000  # a guess at the records of one chunk; threads may disagree about it
+        self._at_once = 1000  # a guess at the number of records in a chunk; threads may overwrite each other's guess
 
     def pack(self, records: Iterable[Any]) -> list[PackedRecords]:
-        """Pickle all records. What the pickling of a record raises is raised, and none is packed."""
+        """Pickle all records, and return the packs. If a record cannot be pickled, its error is raised and no record is packed."""
         if isinstance(records, TextLines):
             return [PackedRecords(len(records), self._dumps(records))]
         at_hand = records if isinstance(records, list) else list(records)
@@ -92,6 +93,7 @@ class RecordPacker:
         return packs
 
     def _learn(self, count: int, size: int) -> None:
+        """Adjust the number of records in a pack by the size of a pack of `count` records."""
         if size > 2 * CHUNK_BYTES and count > 1:
             self._at_once = max(1, count // 2)
         elif size < CHUNK_BYTES // 2 and count == self._at_once:
@@ -99,13 +101,13 @@ class RecordPacker:
 
 
 def chunks_of(records: Iterable[Any], dumps: Dumps) -> tuple[int, list[bytes]]:
-    """The number of records, and their chunks in order. Some of the records may be packs."""
+    """Return the number of records, and their chunks in order. An element may be a PackedRecords, which counts as its records."""
     chunks = list(counted_chunks(records, dumps))
     return sum(chunk.count for chunk in chunks), [chunk.pickled for chunk in chunks]
 
 
 def counted_chunks(records: Iterable[Any], dumps: Dumps) -> Iterator[PackedRecords]:
-    """The chunks of the records, each with its count: `pickled` is one or more lists. Some of the records may be packs."""
+    """Yield the chunks of the records in order, each with its count. An element may be a PackedRecords, which joins others of its kind."""
     for packed, group in groupby(records, lambda record: isinstance(record, PackedRecords)):
         if packed:
             yield from _joined(group)
@@ -116,7 +118,7 @@ def counted_chunks(records: Iterable[Any], dumps: Dumps) -> Iterator[PackedRecor
 
 
 def portions(chunks: Iterable[PackedRecords], most_bytes: int) -> Iterator[list[PackedRecords]]:
-    """Group the chunks in portions of at most so many bytes. A single larger chunk is a portion of its own."""
+    """Yield the chunks in portions of at most so many bytes. A single larger chunk is a portion of its own."""
     some, size = list[PackedRecords](), 0
     for chunk in chunks:
         if some and size + len(chunk.pickled) > most_bytes:
@@ -129,7 +131,7 @@ def portions(chunks: Iterable[PackedRecords], most_bytes: int) -> Iterator[list[
 
 
 def _joined(packs: Iterable[PackedRecords]) -> Iterator[PackedRecords]:
-    """Join small packs to chunks."""
+    """Yield chunks of at most CHUNK_BYTES, joined from small packs. A larger pack is a chunk of its own."""
     for some in portions(packs, CHUNK_BYTES):
         yield some[0] if len(some) == 1 else PackedRecords(sum(pack.count for pack in some), b"".join(pack.pickled for pack in some))
 
@@ -139,24 +141,26 @@ def _joined(packs: Iterable[PackedRecords]) -> Iterator[PackedRecords]:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedBlockStoreResult:
-    """Where a block was stored."""
+    """The places in which a handler has stored a block."""
 
     num_records: int | None
+    """None if nobody has counted them."""
     executors: tuple[str, ...]
-    """Ids of the executors that have it, the receiver's own first."""
+    """Ids of the executors that have the block, the receiver's own first."""
     handle: WriteAheadLogRecordHandle | None = None
-    """Where it is in the receiver's write-ahead log."""
+    """The block's handle in the receiver's write-ahead log; None without a log."""
     stored_at: int = 0
-    """The time in ms that the log got with it; 0 without a log."""
+    """The time in ms that was given to the log with the block; 0 without a log."""
 
 
 class ReceivedBlockHandler(Protocol):
-    """Stores blocks. Called by the thread that pushes blocks, and by threads of the receiver."""
+    """A handler that stores blocks. The thread that pushes blocks calls it, and threads of the receiver do."""
 
     def store(self, block_id: str, count: int | None, chunks: Sequence[bytes]) -> ReceivedBlockStoreResult:
-        """Store a block. Blocks until it is as safe as was promised.
+        """Store a block. Block until it is as safe as the handler promises.
 
         Args:
+            block_id: The id of the block.
             count: The number of its records; None if nobody has counted them.
             chunks: Pickled lists of records.
 
@@ -166,21 +170,23 @@ class ReceivedBlockHandler(Protocol):
         ...
 
     def discard(self, block_id: str) -> None:
-        """Remove a block that will be in no batch from the stores, as far as they answer."""
+        """Remove a block that will be in no batch from the stores. A store that does not answer may keep it. Blocks."""
         ...
 
     def clean(self, threshold_ms: int) -> None:
-        """Remove blocks that were stored before this moment from the log. No batch needs them."""
+        """Remove the blocks that were stored before this time (ms) from the log. No batch needs them any more."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Wait for work that is under way, and end the handler's threads and its log."""
+        ...
 
 
 class BlockStoreBasedBlockHandler:
-    """Stores a block on distinct executors at once: on the receiver's own and, of its peers, on the first ones that take it.
+    """A handler that stores a block on several executors at once: the receiver's own, and the first of its peers that take the block.
 
-    If its own executor does not take the block, one more peer gets it. After a failed peer the next one is tried. A block with fewer
-    replicas than wanted is stored all the same, with a warning whenever their number changes; a block without any is not.
+    If the receiver's own executor does not take the block, one more peer gets it. After a failed peer the next one is tried. A block with
+    fewer replicas than wanted counts as stored, with a warning whenever their number changes. A block without a replica is not stored.
     """
 
     def __init__(
@@ -191,10 +197,11 @@ class BlockStoreBasedBlockHandler:
         replicas: int = 2,
         most_failures: int = 1,
     ) -> None:
-        """
+        """Make a handler.
+
         Args:
             own: The store of the receiver's executor.
-            peers: Returns the stores of the other executors, in the order in which they are tried.
+            peers: Returns the stores of the executors, in the order in which they are tried. The receiver's own executor is left out.
             level: The value of the Level at which stores keep the block.
             replicas: How many executors should have a block.
             most_failures: `spark.storage.maxReplicationFailures`: no further peer is tried for a block after more failures.
@@ -214,7 +221,7 @@ class BlockStoreBasedBlockHandler:
             copying = self._copying.submit(self._copy, block_id, chunks, peers, self._replicas - 1)
         error = self._put(self._own, block_id, chunks)
         copied = copying.result() if copying is not None else []
-        if error is not None:  # another executor in the place of its own
+        if error is not None:  # one more peer replaces the receiver's own executor
             copied += self._copy(block_id, chunks, [peer for peer in peers if peer.executor_id not in copied], 1)
         executors = [*([self._own.executor_id] if error is None else []), *copied]
         if not executors:
@@ -238,6 +245,7 @@ class BlockStoreBasedBlockHandler:
         self._copying.shutdown()
 
     def _copy(self, block_id: str, chunks: Sequence[bytes], peers: Sequence[BlockStoreClient], wanted: int) -> list[str]:
+        """Put a block in the stores of `wanted` peers, one after the other; return the ids of the executors that took it."""
         done: list[str] = []
         failures = 0
         for peer in peers:
@@ -250,7 +258,7 @@ class BlockStoreBasedBlockHandler:
         return done
 
     def _put(self, store: BlockStoreClient, block_id: str, chunks: Sequence[bytes]) -> RpcError | None:
-        """Put a block in a store. Returns the error if the store did not take it."""
+        """Put a block in a store. Return the error if the store did not take it, else None."""
         try:
             store.put(block_id, chunks, self._level)
             return None
@@ -260,19 +268,23 @@ class BlockStoreBasedBlockHandler:
 
 
 class WriteAheadLogBasedBlockHandler:
-    """Writes a block to the receiver's write-ahead log and to the executor's own store at once, and returns after both.
+    """A handler that writes a block to the receiver's write-ahead log and to the executor's own store at once, and returns after both.
 
-    The log decides: a block that the store did not take, for lack of room say, is stored. A block that the log did not take is not.
+    The log decides. A block that only the log has taken counts as stored; the store may lack room, for example. A block that the log has
+    not taken is not stored.
     """
 
     def __init__(
         self, replicas: BlockStoreBasedBlockHandler, log: WriteAheadLog, time_ms: Callable[[], int], timeout_s: float = 30.0
     ) -> None:
-        """
+        """Make a handler.
+
         Args:
-            time_ms: The time (ms) that the log gets with a block, for its clean-up.
+            replicas: Stores a block in the executor's own store.
+            log: The receiver's write-ahead log. `close` closes it.
+            time_ms: Returns the time (ms) that is given to the log with a block, for its clean-up.
             timeout_s: `spark.streaming.receiver.blockStoreTimeout`, in seconds. A block is not stored if the log or the store has not
-                answered within it.
+                answered by then.
         """
         self._replicas = replicas
         self._log = log
@@ -297,10 +309,11 @@ class WriteAheadLogBasedBlockHandler:
         return ReceivedBlockStoreResult(count, executors, handle, now)
 
     def discard(self, block_id: str) -> None:
-        """Remove the block from the stores. Its record in the log goes with the log's files."""
+        """Remove the block from the stores. Its record in the log is removed with the log's old files."""
         self._replicas.discard(block_id)
 
     def _discard_when_stored(self, block_id: str, storing: Future[tuple[str, ...]]) -> None:
+        """Discard a block as soon as the attempt to store it has ended."""
         storing.add_done_callback(lambda _stored: self._replicas.discard(block_id))
 
     def clean(self, threshold_ms: int) -> None:
@@ -312,6 +325,7 @@ class WriteAheadLogBasedBlockHandler:
         self._log.close()
 
     def _store(self, block_id: str, count: int | None, chunks: Sequence[bytes]) -> tuple[str, ...]:
+        """Store a block in the executor's store; return the executors that have it, () with a warning if none has it."""
         try:
             return self._replicas.store(block_id, count, chunks).executors
         except BlockNotStoredError as e:
@@ -327,7 +341,7 @@ def _not_stored(text: str, block_id: str, count: int | None, chunks: Sequence[by
 # -- the writer
 
 AddBlock = Callable[[str, ReceivedBlockStoreResult, Json], bool]
-"""(block id, where it is stored, metadata) → whether the driver has accepted the block. Blocks."""
+"""(block id, its places, metadata) → whether the driver has accepted the block. Blocks. RpcError if the driver does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,17 +349,18 @@ class BlockWriterConfig:
     """The sizes of a receiver's blocks."""
 
     interval_ms: int
-    """`spark.streaming.blockInterval`"""
+    """`spark.streaming.blockInterval`, in ms."""
     queue_size: int
-    """`spark.streaming.blockQueueSize`"""
+    """`spark.streaming.blockQueueSize`, in blocks."""
     most_bytes: int = MOST_BLOCK_BYTES
+    """The largest block of records that were stored one by one."""
 
 
 class ReceiverBlockWriter:
-    """Writes what one receiver stores. Any thread.
+    """The writer of the records that one receiver stores. Any thread.
 
     `add` and `add_each` put records into the open block of a generator. `add_all` and `add_bytes` write a block of their own: when they
-    return the block is stored, and the driver has acknowledged it.
+    return, the block is stored and the driver has acknowledged it.
 
     `_lock` guards `_in_flight`, `_closed` and `_others`.
     """
@@ -362,13 +377,18 @@ class ReceiverBlockWriter:
         dumps: Dumps = dumps_plain,
         runtime: Runtime = THREADS,
     ) -> None:
-        """
+        """Make a writer; `open` starts it.
+
         Args:
+            handler: Stores the blocks. `close` closes it.
             add_block: Sends the driver a stored block.
-            on_error: Called with the error of a generator's block that could not be stored; any thread.
-            ids: Ids for all blocks of this receiver.
-            limiter: The rate of all generators together; None is no limit.
+            on_error: Called with a message and the error of a generator's block that could not be stored; any thread.
+            ids: Gives the ids of all blocks of this receiver.
+            clock: The clock of the block intervals and of `acknowledged_before`.
+            config: The sizes of the blocks.
+            limiter: The rate limit of all generators together; None is no limit.
             dumps: Pickles a list of records.
+            runtime: Makes threads, events, queues and locks.
         """
         self._handler = handler
         self._add_block = add_block
@@ -384,12 +404,12 @@ class ReceiverBlockWriter:
         self._closed = False
         self._idle = runtime.event()
         self._in_flight: dict[str, int] = {}
-        """Blocks that the driver has not answered for yet: id → since when, in ms."""
+        """The blocks that are being stored or sent to the driver: id → the time (ms) at which this began."""
         self._generator = self._make_generator(self)
         self._others: list[BlockGenerator] = []
 
     def open(self) -> None:
-        """Start the generator of single records."""
+        """Start the generator of single records. Call once."""
         self._generator.start()
 
     def add(self, record: Any) -> None:
@@ -401,6 +421,10 @@ class ReceiverBlockWriter:
 
         Without a rate limit the calling thread pickles the records, and all of them enter the open block or none. Under a limit each
         record enters as soon as it has its permit.
+
+        Raises:
+            IllegalStateError: as `BlockGenerator.addMultipleData` raises it.
+            Exception: a record cannot be pickled, without a rate limit. No record enters a block then.
         """
         if self._limiter.getCurrentLimit() is None:
             records = self._packer.pack(records)
@@ -410,40 +434,42 @@ class ReceiverBlockWriter:
         """Write the records as one block. Blocks until the driver has acknowledged it.
 
         Args:
+            records: The records; an element may be a PackedRecords.
             metadata: A JSON value of the receiver's own that the driver gets with the block.
 
         Raises:
             BlockNotStoredError: the block will be in no batch.
             RpcError: the driver did not answer; the block may be in a batch.
             IllegalStateError: after `close`.
+            TypeError, ValueError: the metadata is no JSON value. Nothing is stored.
         """
         self._write(self._ids.next(), lambda block_id: self._handler.store(block_id, *chunks_of(records, self._dumps)), metadata)
 
     def add_bytes(self, pickled: bytes, metadata: Json = None) -> None:
-        """Write a pickled list of records as one block, as `add_all` does. ValueError for no bytes: an empty list has some, too."""
+        """Write a pickled list of records as one block, as `add_all` does. ValueError if `pickled` is empty: an empty list has bytes."""
         if not pickled:
             raise ValueError("storeBytes was given no bytes: it takes a pickled list of records")
         self._write(self._ids.next(), lambda block_id: self._handler.store(block_id, None, [pickled]), metadata)
 
     def new_generator(self, listener: BlockGeneratorListener) -> BlockGenerator:
-        """Make another generator with the same settings. `close` stops it."""
+        """Make another generator with the same settings. The caller starts it; `close` stops it."""
         made = self._make_generator(listener)
         with self._lock:
             self._others = [*(other for other in self._others if not other.isStopped()), made]
         return made
 
     def update_rate(self, records_a_second: int) -> None:
-        """Set the rate of all generators together."""
+        """Set the rate limit of all generators together, in records a second."""
         self._limiter.updateRate(records_a_second)
 
     def acknowledged_before(self) -> int:
-        """The time (ms) before which the driver has acknowledged every stored block."""
+        """Return the time (ms) before which every stored block was acknowledged: now, or the earliest begin of a block in flight."""
         now = self._clock.time_ms()
         with self._lock:
             return min([now, *self._in_flight.values()])
 
     def clean(self, threshold_ms: int) -> None:
-        """Remove what was stored before that moment from the receiver's log."""
+        """Remove the blocks that were stored before this time (ms) from the receiver's log."""
         self._handler.clean(threshold_ms)
 
     def close(self) -> None:
@@ -465,7 +491,7 @@ class ReceiverBlockWriter:
     def onGenerateBlock(self, blockId: str) -> None: ...
 
     def onPushBlock(self, blockId: str, arrayBuffer: Iterable[Any]) -> None:
-        """Write a block. One that has grown too large, while the driver or a store kept it waiting, is written as several."""
+        """Write a block. A block that has grown too large while the driver or a store was slow is written as several blocks."""
         block_id: str | None = blockId
         for some in portions(counted_chunks(arrayBuffer, self._dumps), self._config.most_bytes):
             self._write_chunks(block_id or self._ids.next(), sum(chunk.count for chunk in some), [chunk.pickled for chunk in some])
@@ -484,7 +510,8 @@ class ReceiverBlockWriter:
         self._write(block_id, lambda block_id: self._handler.store(block_id, count, chunks), None)
 
     def _write(self, block_id: str, store: Callable[[str], ReceivedBlockStoreResult], metadata: Json) -> None:
-        json.dumps(metadata, allow_nan=False)  # its error is for the caller, before anything is stored
+        """Store a block, and send it to the driver. Discard the block if it is not accepted. Raises as `add_all`."""
+        json.dumps(metadata, allow_nan=False)  # raises to the caller before anything is stored
         with self._lock:
             if self._closed:
                 raise IllegalStateError("the receiver has been stopped: nothing can be stored any more", state="stopped")

@@ -1,4 +1,4 @@
-"""The executor of a Python worker. Spark does not tell its workers, but each is a grandchild of the executor's JVM."""
+"""The executor of a Python worker. Spark does not give its workers the executor's id, but each is a grandchild of the executor's JVM."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class ExecutorProcess:
-    """`pid` is the JVM's. `host` is the name that Spark has for the executor's machine; None in local mode."""
+    """An executor. `pid` is the pid of its JVM. `host` is Spark's name of the executor's machine; None in local mode."""
 
     pid: int
     executor_id: str
@@ -28,12 +28,12 @@ class ExecutorProcess:
 
 
 def executor_of_this_worker() -> ExecutorProcess:
-    """The executor of the worker that calls this. KStreamError if no JVM is among its ancestors."""
+    """Return the executor of the worker that calls this. KStreamError if no JVM is among its ancestors."""
     return executor_of(*jvm_above_this_process())
 
 
 def jvm_above_this_process() -> tuple[int, list[str]]:
-    """The pid and the command line of the nearest Java among the ancestors. KStreamError if there is none."""
+    """Return the pid and the command line of the nearest JVM among this process's ancestors. KStreamError if there is none."""
     pid = os.getppid()
     for _ in range(_GENERATIONS):
         parent, command = _parent_and_command(pid)
@@ -44,14 +44,15 @@ def jvm_above_this_process() -> tuple[int, list[str]]:
 
 
 def is_java(command: Sequence[str]) -> bool:
+    """Whether a command line is that of a JVM."""
     return bool(command) and Path(command[0]).name in ("java", "java.exe")
 
 
 def executor_of(pid: int, command: Sequence[str]) -> ExecutorProcess:
-    """The executor whose JVM has this command line.
+    """Return the executor whose JVM has this command line.
 
-    Every cluster manager of Spark uses `… CoarseGrainedExecutorBackend … --executor-id 3 --hostname 10.0.0.7 …`. In local mode it is the
-    command line of the application.
+    Every cluster manager of Spark uses `… CoarseGrainedExecutorBackend … --executor-id 3 --hostname 10.0.0.7 …`. In local mode the
+    command line is that of the application.
     """
     backend = next((at for at, word in enumerate(command) if word.endswith("ExecutorBackend")), len(command))
     options = dict(zip(command[backend:], command[backend + 1 :], strict=False))
@@ -59,10 +60,17 @@ def executor_of(pid: int, command: Sequence[str]) -> ExecutorProcess:
 
 
 def wait_for_death(pid: int, or_readable: int | None = None) -> None:
-    """Wait until a process has ended, or a file descriptor can be read. A zombie has ended, and so has a pid without a process."""
+    """Block until a process has ended, or until a file descriptor can be read.
+
+    A pid without a process counts as ended. So does a zombie, where the system has pidfds (Linux).
+
+    Args:
+        pid: The process.
+        or_readable: The file descriptor; None waits for the process alone.
+    """
     others = [] if or_readable is None else [or_readable]
     try:
-        descriptor = os.pidfd_open(pid)  # Linux: wakes up the moment it happens
+        descriptor = os.pidfd_open(pid)  # Linux: readable as soon as the process ends
     except ProcessLookupError:
         return
     except (AttributeError, OSError):
@@ -78,11 +86,12 @@ def wait_for_death(pid: int, or_readable: int | None = None) -> None:
 
 
 def command_of(pid: int) -> list[str]:
-    """The command line of a running process; [] for a zombie, and for a pid without a process."""
+    """Return the command line of a running process; [] for a zombie, and for a pid without a process."""
     return list(filter(None, _parent_and_command(pid)[1]))
 
 
 def _lives(pid: int) -> bool:
+    """Whether there is a process with this pid, also a zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -93,6 +102,7 @@ def _lives(pid: int) -> bool:
 
 
 def _parent_and_command(pid: int) -> tuple[int, list[str]]:
+    """Return the pid of a process's parent, and the process's command line; (0, []) for a pid without a process."""
     try:
         parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         return parent, Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")

@@ -1,7 +1,7 @@
 """The messages between receivers and the driver's ReceiverTracker: the names are Spark's, the bodies JSON objects.
 
-Receivers ask, the driver answers. The driver's commands to a receiver are answers to `NextCommand`, which the driver keeps waiting for a
-while. So no executor needs a port for them, and a receiver whose driver is gone finds out.
+Receivers send requests, and the driver answers. The driver's commands to a receiver are answers to `NextCommand`, which the driver holds
+back for a while. So no executor needs a port for commands, and a receiver notices when its driver is gone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kstream.wal import handle_of_json, handle_to_json
 logger = logging.getLogger(__name__)
 
 REGISTER_RECEIVER: Final = "RegisterReceiver"
-"""stream, run, executor, host → accepted, peers. `run` is the number of the try: the driver ignores messages of an earlier one."""
+"""stream, run, executor, host → accepted, peers. `run` is the number of the receiver run: the driver ignores messages of earlier runs."""
 REGISTER_STORE: Final = "RegisterBlockStore"
 """executor, host, port → {}"""
 ADD_BLOCK: Final = "AddBlock"
@@ -33,7 +33,7 @@ REPORT_ERROR: Final = "ReportError"
 DEREGISTER_RECEIVER: Final = "DeregisterReceiver"
 """stream, run, message, error → {}"""
 FIRST_ATTEMPT: Final = "FirstAttemptOfReceiver"
-"""stream, stage → runs: whether the task attempt, of which the asking one is a speculative copy, still runs"""
+"""stream, stage → runs: whether the first attempt of the task still runs, so that the asking attempt is a speculative copy"""
 NEXT_COMMAND: Final = "NextCommand"
 """stream, run → command (one of those below, or null), its arguments, and peers: [[executor, host, port], …]"""
 
@@ -45,15 +45,17 @@ CLEANUP_OLD_BLOCKS: Final = "CleanupOldBlocks"
 
 
 def to_body(**fields: Any) -> bytes:
+    """Return the body of a message with these fields."""
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def of_body(body: bytes) -> dict[str, Any]:
+    """Return the fields of a message's body."""
     return json.loads(body)
 
 
 def block_fields(block_id: str, stored: ReceivedBlockStoreResult, metadata: Json) -> dict[str, Any]:
-    """The fields of ADD_BLOCK that describe the block."""
+    """Return the fields of ADD_BLOCK that describe the block."""
     return {
         "id": block_id,
         "records": stored.num_records,
@@ -65,7 +67,7 @@ def block_fields(block_id: str, stored: ReceivedBlockStoreResult, metadata: Json
 
 
 def block_of_fields(stream_id: int, fields: Mapping[str, Any]) -> ReceivedBlockInfo:
-    """The block that these fields of ADD_BLOCK describe."""
+    """Return the block that these fields of ADD_BLOCK describe."""
     return ReceivedBlockInfo(
         stream_id,
         fields["id"],
@@ -78,7 +80,7 @@ def block_of_fields(stream_id: int, fields: Mapping[str, Any]) -> ReceivedBlockI
 
 
 class TrackerLink:
-    """One run of a receiver, as a client of the driver's ReceiverTracker. Thread-safe. Calls block.
+    """The client of the driver's ReceiverTracker for one receiver run. Thread-safe; every call blocks.
 
     `deregister` and `report` log an RpcError; the other calls raise it.
     """
@@ -86,7 +88,15 @@ class TrackerLink:
     def __init__(
         self, driver: RpcClient, stream_id: int, run: int, pauses_s: Sequence[float] = (1.0, 5.0), runtime: Runtime = THREADS
     ) -> None:
-        """`pauses_s`: seconds before each retry of a block that the driver has not answered for."""
+        """Make the client of a receiver run.
+
+        Args:
+            driver: The client of the driver's RpcServer.
+            stream_id: The id of the receiver's stream.
+            run: The number of the run.
+            pauses_s: Seconds before each retry of `add_block`.
+            runtime: Makes an event.
+        """
         self._driver = driver
         self.stream_id = stream_id
         self._run = run
@@ -97,12 +107,12 @@ class TrackerLink:
         """Ask whether the receiver may run here.
 
         Returns:
-            `accepted`, and the stores to which it may copy blocks (`peers`).
+            `accepted`, and the stores to which the receiver may copy blocks (`peers`).
         """
         return self._ask(REGISTER_RECEIVER, run=self._run, executor=executor.executor_id, host=host)
 
     def first_attempt_runs(self, stage: int) -> bool:
-        """Whether the attempt of this task that Spark started first still runs, so that the asking one is a speculative copy."""
+        """Ask whether the first attempt of this task, in this stage of Spark, still runs. If so the caller is a speculative copy."""
         return self._ask(FIRST_ATTEMPT, stage=stage)["runs"]
 
     def deregister(self, message: str, error: BaseException | None) -> None:
@@ -110,10 +120,13 @@ class TrackerLink:
         self._tell(DEREGISTER_RECEIVER, run=self._run, message=message, error=_text(error))
 
     def add_block(self, block_id: str, stored: ReceivedBlockStoreResult, metadata: Json) -> bool:
-        """Send the driver a stored block. Idempotent; retried if no answer comes, so that a driver that was held up costs no block.
+        """Send the driver a stored block. Idempotent. A call without an answer is retried, so that a slow driver costs no block.
 
         Returns:
-            Whether the driver has accepted the block: its records may be acknowledged then.
+            Whether the driver has accepted the block. If so its records may be confirmed to their source.
+
+        Raises:
+            RpcError: the driver failed, or did not answer the last retry. The block may be in a batch.
         """
         fields = {"run": self._run, **block_fields(block_id, stored, metadata)}
         for pause in self._pauses:
@@ -125,14 +138,14 @@ class TrackerLink:
         return self._ask(ADD_BLOCK, **fields)["added"]
 
     def report(self, message: str, error: BaseException | None) -> None:
-        """Report a fault that does not end the receiver."""
+        """Report an error that does not end the receiver."""
         self._tell(REPORT_ERROR, message=message, error=_text(error))
 
     def next_command(self) -> Mapping[str, Any]:
         """Wait some seconds for a command.
 
         Returns:
-            `command` (None for nothing) with its arguments, and the stores of now (`peers`).
+            `command` with its arguments, None if there is no command; and the present stores (`peers`).
         """
         return self._ask(NEXT_COMMAND, run=self._run)
 
@@ -140,6 +153,7 @@ class TrackerLink:
         return of_body(self._driver.ask(what, to_body(stream=self.stream_id, **fields)))
 
     def _tell(self, what: str, **fields: Any) -> None:
+        """Send a message that needs no answer; log an RpcError."""
         try:
             self._ask(what, **fields)
         except RpcError as e:

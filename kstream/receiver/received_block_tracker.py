@@ -27,7 +27,7 @@ from kstream.wal import WriteAheadLog, WriteAheadLogRecordHandle, handle_of_json
 
 logger = logging.getLogger(__name__)
 REMEMBERED_MS = 600_000
-"""How long the tracker answers for a block that was cleaned up. A receiver without an answer retries for a shorter time."""
+"""How long (ms) the tracker remembers a block after its clean-up, for receivers that ask again. A receiver retries for a shorter time."""
 
 
 # -- the records of the log
@@ -42,26 +42,28 @@ class ReceivedBlockInfo:
     num_records: int | None = None
     """None if nobody has counted them."""
     metadata: Json = None
-    """The receiver's own, a JSON value."""
+    """A JSON value that the receiver gave with the block."""
     handle: WriteAheadLogRecordHandle | None = None
-    """Where the block is in its receiver's write-ahead log."""
+    """The block's handle in its receiver's write-ahead log; None if that log does not have the block."""
     block_id_valid: bool = field(default=True, compare=False)
-    """Whether block stores may have the block. No store has a recovered one: its executors died with the driver. Not in the log."""
+    """Whether block stores may have the block. No store has a recovered block: its executors died with the driver. Not in the log."""
     executors: tuple[str, ...] = field(default=(), compare=False)
     """Ids of the executors whose stores have the block. Not in the log."""
     stored_at: int = field(default=0, compare=False)
-    """When its receiver wrote it, in ms by that receiver's clock; 0 is unknown. Not in the log. No clean-up of a later moment may remove
-    the block from the receiver's log."""
+    """The time at which its receiver wrote the block, in ms by that receiver's clock; 0 is unknown. Not in the log. A clean-up of the
+    receiver's log up to a later time would remove the block."""
 
     def of_stream(self, stream_id: int) -> ReceivedBlockInfo:
-        """The same block, under the id that its stream has now."""
+        """Return the same block, under the id that its stream has now."""
         return replace(self, stream_id=stream_id)
 
 
 @dataclass(frozen=True, slots=True)
 class BlockAdditionEvent:
-    """A block is stored. Once this is durable the receiver gets its acknowledgement. `epoch` is that of the driver, whose graph has the
-    stream."""
+    """The log record of a stored block. Once it is durable, the driver acknowledges the block to the receiver.
+
+    `epoch` is the epoch of the driver that wrote the record. The block's stream id is the id in that driver's graph.
+    """
 
     block: ReceivedBlockInfo
     epoch: int = 0
@@ -69,7 +71,7 @@ class BlockAdditionEvent:
 
 @dataclass(frozen=True, slots=True)
 class BatchCleanupEvent:
-    """Nobody needs these blocks any more. The plans that name them are removed after this."""
+    """The log record of blocks that nobody needs any more. The plans that name them are removed only after it is durable."""
 
     block_ids: tuple[str, ...]
 
@@ -80,7 +82,12 @@ ADDED, CLEANED = "block-added", "blocks-cleaned"
 
 
 def to_bytes(event: ReceivedBlockEvent) -> bytes:
-    """The stored form of an event. TypeError or ValueError if a block's metadata is no JSON value."""
+    """Return the stored form of an event.
+
+    Raises:
+        TypeError, ValueError: the block's metadata is no JSON value.
+        ConfigurationError: the block's handle cannot be stored; see `handle_to_json`.
+    """
     if isinstance(event, BatchCleanupEvent):
         return encode(CLEANED, {"blocks": list(event.block_ids)})
     info, handle = event.block, handle_to_json(event.block.handle)
@@ -95,10 +102,16 @@ def to_bytes(event: ReceivedBlockEvent) -> bytes:
 
 
 def from_bytes(data: bytes, where: str) -> ReceivedBlockEvent:
-    """Parse the stored form of an event. Its block is not valid in any block store.
+    """Parse the stored form of an event. The block of the event gets `block_id_valid=False`.
+
+    Args:
+        data: The stored form.
+        where: The place of the bytes, for error messages.
 
     Raises:
-        CorruptRecordError, FormatVersionError: the bytes are no such event; the message names `where`.
+        CorruptRecordError: the bytes are no event, or are damaged.
+        FormatVersionError: another version of kstream has written the event.
+        NotRecoverableError: the class of the block's handle cannot be made; see `handle_of_json`.
     """
     kind = next((kind for kind in (ADDED, CLEANED) if f'"kind":"{kind}"'.encode() in data), ADDED)
     try:
@@ -125,7 +138,7 @@ def _info(block: Mapping[str, Any]) -> ReceivedBlockInfo:
 
 
 class BlockState(enum.Enum):
-    """ADDING → UNALLOCATED → ALLOCATED → RELEASED → CLEANED; or ADDING → REFUSED → DISCARDING → DISCARDED."""
+    """The states of a block: ADDING → UNALLOCATED → ALLOCATED → RELEASED → CLEANED; or ADDING → REFUSED → DISCARDING → DISCARDED."""
 
     ADDING = "adding"
     """Its addition is being written to the log."""
@@ -134,15 +147,15 @@ class BlockState(enum.Enum):
     ALLOCATED = "allocated"
     """A durable plan names it."""
     RELEASED = "released"
-    """No batch of this driver needs it; a restart may, until the log has its clean-up."""
+    """No batch of this driver needs it. A restart may need it, until the log has its clean-up."""
     CLEANED = "cleaned"
-    """It was in a batch, and the log has its clean-up. Kept for receivers that ask again."""
+    """It was in a batch, and the log has its clean-up. The tracker keeps the record for receivers that ask again."""
     REFUSED = "refused"
-    """Its addition failed, as far as is known: the log may have it. It may be tried again."""
+    """Its addition failed, but the log may have it all the same. A receiver may try to add it again."""
     DISCARDING = "discarding"
-    """It was refused, and its clean-up is being written to the log. It may not be tried again."""
+    """It was refused, and its clean-up is being written to the log. A further try to add it is refused."""
     DISCARDED = "discarded"
-    """It was refused, and the log has its clean-up. Kept for receivers that ask again."""
+    """It was refused, and the log has its clean-up. The tracker keeps the record for receivers that ask again."""
 
 
 _GONE = (BlockState.CLEANED, BlockState.DISCARDED)
@@ -157,17 +170,17 @@ class BlockRecord:
     block: ReceivedBlockInfo
     state: BlockState
     logged_at: int
-    """The earliest moment (ms) at which the log may have got the block. 0 for a recovered one: the log does not say when."""
+    """The earliest time (ms) at which the log may have got the block. 0 for a recovered block: the log does not give the time."""
     plan_time: Time | None = None
-    """RELEASED: the time of the plan that names it."""
+    """In RELEASED: the time of the plan that names the block."""
     decided: Event | None = None
-    """ADDING: is set when the log has answered."""
+    """In ADDING: the event that is set when the log has the block or has failed."""
     gone_at: int = 0
-    """CLEANED and DISCARDED: since when, in ms."""
+    """In CLEANED and DISCARDED: the time (ms) of the clean-up."""
 
 
 class _BlockRecords:
-    """All records, by block id; and by state, in the order in which they got it. Not thread-safe."""
+    """The records of all blocks, by block id, and by state in the order in which they got that state. Not thread-safe."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, BlockRecord] = {}
@@ -189,11 +202,12 @@ class _BlockRecords:
         self._by_state[state][block_id] = record
 
     def remove(self, block_id: str) -> None:
+        """Remove the record of a block, if there is one."""
         if (old := self._by_id.pop(block_id, None)) is not None:
             del self._by_state[old.state][block_id]
 
     def of(self, *states: BlockState) -> list[BlockRecord]:
-        """The records of these states, one state after the other."""
+        """Return the records of these states, one state after the other."""
         return [record for state in states for record in self._by_state[state].values()]
 
     def __len__(self) -> int:
@@ -201,18 +215,27 @@ class _BlockRecords:
 
 
 class ReceivedBlockTracker:
-    """Any thread may add; the thread that plans allocates and releases; one thread cleans up.
+    """The received blocks of all streams, on the driver.
 
-    `_lock` guards `_records` and `_stopped`. What happens to a block is decided under it; the log is written without it.
+    Threads: any thread may add blocks. The thread that plans allocates and releases them. One thread cleans up. `_lock` guards `_records`
+    and `_stopped`. The state of a block is decided under the lock; the log is written without it.
 
-    With a `log` (there is one if there is a checkpoint, whether or not receivers write logs of their own) an addition, or a clean-up, is
-    durable before anyone hears of it.
+    A driver with a checkpoint has a `log`, whether or not receivers write logs of their own. Then an addition or a clean-up is durable
+    before its caller gets the result.
     """
 
     def __init__(
         self, stream_ids: Iterable[int], clock: Clock, log: WriteAheadLog | None = None, epoch: int = 0, runtime: Runtime = THREADS
     ) -> None:
-        """`epoch` is that of the driver."""
+        """Make a tracker without blocks.
+
+        Args:
+            stream_ids: The ids of all receiver streams.
+            clock: The clock of the log records.
+            log: The driver's write-ahead log; None without a checkpoint.
+            epoch: The epoch of the driver.
+            runtime: Makes events.
+        """
         self.stream_ids = tuple(stream_ids)
         self._clock = clock
         self._log = log
@@ -224,17 +247,21 @@ class ReceivedBlockTracker:
 
     @property
     def is_write_ahead_log_enabled(self) -> bool:
+        """Whether the driver has a log of the received blocks."""
         return self._log is not None
 
     def recover(self, planned: Collection[str], streams_now: Callable[[int, int], int | None] = lambda _epoch, stream: stream) -> None:
-        """Read the log of earlier drivers. Called once, before anything else. No block store has these blocks any more.
+        """Read the log of earlier drivers. Call this once, before any other method. No block store has these blocks any more.
 
         Args:
-            planned: The ids of the blocks in all stored plans. These blocks are allocated, the others are not.
-            streams_now: (epoch, stream id) → the id that the stream of that driver's graph has now; None if the job no longer has it.
+            planned: The ids of the blocks in all stored plans. These blocks become allocated, all others unallocated.
+            streams_now: (epoch, stream id) → the present id of the stream that had this id in that driver's graph; None if the job no
+                longer has the stream.
 
         Raises:
-            CorruptRecordError: a record of the log is damaged. What the log raises is raised, too.
+            CorruptRecordError: a record of the log is damaged.
+            FormatVersionError, NotRecoverableError: a record cannot be parsed; see `from_bytes`.
+            Exception: any error of the log.
         """
         if self._log is None:
             return
@@ -255,17 +282,19 @@ class ReceivedBlockTracker:
             logger.warning("%d blocks are of what was stream %d, which the job no longer has: no batch gets them", count, stream)
 
     def add_block(self, block: ReceivedBlockInfo, accept_new: bool = True) -> bool:
-        """Add a block. Blocks until its addition is durable. Idempotent: a retry of a known block gets the first answer. Any thread.
+        """Add a block. Block until its addition is durable. Idempotent: a retry of a known block gets the first answer. Any thread.
 
         Args:
+            block: The block.
             accept_new: False refuses a block that is neither known nor being added.
 
         Returns:
-            True if the block is kept and will be in a batch. False if it never will, because the log failed or there is no such stream:
-            the receiver must not acknowledge its records.
+            True if the block is kept and will be in a batch. False if the block is refused: the log failed, there is no such stream, or
+            new blocks are not accepted. The receiver must then not confirm the records to their source.
 
         Raises:
             TypeError, ValueError: the metadata is no JSON value.
+            ConfigurationError: the handle cannot be stored.
         """
         if block.stream_id not in self.stream_ids:
             logger.error("block %s is refused: there is no receiver stream %d", block.block_id, block.stream_id)
@@ -282,9 +311,11 @@ class ReceivedBlockTracker:
             return bool(_answer(self._records.get(block.block_id)))
 
     def _decide(self, block: ReceivedBlockInfo, now: int, accept_new: bool) -> bool | Event | None:
-        """The answer, if it is known; the event to wait for, if another call adds the block; None if this call has to log the addition.
+        """Decide how to answer an addition. Call this under the lock.
 
-        Call this under the lock.
+        Returns:
+            The answer, if it is known. The event to wait for, if another call is adding the block. None if this call must log the
+            addition; the block is then in state ADDING.
         """
         known = self._records.get(block.block_id)
         if (answer := _answer(known)) is not None:
@@ -303,6 +334,7 @@ class ReceivedBlockTracker:
         return None
 
     def _log_addition(self, block_id: str, entry: bytes, now: int) -> bool:
+        """Log the addition of a block in state ADDING, set its next state, and wake up the calls that wait. Return whether it is logged."""
         written = False
         try:
             written = self._write_addition(block_id, entry, now)
@@ -316,6 +348,7 @@ class ReceivedBlockTracker:
         return written
 
     def _write_addition(self, block_id: str, entry: bytes, time_ms: int) -> bool:
+        """Write the addition to the log, if there is a log. Return False, with a warning, if the log fails."""
         if self._log is None:
             return True
         try:
@@ -326,7 +359,7 @@ class ReceivedBlockTracker:
         return True
 
     def stop_accepting(self) -> None:
-        """Refuse new blocks from now on. Returns when all additions under way are decided."""
+        """Refuse new blocks from now on. Block until all additions under way are decided. Any thread."""
         with self._lock:
             self._stopped = True
             pending = [record.decided for record in self._records.of(BlockState.ADDING)]
@@ -335,7 +368,7 @@ class ReceivedBlockTracker:
             decided.wait()
 
     def allocate_blocks_to_batch(self, stream_id: int, block_ids: Iterable[str]) -> None:
-        """Allocate these blocks: a plan that names them is durable. Ids of blocks that are not unallocated are ignored."""
+        """Mark blocks of a stream as allocated, because a plan that names them is durable. Blocks in other states are ignored."""
         with self._lock:
             for block_id in block_ids:
                 record = self._records.get(block_id)
@@ -345,8 +378,12 @@ class ReceivedBlockTracker:
     def release(self, time: Time, block_ids: Iterable[str]) -> list[ReceivedBlockInfo]:
         """Mark blocks of the plan of this time as not needed by this driver. The log keeps them for a restart.
 
+        Args:
+            time: The batch time of the plan.
+            block_ids: The ids of its blocks. Blocks that are not allocated are ignored.
+
         Returns:
-            Those of the blocks that were allocated.
+            The blocks that were marked.
         """
         with self._lock:
             released: list[ReceivedBlockInfo] = []
@@ -359,13 +396,16 @@ class ReceivedBlockTracker:
         return released
 
     def cleanup_old_batches(self, up_to: Time, wait: bool = False) -> None:
-        """Log that nobody needs the released blocks of plans of this time and older, nor the refused ones; then clean the log. Blocks.
+        """Log that nobody needs the released blocks of the plans up to a time, nor the refused blocks. Then clean the log. Blocks.
 
-        Call this before those plans are removed: without a plan, and without this, a restart would allocate their blocks again. If the
-        log raises, so does this; no block changes, and the next call tries again.
+        Call this before those plans are removed. Otherwise a restart would find no plan for their blocks, and would allocate them again.
 
         Args:
+            up_to: The latest batch time of those plans.
             wait: Whether the old files of the log are removed when this returns.
+
+        Raises:
+            Exception: the error of the log. If the write failed, no block changes, and the next call tries again.
         """
         now = self._clock.time_ms()
         with self._lock:
@@ -396,50 +436,52 @@ class ReceivedBlockTracker:
             self._log.clean(needed_from, wait)
 
     def _move_all(self, records: Iterable[BlockRecord], state: BlockState) -> None:
-        """Call this under the lock."""
+        """Change the state of records. Call this under the lock."""
         for record in records:
             self._records.move(record, state)
 
     def close(self) -> None:
+        """Close the log."""
         if self._log is not None:
             self._log.close()
 
     # -- queries, from any thread
 
     def get_unallocated_blocks(self, stream_id: int) -> tuple[ReceivedBlockInfo, ...]:
-        """The stream's blocks that no batch has, in the order of their arrival."""
+        """Return the stream's blocks that no batch has, in the order in which their additions became durable."""
         with self._lock:
             return tuple(record.block for record in self._records.of(BlockState.UNALLOCATED) if record.block.stream_id == stream_id)
 
     @property
     def has_unallocated_blocks(self) -> bool:
+        """Whether a block of any stream waits for a batch."""
         with self._lock:
             return bool(self._records.of(BlockState.UNALLOCATED))
 
     def get(self, block_id: str) -> ReceivedBlockInfo | None:
-        """An allocated block; None for others."""
+        """Return an allocated block by its id; None if there is no such block, or if its state is another one."""
         with self._lock:
             record = self._records.get(block_id)
             return record.block if record is not None and record.state is BlockState.ALLOCATED else None
 
     def all_blocks(self) -> list[ReceivedBlockInfo]:
-        """All blocks that somebody may still need. A restart may find refused ones in the log."""
+        """Return all blocks that a batch or a restart may still need. Refused blocks are among them: a restart may find them in the log."""
         with self._lock:
             return [record.block for record in self._needed()]
 
     def needed_from(self, stream_id: int, at_most_ms: int) -> int:
-        """The moment (ms, by the receiver's clock) before which the stream's receiver may clean its log; at most `at_most_ms`."""
-        # a block of an earlier driver is in the log of the id that its stream had then
+        """Return the time (ms, by the receiver's clock) before which the stream's receiver may clean its log; at most `at_most_ms`."""
+        # a block of an earlier driver is in the log of the id that its stream had then, so such blocks of every stream count
         ours = (block.stored_at for block in self.all_blocks() if block.stream_id == stream_id or not block.block_id_valid)
         return min([at_most_ms, *ours])
 
     def _needed(self) -> list[BlockRecord]:
-        """Call this under the lock."""
+        """Return the records of all blocks without a clean-up in the log. Call this under the lock."""
         return self._records.of(*(state for state in BlockState if state not in _GONE))
 
 
 def _answer(record: BlockRecord | None) -> bool | None:
-    """What a receiver that asks again is answered; None if its block is unknown, being added, or refused and may be tried again."""
+    """Return the answer to a receiver that adds a block again; None if the block is unknown, being added, or may be tried again."""
     if record is None:
         return None
     if record.state in _KEPT:

@@ -1,4 +1,4 @@
-"""Receiver: what users subclass to bring records in from anywhere; and ReceiverSupervisor, which runs one in this process.
+"""Receiver: the class that users subclass to bring in records from any source. ReceiverSupervisor runs a receiver in this process.
 
 The names are Spark's (`Receiver.scala`, `ReceiverSupervisor.scala`).
 """
@@ -37,12 +37,12 @@ class Receiver(ABC):
             def onStop(self):
                 pass
 
-    It runs in a Python worker of an executor, in a task of its own that takes a core; so it is pickled when the context starts: make
-    sockets, locks and threads in `onStart`. After a failure, and after a restart of the driver, `onStart` is called again, on the same
-    object or on another one.
+    A receiver runs in a Python worker of an executor, in a task of its own that takes a core. It is pickled when the context starts, so
+    make sockets, locks and threads in `onStart`. After a failure, and after a restart of the driver, `onStart` is called again, on the
+    same object or on another one.
 
-    Any thread may call the methods that store, report, restart and stop, any number of threads at once. They raise IllegalStateError if
-    no stream runs the receiver.
+    Any number of threads may call the methods that store, report, restart and stop. These raise IllegalStateError if no stream runs the
+    receiver.
     """
 
     storageLevel: Any = None
@@ -54,11 +54,17 @@ class Receiver(ABC):
 
     @abstractmethod
     def onStart(self) -> None:
-        """Start the threads that bring the records in, and return. What this raises stops the receiver, and listeners hear of it."""
+        """Start the threads that bring in the records, and return. An exception stops the receiver, and listeners get it.
+
+        A thread of the supervisor calls this.
+        """
 
     @abstractmethod
     def onStop(self) -> None:
-        """End what `onStart` started. On a graceful stop, records stored before this returns still get into a batch."""
+        """End the threads that `onStart` started. On a graceful stop, records stored before this returns still get into a batch.
+
+        A thread of the supervisor calls this, or the thread that calls `stop`.
+        """
 
     def preferredLocation(self) -> str | None:
         """The host where the receiver should run; called on the driver.
@@ -69,10 +75,10 @@ class Receiver(ABC):
         return None
 
     def store(self, dataItem: Any) -> None:
-        """Store one record in the open block, which is stored safely when it is closed. Waits for the rate limit.
+        """Add one record to the open block, which is stored safely after it is closed. Blocks for the rate limit.
 
         Args:
-            dataItem: The record; it is pickled later.
+            dataItem: The record. It is pickled later, when its block is written.
 
         Raises:
             IllegalStateError: the receiver has been stopped for good.
@@ -90,14 +96,15 @@ class Receiver(ABC):
 
         Raises:
             IllegalStateError: the receiver has been stopped for good. Records that had entered a block are stored, the rest is not.
-            Exception: what the pickling of a record raises, without a limit. No record is stored then.
+            Exception: a record cannot be pickled, without a rate limit. No record is stored then.
         """
         self._running.store_each(dataItems)
 
     def storeAll(self, dataItems: Iterable[Any], metadata: Json = None) -> None:
         """Store records as one block, that is one partition (Spark's `store` of an iterator or a buffer).
 
-        Blocks until the block is as safe as the storage level promises and the driver knows it: the source may be acknowledged then.
+        Block until the block is as safe as the storage level promises, and the driver has acknowledged it. Then the receiver may confirm
+        the records to their source.
 
         Args:
             dataItems: The records.
@@ -107,6 +114,7 @@ class Receiver(ABC):
             BlockNotStoredError: none of the records will be in a batch.
             RpcError: the driver did not answer; the records may be in a batch.
             IllegalStateError: the receiver has been stopped for good.
+            TypeError, ValueError: the metadata is no JSON value. Nothing is stored.
         """
         self._running.store_all(dataItems, metadata)
 
@@ -114,20 +122,21 @@ class Receiver(ABC):
         """Store records as one block, as `storeAll` does (Spark's `store` of a ByteBuffer). Nobody counts them.
 
         Args:
-            pickled: A list of records, pickled by one call of dumps.
+            pickled: A list of records, pickled by one call of `dumps`.
             metadata: A JSON value that goes with the block to the driver.
 
         Raises:
             ValueError: there are no bytes.
-            BlockNotStoredError, RpcError, IllegalStateError: as of `storeAll`.
+            BlockNotStoredError, RpcError, IllegalStateError: as `storeAll` raises them.
         """
         self._running.store_bytes(pickled, metadata)
 
     def createBlockGenerator(self, listener: BlockGeneratorListener) -> BlockGenerator:
         """Make one more BlockGenerator, with this receiver's settings and rate (Spark's `supervisor.createBlockGenerator`).
 
-        For a receiver that must know which of its records are in which block: the listener's `onPushBlock` gets the block, and stores it
-        by `storeAll`. The receiver starts and stops the generator, in `onStart` and `onStop`; the task stops generators that are left.
+        Use it in a receiver that must know which of its records are in which block. The listener's `onPushBlock` gets the block, and
+        stores it by `storeAll`. The receiver starts the generator in `onStart` and stops it in `onStop`. The end of the task stops all
+        generators that still run.
 
         Args:
             listener: Gets the blocks; see BlockGeneratorListener for its threads.
@@ -138,7 +147,7 @@ class Receiver(ABC):
         return self._running.create_block_generator(listener)
 
     def reportError(self, message: str, throwable: BaseException | None = None) -> None:
-        """Tell the log and the listeners of a fault that does not end the receiver.
+        """Report an error that does not end the receiver to the log and to the listeners. May block until the driver has answered.
 
         Args:
             message: What happened.
@@ -147,7 +156,9 @@ class Receiver(ABC):
         self._running.report_error(message, throwable)
 
     def restart(self, message: str, error: BaseException | None = None, millisecond: int | None = None) -> None:
-        """Stop the receiver and start it again after a delay. Returns at once. Changes nothing while a restart is under way.
+        """Stop the receiver and start it again after a delay. Returns at once: a thread of the supervisor does the work.
+
+        The call changes nothing while a restart is under way, and after the receiver has been stopped for good.
 
         Args:
             message: The reason, for the log and the listeners.
@@ -158,6 +169,8 @@ class Receiver(ABC):
 
     def stop(self, message: str, error: BaseException | None = None) -> None:
         """End this run of the receiver. While the stream runs the driver starts another run, on the best executor, as Spark does.
+
+        The call blocks, because this thread calls `onStop`.
 
         Args:
             message: The reason, for the log and the listeners.
@@ -170,7 +183,7 @@ class Receiver(ABC):
         return self._supervisor is not None and self._supervisor.is_started()
 
     def isStopped(self) -> bool:
-        """Whether the receiver is stopped, for a restart or for good: its threads should end. Any thread."""
+        """Whether the receiver is stopped, for a restart or for good. If so its threads should end. Any thread."""
         return self._supervisor is None or self._supervisor.is_stopped()
 
     @property
@@ -180,12 +193,13 @@ class Receiver(ABC):
 
     @property
     def _running(self) -> ReceiverSupervisor:
+        """The supervisor. IllegalStateError if no stream runs the receiver."""
         if self._supervisor is None:
             raise IllegalStateError(f"{type(self).__name__} is not run by a stream: give it to ssc.receiverStream and start", state="new")
         return self._supervisor
 
     def attach(self, supervisor: ReceiverSupervisor) -> None:
-        """Set who runs the receiver. Called by the supervisor, before `onStart`."""
+        """Set the supervisor that runs the receiver. The supervisor calls this before `onStart`."""
         self._supervisor = supervisor
 
     def __getstate__(self) -> dict[str, Any]:
@@ -195,7 +209,7 @@ class Receiver(ABC):
 
 
 class SupervisorState(enum.Enum):
-    """INITIALIZED → STARTED ⇄ STOPPED."""
+    """The states of a supervisor's receiver: INITIALIZED → STARTED ⇄ STOPPED."""
 
     INITIALIZED = "initialized"
     STARTED = "started"
@@ -207,18 +221,19 @@ class ReceiverNews:
     """An event in the life of a receiver, for listeners."""
 
     kind: str
-    """One of started, stopped and error (the receiver runs on)."""
+    """`started`, `stopped`, or `error` for an error that does not end the receiver."""
     message: str = ""
     error: BaseException | None = None
     for_good: bool = False
-    """Whether a stop is for good, and not for a restart."""
+    """Whether a stop is for good; otherwise a restart follows."""
 
 
 class ReceiverSupervisor:
-    """Starts one receiver, restarts it and stops it. One for each run of a receiver.
+    """The supervisor of one receiver run. It starts, restarts and stops the receiver.
 
-    Each start, restart and stop has a thread of its own, which ends when `onStart` or `onStop` has returned: one that blocks holds up
-    nothing else. `_lock` guards `_state` and `_restarting`.
+    Each start, each restart and the driver's stop has a thread of its own, which ends when `onStart` or `onStop` has returned. So a
+    method of the receiver that blocks holds up nothing else. A stop by the receiver itself runs on the thread that calls it. `_lock`
+    guards `_state` and `_restarting`.
     """
 
     def __init__(
@@ -231,7 +246,17 @@ class ReceiverSupervisor:
         tell: Callable[[ReceiverNews], None] = lambda _news: None,
         runtime: Runtime = THREADS,
     ) -> None:
-        """`tell` gets starts, stops and errors, on any thread."""
+        """Make a supervisor, and attach the receiver to it. `start` starts the receiver.
+
+        Args:
+            receiver: The receiver.
+            stream_id: The id of its stream.
+            writer: Writes the records that the receiver stores. `stop` closes it.
+            clock: The clock of the restart delay.
+            restart_delay_ms: The delay of a restart that names no delay.
+            tell: Called with starts, stops and errors, on any thread.
+            runtime: Makes threads and events.
+        """
         self._receiver = receiver
         self._stream_id = stream_id
         self._writer = writer
@@ -248,16 +273,16 @@ class ReceiverSupervisor:
     # -- for the stream
 
     def start(self) -> None:
-        """Start the receiver. Returns at once."""
+        """Start the receiver. Returns at once: `onStart` runs on a thread of its own."""
         self._spawn(self._start_receiver, "start")
 
     def stop(self, timeout: float) -> bool:
-        """Stop the receiver for good. Blocks until its `onStop` has returned and every record is stored. Idempotent.
+        """Stop the receiver for good. Block until its `onStop` has returned or timed out, and every record is stored. Idempotent.
 
-        What the receiver stores until then is kept; nothing can be stored from then on.
+        Records that the receiver stores until then are kept. Later it can store none.
 
         Args:
-            timeout: Seconds for `onStop`.
+            timeout: The seconds that this waits for `onStop`. The wait for the records has no limit.
 
         Returns:
             Whether `onStop` has returned in time.
@@ -277,9 +302,10 @@ class ReceiverSupervisor:
         return in_time
 
     def _spawn(self, work: Callable[[], None], what: str) -> None:
+        """Start a thread of the supervisor."""
         self._runtime.thread(work, f"Receiver-{self._stream_id}-{what}").start()
 
-    # -- for the receiver, from any thread
+    # -- for the receiver, from any thread. Each method is the implementation of the Receiver's method of that name.
 
     @property
     def stream_id(self) -> int:
@@ -313,6 +339,7 @@ class ReceiverSupervisor:
         self._spawn(lambda: self._restart(message, error, delay), "restart")
 
     def stop_self(self, message: str, error: BaseException | None) -> None:
+        """Stop the receiver for good, on this thread; see `Receiver.stop`."""
         self._over.set()
         self._stop_receiver(message, error)
 
@@ -322,9 +349,10 @@ class ReceiverSupervisor:
     def is_stopped(self) -> bool:
         return self._state is SupervisorState.STOPPED
 
-    # -- threads of its own
+    # -- on the supervisor's threads
 
     def _restart(self, reason: str, error: BaseException | None, delay_ms: int) -> None:
+        """Stop the receiver, wait for the delay, and start it again, unless it is stopped for good meanwhile."""
         message = f"Restarting receiver with delay {delay_ms} ms: {reason}"
         logger.warning("%s", _text(message, error))
         self._stop_receiver(message, error)
@@ -335,6 +363,7 @@ class ReceiverSupervisor:
         self._start_receiver()
 
     def _start_receiver(self) -> None:
+        """Call `onStart`, unless the receiver is stopped for good. An error of `onStart` stops the receiver for good."""
         with self._lock:
             if self._over.is_set():
                 return
@@ -349,6 +378,7 @@ class ReceiverSupervisor:
             self.stop_self(message, e)
 
     def _stop_receiver(self, message: str, error: BaseException | None) -> None:
+        """Call `onStop` if the receiver is started, and post the stop. An error of `onStop` is logged."""
         with self._lock:
             was, self._state = self._state, SupervisorState.STOPPED
         if was is not SupervisorState.STARTED:

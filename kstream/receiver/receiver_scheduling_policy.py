@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 
 class ReceiverState(enum.Enum):
-    """INACTIVE → SCHEDULED (its task has been submitted) → ACTIVE (it has registered) → INACTIVE."""
+    """The states of a receiver: INACTIVE → SCHEDULED (its task has been submitted) → ACTIVE (it has registered) → INACTIVE."""
 
     INACTIVE = "inactive"
     SCHEDULED = "scheduled"
@@ -23,7 +23,7 @@ class ReceiverState(enum.Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ExecutorLocation:
-    """One executor. As a string it is what Spark takes for a task's preferred location."""
+    """One executor. Its string has the form of a preferred location of a Spark task."""
 
     host: str
     executor_id: str
@@ -58,9 +58,9 @@ class ReceiverTrackingInfo:
 
 
 class ReceiverSchedulingPolicy:
-    """`scheduleReceivers` places all receivers at the start, `restartReceiver` one whose task has ended.
+    """The policy: `scheduleReceivers` places all receivers at the start, `restartReceiver` places a receiver whose task has ended.
 
-    Deterministic: of equal executors, or receivers, the first one is taken.
+    The results are deterministic: of equal executors or receivers, the first one is taken.
     """
 
     @staticmethod
@@ -73,9 +73,10 @@ class ReceiverSchedulingPolicy:
 
         Args:
             receivers: The preferred host (`preferredLocation`) or None, by stream id.
+            executors: The executors that live.
 
         Returns:
-            Candidates by stream id; without executors no receiver has any.
+            Candidates by stream id; without executors no receiver has a candidate.
         """
         chosen: dict[int, list[Location]] = {stream: [] for stream in receivers}
         if not executors or not receivers:
@@ -109,9 +110,15 @@ class ReceiverSchedulingPolicy:
     ) -> list[Location]:
         """Place one receiver by the load of the others.
 
-        Its candidates are the preferred host, if there is one, and all idle executors; if none is idle, those with the least weight. An
-        active receiver weighs 1 on its executor, a scheduled one 1 / number of its candidates on each of them, an inactive one nothing.
-        The receiver itself, which runs nowhere now, weighs nothing. An executor that is not among `executors` is dead.
+        Its candidates are the preferred host, if there is one, and all idle executors. If no executor is idle, the executors with the
+        least weight take their place. An active receiver weighs 1 on its executor, a scheduled one 1 / number of its candidates on each
+        of them, an inactive one nothing. The receiver itself, which runs nowhere now, weighs nothing.
+
+        Args:
+            receiver: The stream id of the receiver.
+            preferred_host: Its preferred host, if there is one.
+            infos: The states of all receivers, by stream id.
+            executors: The executors that live. All others are dead.
 
         Returns:
             The candidates; none without executors.
@@ -134,10 +141,10 @@ class ReceiverSchedulingPolicy:
         infos: Mapping[int, ReceiverTrackingInfo],
         executors: Sequence[ExecutorLocation],
     ) -> list[Location]:
-        """Place a receiver whose task has ended.
+        """Place a receiver whose task has ended. The arguments are those of `rescheduleReceiver`.
 
-        Case 1: it was scheduled and never ran where it should. Its candidates remain those that are alive. Case 2: it had none, or they
-        are dead. Its candidates are those of `rescheduleReceiver`.
+        If the receiver was scheduled and never accepted, its candidates that are living executors remain its candidates. If there are
+        none, and in all other cases, `rescheduleReceiver` decides.
         """
         info = infos.get(receiver)
         if info is not None and info.state is ReceiverState.SCHEDULED:
@@ -159,6 +166,7 @@ class ReceiverSchedulingPolicy:
 
 
 def _weights(infos: Iterable[ReceiverTrackingInfo]) -> dict[ExecutorLocation, float]:
+    """Return the summed weights of receivers, by executor."""
     weights: dict[ExecutorLocation, float] = {}
     for info in infos:
         for executor, weight in _weights_of(info):
@@ -167,6 +175,7 @@ def _weights(infos: Iterable[ReceiverTrackingInfo]) -> dict[ExecutorLocation, fl
 
 
 def _weights_of(info: ReceiverTrackingInfo) -> list[tuple[ExecutorLocation, float]]:
+    """Return the weights of one receiver on its executors; see `rescheduleReceiver`."""
     if info.state is ReceiverState.ACTIVE and info.running is not None:
         return [(info.running, 1.0)]
     if info.state is ReceiverState.SCHEDULED:

@@ -1,4 +1,4 @@
-"""The long-running Spark task that is a receiver: what happens in the worker, from its registration to its end."""
+"""The long-running Spark task that runs a receiver in a worker, from the receiver's registration to its end."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from kstream.rpc import RpcClient, RpcCredentials
 
 logger = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"
-"""Where a store listens in local mode. On a cluster it listens on the name that Spark has for the executor's machine."""
+"""The address on which a store listens in local mode. On a cluster it listens on Spark's name of the executor's machine."""
 _STOP_TIMEOUT_S = 30.0
 _HEARTBEAT_S = 5.0
 _COPY_POLL_S = 1.0
 _DRIVER_TIMEOUT_S = 60
-"""Longer than the driver keeps `NextCommand` waiting."""
+"""Seconds without an answer after which the driver counts as unreachable. The driver holds back `NextCommand` for a shorter time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiverTaskConfig:
-    """What all receiver tasks of one start of a context share: the driver's address, its credentials, the sizes. Pickled into the tasks."""
+    """The settings of all receiver tasks of one start of a context, with the driver's address and credentials. Pickled into the tasks."""
 
     driver_host: str
     driver_port: int
@@ -61,15 +61,23 @@ class ReceiverTaskConfig:
     block_store_timeout_s: float = 30.0
 
     def driver(self) -> RpcClient:
-        """Make a client of the driver's port."""
+        """Make a client of the driver's RpcServer. Sends nothing."""
         return RpcClient(self.driver_host, self.driver_port, self.credentials, _DRIVER_TIMEOUT_S)
 
 
 def start_store(config: ReceiverTaskConfig, folder: str) -> tuple[ExecutorProcess, StoreAddress]:
-    """Find or start the store of this worker's executor. Blocks until the driver knows it.
+    """Find or start the store of this worker's executor, and register it with the driver. Blocks.
 
     Args:
+        config: The settings of the tasks.
         folder: A folder that all workers of the executor share, and no other executor has.
+
+    Returns:
+        The executor, and the address of its store.
+
+    Raises:
+        KStreamError: this process is no worker of Spark, or the store did not start.
+        RpcError: the store or the driver does not answer.
     """
     executor = executor_of_this_worker()
     spec = BlockStoreSpec(
@@ -88,12 +96,15 @@ def start_store(config: ReceiverTaskConfig, folder: str) -> tuple[ExecutorProces
 
 
 def _digest(token: str) -> str:
-    """Name the store of one start of a context. One executor may serve several contexts; each has a store of its own."""
+    """Return the part of a store's folder name that belongs to one start of a context.
+
+    One executor may serve several contexts, each with a store of its own.
+    """
     return hashlib.sha256(token.encode()).hexdigest()[:12]
 
 
 class ReceiverTask:
-    """One try to run one receiver. `run` is its number."""
+    """The task of one receiver run. `run` is the number of the run."""
 
     def __init__(self, receiver: Receiver, stream_id: int, run: int, config: ReceiverTaskConfig) -> None:
         self._receiver = receiver
@@ -102,14 +113,19 @@ class ReceiverTask:
         self._config = config
 
     def __call__(self, folder: str, dumps: Dumps = dumps_plain) -> Generator[str]:
-        """Run the receiver until the driver stops it, or is gone, or the receiver stops itself.
+        """Run the receiver until the driver stops it or is gone, the receiver stops itself, or the caller closes the generator.
+
+        If the driver refuses the run, the generator ends at once.
 
         Args:
-            folder: As of `start_store`.
+            folder: The argument of `start_store`.
             dumps: Pickles a list of received records.
 
         Yields:
-            A string now and then, so that Spark does not take the worker for dead.
+            An empty string every few seconds, so that Spark does not take the worker for dead.
+
+        Raises:
+            KStreamError: the run could not begin; see `start_store`.
         """
         executor, address = start_store(self._config, folder)
         link = self._link()
@@ -141,9 +157,9 @@ class ReceiverTask:
             link.deregister(*session.reason)
 
     def wait_for_first_attempt(self, stage: int) -> Generator[str]:
-        """Wait, as a speculative copy, until the first attempt has ended. Yields as `__call__`.
+        """Wait, as a speculative copy, until the first attempt has ended. Yields as `__call__`. RpcError if the driver does not answer.
 
-        A copy must not run the receiver. If it ended earlier, Spark would end the first attempt.
+        A copy must not run the receiver. If the copy ended first, Spark would end the first attempt.
         """
         link = self._link()
         while link.first_attempt_runs(stage):
@@ -151,13 +167,14 @@ class ReceiverTask:
             time.sleep(_COPY_POLL_S)
 
     def failed(self, error: BaseException) -> None:
-        """Tell the driver why the task has failed."""
+        """Report the error with which the task has failed to the driver. Blocks; an RpcError is logged."""
         self._link().report(f"Error starting receiver {self._stream}", error)
 
     def _link(self) -> TrackerLink:
         return TrackerLink(self._config.driver(), self._stream, self._run)
 
     def _writer(self, own: BlockStoreClient, peers: PeerStores, link: TrackerLink, dumps: Dumps) -> ReceiverBlockWriter:
+        """Make the writer of the receiver's blocks, with a write-ahead log if the config has logs."""
         config = self._config
         level = effective_storage_level(self._receiver.storageLevel, config.logs is not None)
         replicas = BlockStoreBasedBlockHandler(own, peers, level.level, level.replicas, config.most_failures)
@@ -171,11 +188,12 @@ class ReceiverTask:
 
 
 class ReceiverSession:
-    """Connects a running receiver with the driver: the supervisor's news go to the driver, the driver's commands to the supervisor.
+    """The connection of a running receiver with the driver.
 
-    `on_news` is called by threads of the supervisor, one at a time; `follow` has a thread of its own; the task waits for `over`. It is set
-    when the task should end: the driver or the receiver itself has stopped it, the driver is gone, or another run has taken its place.
-    `reason` says why; it is set before.
+    The supervisor's news go to the driver, and the driver's commands go to the supervisor. `on_news` is called on threads of the
+    supervisor and, for errors, of the receiver. `follow` has a thread of its own. The task waits for `over`, which is set when the task
+    should end: the driver or the receiver itself has stopped the receiver, the driver is gone, or another run has replaced this one.
+    `reason` is set before `over`.
     """
 
     def __init__(self, link: TrackerLink, executor: ExecutorProcess, host: str, peers: PeerStores) -> None:
@@ -188,7 +206,7 @@ class ReceiverSession:
         self.reason: tuple[str, BaseException | None] = ("Its task was ended", None)
 
     def on_news(self, news: ReceiverNews) -> None:
-        """Tell the driver. A restart is a stop and a start for the driver too, as in Spark."""
+        """Send an event of the receiver to the driver. Blocks. A restart is a stop and a start for the driver, too, as in Spark."""
         if news.kind == "error":
             self._link.report(news.message, news.error)
         elif news.kind == "stopped" and news.for_good:
@@ -202,16 +220,17 @@ class ReceiverSession:
             self._register_again()
 
     def follow(self, supervisor: ReceiverSupervisor, writer: ReceiverBlockWriter) -> None:
-        """Ask the driver for commands and do them, until the session is over."""
+        """Ask the driver for commands and do them, until the session is over. An error of the driver ends the session. Blocks."""
         try:
             while not self.over.is_set():
-                acknowledged = writer.acknowledged_before()  # before the question: the answer need not know blocks sent meanwhile
+                acknowledged = writer.acknowledged_before()  # taken before the request: the answer may not consider blocks sent meanwhile
                 self._do(self._link.next_command(), supervisor, writer, acknowledged)
         except Exception as e:
             logger.warning("receiver %d: its driver does not answer; the task ends", self._link.stream_id, exc_info=e)
             self._end("Lost its driver", e)
 
     def _do(self, answer: Mapping[str, Any], supervisor: ReceiverSupervisor, writer: ReceiverBlockWriter, acknowledged: int) -> None:
+        """Use the list of stores in an answer of the driver, and do its command."""
         self._peers.update(answer["peers"])
         command = answer["command"]
         if command == messages.STOP_RECEIVER:
@@ -224,6 +243,7 @@ class ReceiverSession:
             writer.clean(min(answer["threshold"], acknowledged))
 
     def _register_again(self) -> None:
+        """Register the receiver after a restart. End the session if the driver refuses it or does not answer."""
         try:
             if self._link.register(self._executor, self._host)["accepted"]:
                 return
@@ -232,12 +252,13 @@ class ReceiverSession:
             self._end("Lost its driver", e)
 
     def _end(self, message: str, error: BaseException | None) -> None:
+        """End the session with this reason."""
         self.reason = (message, error)
         self.over.set()
 
 
 class PeerStores:
-    """The stores of the other executors, by the driver's last answer. `update` belongs to one thread; any thread may call the object.
+    """The clients of the stores in the driver's last answer. One thread calls `update`; any thread may call the object.
 
     The map is replaced as a whole, so that no lock is needed.
     """
@@ -248,7 +269,7 @@ class PeerStores:
         self.update(peers)
 
     def update(self, peers: Sequence[Sequence[Any]]) -> None:
-        """Take over a list of [executor, host, port]. Clients of stores that remain are kept."""
+        """Replace the stores by a list of [executor, host, port]. Clients of stores that remain are kept."""
         before = self._stores
         self._stores = {
             (executor, host, port): before.get((executor, host, port)) or BlockStoreClient(executor, host, port, self._credentials)
@@ -256,4 +277,5 @@ class PeerStores:
         }
 
     def __call__(self) -> list[BlockStoreClient]:
+        """Return the clients of the present stores."""
         return list(self._stores.values())

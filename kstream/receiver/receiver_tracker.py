@@ -28,25 +28,40 @@ from kstream.receiver.receiver_scheduling_policy import (
 
 logger = logging.getLogger(__name__)
 _WAIT_S = 5.0
-"""How long a receiver's `NextCommand` waits for a command, and how often the executors are looked at."""
+"""Seconds for which the answer to `NextCommand` is held back, and so the interval at which the executors are listed."""
 _MOST_REFUSALS = 3
-"""A receiver that runs elsewhere than it was scheduled is refused so often in a row. Then any executor is better than none."""
+"""How often in a row a receiver is refused that runs elsewhere than it was scheduled. After that any executor is better than none."""
 
 
 class ReceiverRunner(Protocol):
-    """Runs receivers: as tasks of Spark, or in threads of a test."""
+    """A runner of receivers: as tasks of Spark, or in threads of a test. Any thread."""
 
-    def executors(self) -> list[ExecutorLocation]: ...
+    def executors(self) -> list[ExecutorLocation]:
+        """Return the executors that live. An exception means that Spark cannot be asked."""
+        ...
+
     def run(self, receiver: Receiver, stream_id: int, run: int, candidates: Sequence[Location], ended: Callable[[str], None], /) -> None:
-        """Start a task; returns at once. `ended` is called when the task has ended, on any thread, with the reason of a failure or ""."""
+        """Start the task of a receiver run. Returns at once.
+
+        Args:
+            receiver: The receiver.
+            stream_id: The id of its stream.
+            run: The number of the run.
+            candidates: The locations that the task prefers.
+            ended: Called when the task has ended, on any thread, with the reason of a failure or "".
+        """
         ...
 
     def start_stores(self, at_least: int = 0, /) -> None:
-        """Start a block store on every executor that has none, and wait a while for so many executors. Blocks. Logs failures."""
+        """Start a block store on every executor that has none. Blocks; failures are logged.
+
+        Args:
+            at_least: The number of executors with a store for which this waits, for a limited time.
+        """
         ...
 
     def forget_store(self, executor: str, /) -> None:
-        """Let `start_stores` look for the executor's store again: it has none, or one that does not answer."""
+        """Make the next `start_stores` look for this executor's store, which does not answer."""
         ...
 
     def cancel(self, stream_id: int, /) -> None:
@@ -60,7 +75,7 @@ class ReceiverRunner(Protocol):
 
 @dataclass(slots=True)
 class ReceiverEntry:
-    """What the tracker knows of one receiver. Read and changed under the tracker's lock."""
+    """The tracker's record of one receiver. Read and changed under the tracker's lock."""
 
     receiver: Receiver
     info: ReceiverTrackingInfo
@@ -79,15 +94,17 @@ class ReceiverEntry:
     refusals: int = 0
     """How often it has been refused, since it was last accepted, because it ran on an executor that was not a candidate."""
     last_error: tuple[str, str, int] = ("", "", -1)
+    """Message, error, and time (ms)."""
 
 
 class ReceiverTracker:
-    """Started once. Its `handlers` answer receivers and stores, each call on a thread of its own.
+    """The receivers of all streams and the block stores, on the driver. A tracker is started once.
 
-    A receiver whose task ends while the tracker runs is run again, as ReceiverSchedulingPolicy says: it stopped itself, its executor died,
-    or it was refused. The tracker ignores messages of all runs but the latest.
+    The `handlers` answer the messages of receivers and stores, each on the thread of its connection. The task of a receiver ends when the
+    receiver stops itself, its executor dies, or the driver refuses it. While the tracker runs the receiver is then run again, where
+    ReceiverSchedulingPolicy places it. Of each receiver only the latest run is accepted.
 
-    `_lock` guards the entries, the stores and the flags. What happens is decided under it; the runner, the policy and the listeners are
+    `_lock` guards the entries, the stores and the flags. Decisions are made under the lock; the runner, the policy and the listeners are
     called without it.
     """
 
@@ -103,11 +120,16 @@ class ReceiverTracker:
         stores_at_first: int = 1,
         registration_s: float = 10.0,
     ) -> None:
-        """
+        """Make a tracker; `start` starts it.
+
         Args:
-            receivers: By stream id.
+            receivers: The receivers, by stream id.
+            runner: Runs the receivers and starts the stores.
+            blocks: Gets the blocks that receivers add.
+            clock: The clock of runs and errors.
             tell: Posts an event to the listeners; any thread.
-            restart_delay_ms: The least time between two runs of a receiver.
+            restart_delay_ms: The least time between the starts of two runs of a receiver.
+            runtime: Makes threads and events.
             stores_at_first: How many executors should have stores before the first receiver runs, for the replicas of its first block.
             registration_s: How many seconds a stop waits for a receiver that has not registered.
         """
@@ -122,7 +144,7 @@ class ReceiverTracker:
         }
         self._stores: dict[str, Replica] = {}
         self._doubtful: set[str] = set()
-        """Executors whose stores have not answered, until they register again or are gone."""
+        """Executors whose stores have not answered, until the store registers again or the executor is gone."""
         self._stopping = False
         self._starting_stores = True  # `start` starts them
         self._over = runtime.event()
@@ -143,10 +165,11 @@ class ReceiverTracker:
     # -- for the context
 
     def start(self) -> None:
-        """Run all receivers, evenly over the executors, as soon as there are stores for their blocks. Returns at once."""
+        """Run all receivers, evenly over the executors, as soon as there are stores for their blocks. Returns at once. Call once."""
         self._runtime.thread(self._start_all, "ReceiverTracker").start()
 
     def _start_all(self) -> None:
+        """Start the stores, and then all receivers. On a thread of its own."""
         self._start_stores(self._stores_at_first)
         hosts = {stream: self._preferred(stream) for stream in self._entries}
         candidates = ReceiverSchedulingPolicy.scheduleReceivers(hosts, self._runner.executors())
@@ -154,15 +177,16 @@ class ReceiverTracker:
             self._run(stream, candidates[stream])
 
     def stop(self, timeout: float) -> bool:
-        """Stop every receiver, and let it store what it has. Blocks. No block is accepted afterwards.
+        """Stop every receiver after it has stored its records. Blocks. No new block is accepted afterwards.
 
-        A receiver that has not registered is refused when it does, and is not waited for. Tasks that have not ended in time are cancelled.
+        A receiver that registers from now on is refused. After `registration_s` seconds the tasks that have not registered, or whose
+        executors are gone, are cancelled. After the time-out all tasks that have not ended are cancelled.
 
         Args:
             timeout: Seconds until all tasks should have ended.
 
         Returns:
-            Whether all have ended in time.
+            Whether all tasks have ended in time.
         """
         with self._lock:
             self._stopping = True
@@ -186,7 +210,7 @@ class ReceiverTracker:
         return in_time
 
     def _cancel_without(self, why: str, living: set[str]) -> None:
-        """Cancel the receivers that run on none of these executors: one that waits for a core may wait for ever."""
+        """Cancel the tasks of receivers that run on none of these executors: a task without a core may wait for one for ever."""
         with self._lock:
             running = [(stream, entry) for stream, entry in self._entries.items() if entry.running and not entry.cancelled]
             lost = [(stream, entry) for stream, entry in running if entry.executor not in living]
@@ -197,18 +221,20 @@ class ReceiverTracker:
             self._runner.cancel(stream)
 
     def send_rate_update(self, stream_id: int, records_a_second: int) -> None:
-        """Set the rate limit of a receiver that runs."""
+        """Send a running receiver the command to set its rate limit. Returns at once. Any thread."""
         self._command(stream_id, {"command": messages.UPDATE_RATE_LIMIT, "rate": records_a_second})
 
     def restart_receiver(self, stream_id: int, message: str) -> None:
-        """Restart a receiver where it runs, after its delay."""
+        """Send a running receiver the command to restart on its executor, after its restart delay. Returns at once. Any thread."""
         self._command(stream_id, {"command": messages.RESTART_RECEIVER, "message": message})
 
     def clean_up(self, stream_id: int, threshold_ms: int) -> None:
-        """Let a receiver clean its log up to this moment of its own clock.
+        """Send a receiver the command to clean its log. Returns at once. Any thread.
 
-        The moment may become an earlier one when the receiver asks for the command, because blocks that were stored before it may have
-        been added meanwhile.
+        Args:
+            stream_id: The id of the receiver's stream.
+            threshold_ms: The time, by the receiver's clock, before which blocks may be removed. When the receiver fetches the command, the
+                time may be reduced, because blocks that were stored earlier may have been added meanwhile.
         """
         command = {"command": messages.CLEANUP_OLD_BLOCKS, "threshold": threshold_ms}
         with self._lock:
@@ -220,25 +246,26 @@ class ReceiverTracker:
     # -- stores
 
     def replicas(self, block: ReceivedBlockInfo) -> tuple[Replica, ...]:
-        """The known stores that have a block."""
+        """Return the known stores that have a block. Any thread."""
         with self._lock:
             return self._replicas(block)
 
     def _replicas(self, block: ReceivedBlockInfo) -> tuple[Replica, ...]:
-        """Call this under the lock."""
+        """Return the known stores that have a block. Call this under the lock."""
         return tuple(self._stores[executor] for executor in block.executors if executor in self._stores)
 
     def doubt_store(self, store: Replica) -> None:
-        """Note that a store does not answer: it has died, though its executor may live, or is busy.
+        """Note that a store does not answer. It is busy, or it has died although its executor may live.
 
-        The next look at the executors looks for it, and starts another one if it is dead. Until then it remains a known store.
+        The next listing of the executors has the store looked for, and another one started if it is dead. Until then the store remains a
+        known store. Any thread; returns at once.
         """
         with self._lock:
-            if self._stores.get(store.executor_id) == store:  # and no other has taken its place
+            if self._stores.get(store.executor_id) == store:  # no other store has replaced it
                 self._doubtful.add(store.executor_id)
 
     def stores(self) -> list[Replica]:
-        """All known stores, whether or not their executors live."""
+        """Return all known stores, whether or not their executors live. Any thread."""
         with self._lock:
             return list(self._stores.values())
 
@@ -246,7 +273,7 @@ class ReceiverTracker:
         """Group blocks by the stores that have them.
 
         Returns:
-            The ids of the blocks by responsive store; and the ids of blocks that an unresponsive store has, to retry later.
+            The ids of the blocks by responsive store; and the ids of the blocks that an unresponsive store has, to retry later.
         """
         found, later = dict[Replica, list[str]](), set[str]()
         with self._lock:
@@ -259,12 +286,12 @@ class ReceiverTracker:
         return found, later
 
     def allocated_executors(self) -> dict[int, str | None]:
-        """The executor of each receiver, by stream id; None for a receiver that runs nowhere."""
+        """Return the id of each receiver's executor, by stream id; None for a receiver that runs nowhere. Any thread."""
         with self._lock:
             return {s: entry.info.running.executor_id if entry.info.running else None for s, entry in self._entries.items()}
 
     def receivers_on_executors(self) -> dict[str, int]:
-        """How many receivers hold a core of an executor, by executor id. Any thread.
+        """Return how many receivers hold a core of an executor, by executor id. Any thread.
 
         A receiver that has not registered yet is counted on each of its candidates: its task may already run on any of them.
         """
@@ -280,10 +307,11 @@ class ReceiverTracker:
     # -- messages
 
     def _answering(self, answer: Callable[..., dict[str, Any]]) -> Callable[[bytes], bytes]:
+        """Return the handler that calls `answer` with the fields of a message, and returns its result as a body."""
         return lambda body: messages.to_body(**answer(**messages.of_body(body)))
 
     def _register(self, stream: int, run: int, executor: str, host: str) -> dict[str, Any]:
-        """Accept or refuse a receiver. A refused one ends its task, and is scheduled again (`_ended`)."""
+        """Accept or refuse a receiver. The task of a refused receiver ends, and the receiver is scheduled again (`_ended`)."""
         there = ExecutorLocation(host, executor)
         acceptable = self._may_run_on(stream, there)
         with self._lock:
@@ -306,10 +334,10 @@ class ReceiverTracker:
         return {"accepted": True, "peers": self._peers()}
 
     def _may_run_on(self, stream: int, there: ExecutorLocation) -> bool:
-        """Whether the receiver may run on this executor: it was scheduled there, or all scheduled executors have died and the policy would
-        choose it now.
+        """Whether the receiver may run on this executor.
 
-        The only executor of local mode is always accepted, and so is any executor after _MOST_REFUSALS refusals in a row.
+        It may if it was scheduled there, or if all scheduled executors have died and the policy would choose this executor now. The only
+        executor of local mode is always accepted, and so is any executor after _MOST_REFUSALS refusals in a row.
         """
         with self._lock:
             entry = self._entries.get(stream)
@@ -327,19 +355,21 @@ class ReceiverTracker:
         return ReceiverSchedulingPolicy.accepts(now, there)
 
     def _register_store(self, executor: str, host: str, port: int) -> dict[str, Any]:
+        """Note the store of an executor as known and responsive."""
         with self._lock:
             self._stores[executor] = Replica(executor, host, port)
             self._doubtful.discard(executor)
         return {}
 
     def _add_block(self, stream: int, run: int, **fields: Any) -> dict[str, Any]:
-        """Add a block. No new block of an earlier run is accepted: a later run may have cleaned its log already."""
+        """Add a block. Blocks until it is durable. No new block of an earlier run is accepted: a later run may have cleaned the log."""
         with self._lock:
             entry = self._entries.get(stream)
             latest = entry is None or entry.run == run
         return {"added": self._blocks.add_block(messages.block_of_fields(stream, fields), accept_new=latest)}
 
     def _report_error(self, stream: int, message: str, error: str) -> dict[str, Any]:
+        """Log an error of a receiver, and post it to the listeners."""
         logger.warning("receiver %d: %s: %s", stream, message, error)
         with self._lock:
             entry = self._entries[stream]
@@ -349,6 +379,7 @@ class ReceiverTracker:
         return {}
 
     def _deregister(self, stream: int, run: int, message: str, error: str) -> dict[str, Any]:
+        """Mark a receiver as inactive, and post its stop to the listeners. Ignored unless the latest run is active."""
         with self._lock:
             entry = self._entries[stream]
             if entry.run != run or entry.info.state is not ReceiverState.ACTIVE:
@@ -361,7 +392,7 @@ class ReceiverTracker:
         return {}
 
     def _next_command(self, stream: int, run: int) -> dict[str, Any]:
-        """Wait for a command; none after a while. An earlier run gets the command to stop."""
+        """Return the next command of a receiver. Blocks for _WAIT_S seconds at most. An earlier run gets the command to stop."""
         entry = self._entries[stream]
         with self._lock:
             latest = entry.run == run
@@ -382,6 +413,7 @@ class ReceiverTracker:
     # -- runs
 
     def _run(self, stream: int, candidates: Sequence[Location]) -> None:
+        """Start the next run of a receiver, unless the tracker is stopping. Returns at once."""
         with self._lock:
             entry = self._entries[stream]
             if self._stopping:
@@ -416,23 +448,24 @@ class ReceiverTracker:
         """Run a receiver again after a delay, unless the tracker is stopped. The delay limits the rate of runs that end at once."""
         if self._over.wait(delay_s):
             return
-        executors = self._known_executors() or []  # without any the receiver may run anywhere
+        executors = self._known_executors() or []  # without known executors the receiver may run anywhere
         preferred = self._preferred(stream)
         with self._lock:
             infos = self._infos()
         self._run(stream, ReceiverSchedulingPolicy.restartReceiver(stream, preferred, infos, executors))
 
     def _preferred(self, stream: int) -> str | None:
+        """Return the preferred host of a receiver; None if it has none, or if the user's method raises, which is reported."""
         try:
             return self._entries[stream].receiver.preferredLocation()
-        except Exception as e:  # the user's
+        except Exception as e:  # a method of the user may raise anything
             self._report_error(stream, "preferredLocation of the receiver failed: it may run anywhere", f"{type(e).__name__}: {e}")
             return None
 
     # -- executors
 
     def _known_executors(self) -> list[ExecutorLocation] | None:
-        """The executors; None if Spark cannot be asked, because it is being stopped or is gone."""
+        """Return the executors; None if Spark cannot be asked, because it is being stopped or is gone."""
         try:
             return self._look_at_executors()
         except Exception:
@@ -440,7 +473,10 @@ class ReceiverTracker:
             return None
 
     def _look_at_executors(self) -> list[ExecutorLocation]:
-        """List the executors. Drops the stores of those that are gone; a thread of its own starts stores on new ones."""
+        """Return the executors, and forget the stores of executors that are gone. Raises the runner's error.
+
+        If an executor has no store, or an unresponsive one, a thread starts the missing stores.
+        """
         executors = self._runner.executors()
         living = {executor.executor_id for executor in executors}
         with self._lock:
@@ -456,6 +492,7 @@ class ReceiverTracker:
         return executors
 
     def _start_stores(self, at_least: int = 0) -> None:
+        """Start the missing stores. Blocks."""
         try:
             self._runner.start_stores(at_least)
         finally:
@@ -465,21 +502,24 @@ class ReceiverTracker:
     # -- inside
 
     def _command(self, stream: int, command: dict[str, Any]) -> None:
+        """Queue a command for a receiver, and wake up its `NextCommand`."""
         with self._lock:
             entry = self._entries[stream]
             entry.commands.append(command)
             entry.command_came.set()
 
     def _peers(self) -> list[list[Any]]:
+        """Return [executor, host, port] of each responsive store."""
         with self._lock:
             sound = (store for executor, store in self._stores.items() if executor not in self._doubtful)
             return [[store.executor_id, store.host, store.port] for store in sound]
 
     def _infos(self) -> dict[int, ReceiverTrackingInfo]:
-        """Call this under the lock."""
+        """Return the states of all receivers, by stream id. Call this under the lock."""
         return {stream: entry.info for stream, entry in self._entries.items()}
 
     def _info(self, stream: int, entry: ReceiverEntry) -> ReceiverInfo:
+        """Return the description of a receiver for listeners. Call this under the lock."""
         running = entry.info.running
         where = (running.host, running.executor_id) if running is not None else ("", "")
         name = f"{type(entry.receiver).__name__}-{stream}"

@@ -1,4 +1,4 @@
-"""SocketReceiver: records from what a TCP server sends. It reconnects after a refused connection, and at the end of the stream."""
+"""SocketReceiver: records from the bytes of a TCP server. It reconnects after a refused connection, and at the end of the stream."""
 
 from __future__ import annotations
 
@@ -18,10 +18,20 @@ Converter = Callable[[BinaryIO], Iterable[Any]]
 
 
 class SocketReceiver(Receiver):
-    """The texts and the delays of its restarts are Spark's. `_connection` is replaced by one thread of the supervisor at a time."""
+    """A receiver of records from a TCP connection. The texts and the delays of its restarts are Spark's.
+
+    Threads of the supervisor replace `_connection`; a thread of the receiver reads from it.
+    """
 
     def __init__(self, host: str, port: int, converter: Converter, storageLevel: Any = None) -> None:
-        """`converter` gets the connection as a binary file, and yields records as long as they come."""
+        """Make a receiver; `onStart` connects it.
+
+        Args:
+            host: The host of the server.
+            port: The port of the server.
+            converter: Gets the connection as a binary file, and yields the records as they arrive. Called on the receiver's thread.
+            storageLevel: As of `Receiver`.
+        """
         super().__init__(storageLevel)
         self._host = host
         self._port = port
@@ -36,7 +46,7 @@ class SocketReceiver(Receiver):
             self.restart(f"Error connecting to {self._host}:{self._port}", e)
             return
         self._connection = connection
-        if self.isStopped():  # while it connected
+        if self.isStopped():  # a stop came while this was connecting
             self.onStop()
             return
         logger.info("Connected to %s:%d", self._host, self._port)
@@ -49,6 +59,7 @@ class SocketReceiver(Receiver):
             logger.info("Closed socket to %s:%d", self._host, self._port)
 
     def _receive(self, connection: socket.socket) -> None:
+        """Store the records of a connection until it ends; then restart the receiver, unless it is stopped. On a thread of its own."""
         try:
             with connection.makefile("rb") as file:
                 if self._converter is lines_of:  # many lines at once
@@ -64,7 +75,7 @@ class SocketReceiver(Receiver):
             if not self._ended(connection):
                 self.restart("Socket data stream had no more data")
         except Exception as e:
-            if not self._ended(connection):  # else the stop has closed it
+            if not self._ended(connection):  # otherwise the stop has closed the connection
                 logger.warning("Error receiving data: %s", e)
                 self.restart("Error receiving data", e)
         finally:
@@ -79,13 +90,16 @@ class SocketReceiver(Receiver):
 
 
 def lines_of(file: BinaryIO) -> Iterator[str]:
-    """The lines of a UTF-8 text, which end with LF, CR or CRLF. The rest after the last line end is a line, too, at the end of the file."""
+    """Yield the lines of a UTF-8 text, which end with LF, CR or CRLF. The text after the last line end is a line, too.
+
+    Blocks until lines arrive.
+    """
     for lines in line_chunks_of(file):
         yield from lines
 
 
 def line_chunks_of(file: BinaryIO) -> Iterator[TextLines]:
-    """The lines as `lines_of`, in groups that came together."""
+    """Yield the lines that `lines_of` yields, in groups of lines that arrived together. Blocks until lines arrive."""
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     rest, after_cr = "", False
     read: Callable[[int], bytes] = getattr(file, "read1", file.read)
@@ -105,6 +119,7 @@ def line_chunks_of(file: BinaryIO) -> Iterator[TextLines]:
 
 
 def _close(connection: socket.socket) -> None:
+    """Close a connection, and wake up a thread that reads from it."""
     try:
         connection.shutdown(socket.SHUT_RDWR)  # wakes up a reader in another thread; close alone does not
     except OSError:
