@@ -171,6 +171,8 @@ class GeneratorState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Block:
+    """A closed block that waits to be pushed."""
+
     block_id: str
     records: list[Any]
 
@@ -351,6 +353,7 @@ class BlockGenerator:
         self._limiter.waitToPush(self._over)
 
     def _check_active(self) -> None:
+        """Raise IllegalStateError unless the generator is started and not stopped."""
         if self._state is not GeneratorState.ACTIVE:
             raise IllegalStateError(
                 f"cannot add data: the BlockGenerator has not been started or has been stopped (it is {self._state.value})",

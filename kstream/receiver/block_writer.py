@@ -215,6 +215,7 @@ class BlockStoreBasedBlockHandler:
         self._copying = ThreadPoolExecutor(1, "BlockReplication")
 
     def store(self, block_id: str, count: int | None, chunks: Sequence[bytes]) -> ReceivedBlockStoreResult:
+        """Store a block on as many executors as wanted, or as take it. BlockNotStoredError if no executor takes it. Blocks."""
         peers = [peer for peer in self._peers() if peer.executor_id != self._own.executor_id]
         copying: Future[list[str]] | None = None
         if self._replicas > 1:
@@ -293,6 +294,7 @@ class WriteAheadLogBasedBlockHandler:
         self._threads = ThreadPoolExecutor(2, "ReceivedBlockHandler")
 
     def store(self, block_id: str, count: int | None, chunks: Sequence[bytes]) -> ReceivedBlockStoreResult:
+        """Store a block in the log and in the store. Blocks. BlockNotStoredError if the log fails, or if one of them takes too long."""
         now, deadline = self._time_ms(), monotonic() + self._timeout
         logging_it = self._threads.submit(lambda: self._log.write(encode_block(chunks), now))
         storing = self._threads.submit(self._store, block_id, count, chunks)

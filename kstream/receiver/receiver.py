@@ -331,6 +331,7 @@ class ReceiverSupervisor:
         self._tell(ReceiverNews("error", message, error))
 
     def restart(self, message: str, error: BaseException | None, delay_ms: int | None) -> None:
+        """Start a thread that restarts the receiver, unless a restart is under way or the receiver is stopped for good."""
         with self._lock:
             if self._restarting or self._over.is_set():
                 return

@@ -39,6 +39,7 @@ class SocketReceiver(Receiver):
         self._connection: socket.socket | None = None
 
     def onStart(self) -> None:
+        """Connect, and start the thread that receives. Blocks while it connects; a failure restarts the receiver."""
         logger.info("Connecting to %s:%d", self._host, self._port)
         try:
             connection = socket.create_connection((self._host, self._port))
@@ -53,6 +54,7 @@ class SocketReceiver(Receiver):
         THREADS.thread(lambda: self._receive(connection), "Socket Receiver").start()
 
     def onStop(self) -> None:
+        """Close the connection, which ends the thread that receives."""
         connection, self._connection = self._connection, None
         if connection is not None:
             _close(connection)

@@ -57,6 +57,7 @@ class FsspecFileStore:
         )
 
     def create(self, name: str, data: bytes) -> None:
+        """Create the file if the name is not taken. Another process may take the name at the same moment, and one file is lost."""
         with self._lock, self._mapped("write", name):
             self._fs.invalidate_cache()
             if self._fs.exists(self._full(name)):

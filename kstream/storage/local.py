@@ -44,6 +44,7 @@ class LocalFileStore:
             ) from e
 
     def create(self, name: str, data: bytes) -> None:
+        """Create the file durably by a hard link. AlreadyExistsError if the name is taken."""
         target = self._root / name
         with _mapped("write", target):
             temporary = self._write_temporary(target, data)
@@ -182,6 +183,7 @@ class LocalAppendableFile:
             return os.fstat(self._open()).st_size
 
     def append(self, data: bytes) -> int:
+        """Append and sync; return the offset of the first byte. After an error remove the part that was written, if possible."""
         with self._mapped("write", self._path):
             descriptor, written = self._open(), 0
             try:

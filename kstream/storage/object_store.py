@@ -103,6 +103,7 @@ class ObjectFileStore:
         self._conditional = False
 
     def create(self, name: str, data: bytes) -> None:
+        """Create the object by a conditional PUT, and retry passing errors. AlreadyExistsError if another create took the name."""
         if not self._conditional:
             self._create_as_the_only_writer(name, data)
             return

@@ -86,6 +86,7 @@ class FrameReader:
         self.end = 0
 
     def __iter__(self) -> Iterator[bytes]:
+        """Yield the records up to the end of the file, or up to the first bytes that are no whole record."""
         while self.end + HEADER.size <= self._size:
             head = self._bytes(self.end, HEADER.size)
             if len(head) < HEADER.size:  # the file has been truncated since its size was asked

@@ -92,6 +92,7 @@ class RollingWriter:
         return self._open[0] if self._open else None
 
     def write(self, framed: bytes, time_ms: int) -> tuple[LogFile, FileBasedWriteAheadLogSegment]:
+        """Append a framed record to the file for its time. After a failure retry with a new file, up to `max_failures` attempts."""
         retries = _Retries(self._place, self._max_failures)
         while True:
             try:
@@ -148,6 +149,7 @@ class OneFileAWrite:
         self._place = store.path(folder)
 
     def write(self, framed: bytes, time_ms: int) -> tuple[LogFile, FileBasedWriteAheadLogSegment]:
+        """Make a file with the framed record. After a failure retry with the same name, up to `max_failures` attempts."""
         retries = _Retries(self._place, self._max_failures)
         log_file, unsure = self._names.next(time_ms), False
         while True:
