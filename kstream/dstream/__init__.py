@@ -1,12 +1,12 @@
-"""DStreams: a stream is a recipe for one RDD a batch time; the graph knows all streams that have an output.
+"""DStreams: a stream makes one RDD for each batch time; the graph holds all inputs and outputs of a context.
 
 One idea: operators are applied to RDDs, not to data. A DStream is a user's handle on a DStreamNode. `DStreamNode.getOrCompute(time)` makes
 (or remembers) the RDD of a batch from its parents' RDDs; an output operation turns it into a Job. Inputs are planned first
 (`InputDStream.plan`), in one place, by the JobGenerator. Computing never looks outside, so any remembered or pending batch can be computed
 again from its plan. Files, in their order:
 
-    reference, recipe       the record of the calls that built a graph, and the same calls made again
-    ports                   what streams ask of higher rooms
+    reference, recipe       the record of the calls that built a graph, and its restoring
+    ports                   interfaces of higher rooms that streams use
     node                    DStreamNode, the base of all kinds
     transformed, windowed_dstreams, stateful_dstream, state_dstreams     the kinds
     base, dstream           DStream, what users see

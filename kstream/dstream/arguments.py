@@ -1,4 +1,4 @@
-"""How the arguments of operators are read: the user's functions by their parameters, durations and moments by their types."""
+"""Conversion and checks of the arguments of operators: user functions by their parameters, durations and times by their types."""
 
 from __future__ import annotations
 
@@ -14,35 +14,46 @@ Update = Callable[[Time, Any, list[Any], Any], Any]
 
 
 def as_duration(value: float | Duration) -> Duration:
-    """A Duration from seconds or a Duration."""
+    """Return a Duration from seconds or a Duration. TypeError for another type."""
     return value if isinstance(value, Duration) else Seconds(value)
 
 
 def as_time(moment: datetime | float | Time) -> Time:
-    """A Time from what pyspark takes for one: a datetime (naive ones are local, as those handed to foreachRDD) or seconds."""
+    """Return a Time from a Time, seconds since 1970, or a datetime (local time if it has no zone, as those that foreachRDD passes)."""
     if isinstance(moment, Time):
         return moment
     return Time(round((moment.timestamp() if isinstance(moment, datetime) else moment) * 1000))
 
 
 def check_inverse(name: str, inverse: object, order: str) -> None:
-    """TypeError for an inverse that is no function, such as the window's length in the order of Scala's arguments."""
+    """Raise TypeError for an inverse that is neither a function nor None, such as a window length in the order of Scala's arguments.
+
+    Args:
+        name: the name of the parameter, for the message.
+        inverse: the argument.
+        order: the signature of the operator, for the message.
+    """
     if inverse is not None and not callable(inverse):
         raise TypeError(f"{name} must be a function or None, it is {inverse!r}. The order is {order}; without an inverse give {name}=None")
 
 
 def takes_one_argument(func: Callable[..., Any]) -> bool:
-    """Whether `func` wants only the RDD, and not the batch time before it."""
+    """Whether `func` takes (rdd) and not (time, rdd). TypeError if it takes neither."""
     return takes_only_rdds(func, 1)
 
 
 def takes_only_rdds(func: Callable[..., Any], rdds: int) -> bool:
-    """Whether `func` wants the RDDs only, and not the batch time before them.
+    """Whether `func` takes only RDDs, and not the batch time before them.
 
-    Decided by its positional parameters without a default, then by all of them: `lambda rdd, name=name: …` wants the RDD.
+    The number of its required positional parameters decides; if it is too low for either form, the number of all positional parameters.
+    So `lambda rdd, name=name: …` takes (rdd).
+
+    Args:
+        func: the user's function.
+        rdds: the number of RDDs.
 
     Raises:
-        TypeError: it can be called neither way, or not at all.
+        TypeError: `func` cannot be called either way, or is not a function.
     """
     given = ", ".join(["rdd"] if rdds == 1 else [f"rdd{n + 1}" for n in range(rdds)])
     if not callable(func):
@@ -58,7 +69,7 @@ def takes_only_rdds(func: Callable[..., Any], rdds: int) -> bool:
 
 
 def takes_time(function: Callable[..., Any]) -> bool:
-    """Whether a mapping function takes (time, key, value, state) rather than (key, value, state). TypeError if it takes neither."""
+    """Whether a mapping function takes (time, key, value, state) and not (key, value, state). TypeError if it takes neither."""
     parameters = _positional(function)
     if parameters is None:
         return False
@@ -68,13 +79,13 @@ def takes_time(function: Callable[..., Any]) -> bool:
 
 
 def with_time_and_key(function: Callable[..., Any]) -> Update:
-    """The user's function as one of (time, key, values, state).
+    """Return the user's update function as a function of (time, key, values, state).
 
-    pyspark's form takes (values, state). A function that must be given four arguments gets the batch `Time` and the key as well, as the
-    fullest form of Spark's Scala API does.
+    pyspark's form takes (values, state). A function with four required parameters also gets the batch `Time` and the key, as in the
+    fullest form of Spark's Scala API.
 
     Raises:
-        TypeError: it must be given another number of arguments.
+        TypeError: `function` has another number of required parameters.
     """
     parameters = _positional(function)
     required = 0 if parameters is None else parameters.required
@@ -86,7 +97,7 @@ def with_time_and_key(function: Callable[..., Any]) -> Update:
 
 
 class _Positional(NamedTuple):
-    """The positional parameters of a function: those that must be given, those that have a name, and whether any number is taken."""
+    """The positional parameters of a function: the number of required ones, the number of named ones, and whether it has `*args`."""
 
     required: int
     named: int
@@ -94,7 +105,7 @@ class _Positional(NamedTuple):
 
 
 def _positional(function: Callable[..., Any]) -> _Positional | None:
-    """The positional parameters of a function; None for a builtin that does not tell."""
+    """Return the positional parameters of a function; None for a builtin without a readable signature."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""DStreamBase: what a stream is apart from its operators – its node in the graph, its name, its storage, its past RDDs."""
+"""DStreamBase: the parts of a stream that are not operators – its node in the graph, its name, its storage, its past RDDs."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class DStreamBase(RecordedStream, Generic[T_co]):
     def __init__(self, node: DStreamNode) -> None:
         self._node = node
         self.is_cached = False
-        """Whether `persist` or `cache` has been called; that a window or a state is stored does not count, as in pyspark."""
+        """Whether the user has called `persist` or `cache`. As in pyspark, storage that a window or a state needs does not count."""
         self.is_checkpointed = False
-        """Whether `checkpoint` has been called; an interval that is the default does not count, as in pyspark."""
+        """Whether the user has called `checkpoint`. As in pyspark, a default interval does not count."""
 
     def __repr__(self) -> str:
         return self._node.description()
@@ -45,12 +45,12 @@ class DStreamBase(RecordedStream, Generic[T_co]):
     # -- the stream itself
 
     def context(self) -> StreamHost:
-        """The StreamingContext this stream belongs to."""
+        """Return the StreamingContext of this stream."""
         return self._node.ssc.context
 
     @recorded
     def setName(self: D, name: str) -> D:
-        """Name the stream. An input with a name finds its stored offsets after any change of code; without one, by its position.
+        """Name the stream. A named input finds its stored offsets after any change of code; an input without a name, by its position.
 
         Args:
             name: some text without commas.
@@ -60,6 +60,7 @@ class DStreamBase(RecordedStream, Generic[T_co]):
 
         Raises:
             ValueError: the name is empty or has a comma.
+            IllegalStateError: the context has started.
         """
         self._node.ssc.check_can_add("names")
         if not name or "," in name:
@@ -68,7 +69,7 @@ class DStreamBase(RecordedStream, Generic[T_co]):
         return self
 
     def name(self) -> str | None:
-        """The name given by `setName`; None without one."""
+        """Return the name that `setName` has set; None without a name."""
         return self._node.given_name
 
     @recorded
@@ -80,6 +81,9 @@ class DStreamBase(RecordedStream, Generic[T_co]):
 
         Returns:
             This stream.
+
+        Raises:
+            IllegalStateError: the context has started.
         """
         self._node.ssc.check_can_add("storage levels")
         self.is_cached = True
@@ -88,19 +92,19 @@ class DStreamBase(RecordedStream, Generic[T_co]):
 
     @recorded
     def cache(self: D) -> D:
-        """Persist each RDD at MEMORY_ONLY. Returns this stream."""
+        """Persist each RDD at MEMORY_ONLY, as `persist`. Return this stream."""
         return self.persist(StorageLevel.MEMORY_ONLY)
 
     @recorded
     def checkpoint(self: D, interval: float | Duration) -> D:
         """Set how often the state of this stream is written under the checkpoint directory.
 
-        If only the SparkContext has a checkpoint directory, Spark checkpoints the RDD of the state so often. A stream without state writes
-        nothing, because its RDDs are made again from the plans. But it remembers them for two intervals, as every stream with one does.
+        If only the SparkContext has a checkpoint directory, Spark checkpoints the RDD of the state at this interval. A stream without state
+        writes nothing, because its RDDs can be computed from the plans. But it remembers its RDDs for two intervals.
 
         Args:
-            interval: seconds or a Duration, a multiple of the slide duration. Default for a stream with state: the least multiple of the
-                slide duration from 10 s on; for mapWithState ten slide durations.
+            interval: seconds or a Duration, a multiple of the slide duration. Without this call a stream with state uses the least
+                multiple of the slide duration that is 10 s or more; for mapWithState ten slide durations.
 
         Returns:
             This stream.
@@ -113,13 +117,13 @@ class DStreamBase(RecordedStream, Generic[T_co]):
         return self
 
     def slice(self, begin: datetime | float | Time, end: datetime | float | Time) -> list[RDD[T_co]]:
-        """Return the RDDs of past batches. Any thread; blocks while a batch is being made.
+        """Return the RDDs of past batches. Any thread; blocks while the generator makes an RDD of this stream.
 
-        A moment between two batches counts as the batch before it. Left out are times before the first batch, those not planned yet
-        and those older than this stream remembers (`ssc.remember`).
+        A moment between two batches counts as the batch before it. Times before the first batch, times that are not planned yet, and
+        times older than this stream remembers (`ssc.remember`) are left out.
 
         Args:
-            begin: the first batch: a datetime (naive ones are local), seconds since 1970, or a Time.
+            begin: the first batch: a datetime (local time if it has no zone), seconds since 1970, or a Time.
             end: the last batch, in the same forms.
 
         Returns:
@@ -132,5 +136,5 @@ class DStreamBase(RecordedStream, Generic[T_co]):
 
 
 def node_of(stream: DStreamBase[Any]) -> DStreamNode:
-    """The node of a stream in the graph, for other rooms of kstream. Users do not see it."""
+    """Return the node of a stream in the graph. For other rooms of kstream, not for users."""
     return stream._node  # pyright: ignore[reportPrivateUsage]

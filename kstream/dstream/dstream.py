@@ -1,7 +1,7 @@
-"""DStream: a sequence of RDDs, one a batch; all that users do with a stream.
+"""DStream: a sequence of RDDs, one a batch, with the operators that users call.
 
-The names and signatures are pyspark's. Operators may be called only before the context starts, on the driver. Functions given to
-them run where pyspark's would: those on records in the Python workers, those on RDDs (transform, foreachRDD) on the driver.
+The names and signatures are pyspark's. Operators may be called only before the context starts, on the driver. Functions run where they run
+in pyspark: functions on records in the Python workers, functions on RDDs (transform, foreachRDD) on the driver.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class DStream(DStreamBase[T_co]):
         """Keep some of the records.
 
         Args:
-            f: says whether a record is kept, in the workers.
+            f: returns whether a record is kept; runs in the workers.
 
         Returns:
             A stream of the records for which f(record) is true.
@@ -93,10 +93,10 @@ class DStream(DStreamBase[T_co]):
     @recorded
     @on_workers("f")
     def mapPartitions(self, f: Callable[[Iterator[T_co]], Iterable[U]], preservesPartitioning: bool = False) -> DStream[U]:
-        """Apply a function to each partition. Use it where something costly, such as a connection, is made once for many records.
+        """Apply a function to each partition. Use it to make something costly, such as a connection, once for many records.
 
         Args:
-            f: makes the new records of an iterator over a partition's records, in the workers.
+            f: takes an iterator over a partition's records and returns the new records; runs in the workers.
             preservesPartitioning: `f` leaves the keys of (key, value) records as they are.
 
         Returns:
@@ -111,7 +111,7 @@ class DStream(DStreamBase[T_co]):
         """Apply a function to each partition and its index.
 
         Args:
-            f: makes the new records of the partition's index and an iterator over its records, in the workers.
+            f: takes the partition's index and an iterator over its records, and returns the new records; runs in the workers.
             preservesPartitioning: `f` leaves the keys of (key, value) records as they are.
 
         Returns:
@@ -150,13 +150,13 @@ class DStream(DStreamBase[T_co]):
 
     @recorded
     def countByValue(self) -> DStream[tuple[T_co, int]]:
-        """Return a stream of (value, how often it occurs) for each distinct record of a batch, in Spark's default number of partitions."""
+        """Return a stream of (value, its count) for each distinct record of a batch, in Spark's default number of partitions."""
         partitions = self._node.default_partitions
         return self._each("countByValue", lambda rdd: rdd.map(fn.with_one).reduceByKey(operator.add, partitions(None)))
 
     @recorded
     def union(self, other: DStream[U]) -> DStream[T_co | U]:
-        """Return a stream of this stream's records and the other's, batch by batch. ValueError unless both slide together."""
+        """Return a stream of the records of both streams, batch by batch. ValueError if their slide durations or contexts differ."""
         return DStream(UnionDStream([self._node, other._node]))
 
     @recorded
@@ -164,10 +164,11 @@ class DStream(DStreamBase[T_co]):
         """Apply a function to the RDD of each batch.
 
         Args:
-            func: func(rdd) or func(time, rdd), on the driver; returns an RDD. `time` is the batch time as a local datetime.
+            func: func(rdd) or func(time, rdd), on the driver, in the thread that plans batches. It must return an RDD, or the batch fails.
+                `time` is the batch time as a local datetime.
 
         Returns:
-            A stream of the RDDs returned.
+            A stream of the returned RDDs.
 
         Raises:
             TypeError: `func` takes neither form.
@@ -187,15 +188,16 @@ class DStream(DStreamBase[T_co]):
         """Apply a function to the RDDs of two streams, batch by batch.
 
         Args:
-            func: func(rdd, other's rdd) or func(time, rdd, other's rdd), on the driver; returns an RDD. `time` as for `transform`.
-            other: a stream that slides together with this one.
-            keepSerializer: pyspark's; without effect, because no RDD leaves Python in between.
+            func: func(rdd, other's rdd) or func(time, rdd, other's rdd), as for `transform`.
+            other: a stream of the same context with the same slide duration.
+            keepSerializer: a parameter of pyspark; without effect, because no RDD leaves Python in between.
 
         Returns:
-            A stream of the RDDs returned.
+            A stream of the returned RDDs.
 
         Raises:
             TypeError: `func` takes neither form.
+            ValueError: the streams have different slide durations or contexts.
         """
         function: Callable[..., RDD[Any]] = func
         parents = [self._node, other._node]
@@ -273,7 +275,7 @@ class DStream(DStreamBase[T_co]):
     def cogroup(
         self: DStream[tuple[K, V]], other: DStream[tuple[K, U]], numPartitions: int | None = None
     ) -> DStream[tuple[K, tuple[Iterable[V], Iterable[U]]]]:
-        """Return (key, (values here, values there)) for each key of either stream in a batch; each is an iterable and may be empty."""
+        """Return a stream of (key, (iterable of this stream's values, iterable of the other's)) of each batch; one may be empty."""
         return self._with(other, "cogroup", numPartitions, lambda a, b, partitions: a.cogroup(b, partitions))
 
     @recorded
@@ -281,11 +283,14 @@ class DStream(DStreamBase[T_co]):
         """Join two streams by key, within a batch.
 
         Args:
-            other: a stream of (key, value) that slides together with this one.
+            other: a stream of (key, value) of the same context with the same slide duration.
             numPartitions: partitions of the result (default: Spark's default parallelism).
 
         Returns:
-            A stream of (key, (value here, value there)) for each pair of values with the same key.
+            A stream of (key, (value of this stream, value of the other)) for each pair of values with the same key.
+
+        Raises:
+            ValueError: the streams have different slide durations or contexts.
         """
         return self._with(other, "join", numPartitions, lambda a, b, partitions: a.join(b, partitions))
 
@@ -293,34 +298,34 @@ class DStream(DStreamBase[T_co]):
     def leftOuterJoin(
         self: DStream[tuple[K, V]], other: DStream[tuple[K, U]], numPartitions: int | None = None
     ) -> DStream[tuple[K, tuple[V, U | None]]]:
-        """As `join`; a value here whose key the other stream does not have in this batch is paired with None."""
+        """Join as `join`. A value of this stream whose key the other stream does not have in the batch is paired with None."""
         return self._with(other, "leftOuterJoin", numPartitions, lambda a, b, partitions: a.leftOuterJoin(b, partitions))
 
     @recorded
     def rightOuterJoin(
         self: DStream[tuple[K, V]], other: DStream[tuple[K, U]], numPartitions: int | None = None
     ) -> DStream[tuple[K, tuple[V | None, U]]]:
-        """As `join`; a value of the other stream whose key is not here in this batch is paired with None."""
+        """Join as `join`. A value of the other stream whose key this stream does not have in the batch is paired with None."""
         return self._with(other, "rightOuterJoin", numPartitions, lambda a, b, partitions: a.rightOuterJoin(b, partitions))
 
     @recorded
     def fullOuterJoin(
         self: DStream[tuple[K, V]], other: DStream[tuple[K, U]], numPartitions: int | None = None
     ) -> DStream[tuple[K, tuple[V | None, U | None]]]:
-        """As `join`; a value whose key only one stream has in this batch is paired with None."""
+        """Join as `join`. A value whose key only one of the streams has in the batch is paired with None."""
         return self._with(other, "fullOuterJoin", numPartitions, lambda a, b, partitions: a.fullOuterJoin(b, partitions))
 
     # -- windows
 
     @recorded
     def window(self, windowDuration: float | Duration, slideDuration: float | Duration | None = None) -> DStream[T_co]:
-        """Look at the last batches together. The first windows are partial.
+        """Combine the last batches into windows. The first windows are partial.
 
             clicks.window(Minutes(5), Seconds(30)).count()
 
         Args:
-            windowDuration: how far back a window looks: seconds or a Duration, a multiple of this stream's slide duration.
-            slideDuration: how often there is a window, in the same form (default: this stream's slide duration).
+            windowDuration: the length of a window: seconds or a Duration, a multiple of this stream's slide duration.
+            slideDuration: the time from one window to the next, in the same form (default: this stream's slide duration).
 
         Returns:
             A stream of all records of each window.
@@ -345,16 +350,17 @@ class DStream(DStreamBase[T_co]):
 
             pairs.reduceByKeyAndWindow(operator.add, operator.sub, Minutes(5), Seconds(30))
 
-        With `invFunc` each window is made of the one before: a batch costs by what came in and what fell out, not by the window. That needs
-        a checkpoint directory. Keys that fell out of the window stay, with what `invFunc` leaves of them, unless `filterFunc` drops them.
+        With `invFunc` each window is made from the window before. A batch then costs by the keys and by the data that came into the window
+        and left it, not by the length of the window. This needs a checkpoint directory. A key whose data has left the window stays, with
+        the value that `invFunc` leaves, unless `filterFunc` drops it.
 
         Args:
             func: combines two values; associative and commutative.
-            invFunc: takes a value out of a combined one; None to combine each window from its batches.
+            invFunc: takes a value out of a combined value; None to combine each window from its batches.
             windowDuration: as for `window`.
             slideDuration: as for `window`.
             numPartitions: partitions of the result (default: Spark's default parallelism).
-            filterFunc: filterFunc((key, value)) says whether a key is kept.
+            filterFunc: filterFunc((key, value)) returns whether a key is kept; None keeps all keys.
 
         Returns:
             A stream of (key, combined value) for each window.
@@ -386,13 +392,17 @@ class DStream(DStreamBase[T_co]):
 
         Args:
             reduceFunc: combines two records; associative and commutative.
-            invReduceFunc: its inverse, invReduceFunc(reduceFunc(x, y), x) = y, or None. With it a batch does not cost more for a longer
-                window, and an empty window gives what is left of the last one; without it an empty window gives nothing.
+            invReduceFunc: the inverse, invReduceFunc(reduceFunc(x, y), x) = y, or None. With an inverse a longer window does not cost
+                more, and an empty window gives the value that the inverse leaves. Without it an empty window gives no record.
             windowDuration: as for `window`.
             slideDuration: as for `window`.
 
         Returns:
-            A stream of one record a window; nothing before the first record has come.
+            A stream of one record a window; no record before the first one has come.
+
+        Raises:
+            TypeError: `invReduceFunc` is neither a function nor None.
+            ValueError: as for `window`.
         """
         check_inverse("invReduceFunc", invReduceFunc, "reduceByWindow(reduceFunc, invReduceFunc, windowDuration, slideDuration)")
         keyed = self.map(fn.under_one_key)
@@ -400,7 +410,7 @@ class DStream(DStreamBase[T_co]):
 
     @recorded
     def countByWindow(self, windowDuration: float | Duration, slideDuration: float | Duration) -> DStream[int]:
-        """Return a stream of the number of records of each window; nothing before the first record, later 0 for an empty window."""
+        """Return a stream of the number of records of each window: none before the first record, later 0 for an empty window."""
         counted = self.mapPartitions(fn.count_unless_empty)
         return counted.reduceByWindow(operator.add, operator.sub, windowDuration, slideDuration)
 
@@ -408,7 +418,7 @@ class DStream(DStreamBase[T_co]):
     def countByValueAndWindow(
         self, windowDuration: float | Duration, slideDuration: float | Duration, numPartitions: int | None = None
     ) -> DStream[tuple[T_co, int]]:
-        """Return a stream of (value, how often it occurs) for each distinct record of a window. Values that fell out are forgotten."""
+        """Return a stream of (value, its count) for each distinct record of a window. Values that left the window are forgotten."""
         keyed = self.map(fn.with_one)
         return keyed.reduceByKeyAndWindow(operator.add, operator.sub, windowDuration, slideDuration, numPartitions, fn.above_zero)
 
@@ -419,9 +429,10 @@ class DStream(DStreamBase[T_co]):
         slideDuration: float | Duration,
         numPartitions: int | None = None,
     ) -> DStream[tuple[K, Iterable[V]]]:
-        """Return (key, iterable of its values) of each window, the values of earlier batches first. Keys that fell out are forgotten.
+        """Return a stream of (key, iterable of its values) of each window, the values of earlier batches first.
 
-        Each batch is grouped once. There is no inverse form: the result is as large as the window anyway.
+        Keys without values in the window are left out. Each batch is grouped once. There is no form with an inverse, because the result is
+        as large as the window.
         """
         partitions = self._node.default_partitions
 
@@ -457,16 +468,16 @@ class DStream(DStreamBase[T_co]):
         numPartitions: int | None = None,
         initialRDD: RDD[Any] | Iterable[Any] | None = None,
     ) -> DStream[tuple[Any, Any]]:
-        """Keep a state for each key, and update it in every batch.
+        """Keep a state for each key, and update it in every batch. Needs a checkpoint directory.
 
             pairs.updateStateByKey(lambda values, total: sum(values) + (total or 0))
 
         Args:
             updateFunc: updateFunc(values of this batch, state before or None) returns the new state; None drops the key. It runs in the
-                workers for every key in every batch, with an empty list for a key without data. If it must be given four arguments, they
-                are (batch `Time`, key, values, state).
+                workers for every key in every batch, with an empty list for a key without data. A function with four required parameters
+                is called with (batch `Time`, key, values, state).
             numPartitions: partitions of the state (default: Spark's default parallelism).
-            initialRDD: (key, state) pairs to begin with, seen in the first batch.
+            initialRDD: (key, state) pairs before the first batch (default: none). The first batch updates them.
 
         Returns:
             A stream of (key, state) for every key.
@@ -482,15 +493,17 @@ class DStream(DStreamBase[T_co]):
 
     @recorded
     def mapWithState(self: DStream[tuple[Any, Any]], spec: StateSpec) -> MapWithStateDStream[Any]:
-        """Map each (key, value) by a function that reads and changes the state of the key. A batch costs by its keys, not by all keys.
+        """Map each (key, value) by a function that reads and changes the state of the key. Needs a checkpoint directory.
 
             pairs.mapWithState(StateSpec.function(count).timeout(Minutes(30)))
+
+        A batch decodes the states of its own keys and of keys that time out; the other states are copied as bytes.
 
         Args:
             spec: the function and its options; see `StateSpec`.
 
         Returns:
-            A stream of what the function returns; its `stateSnapshots` gives the states.
+            A stream of the function's results; its `stateSnapshots` gives the states.
         """
         self._recorder.for_workers(spec.mapping_function)
         if spec.needs_setup:
@@ -501,13 +514,14 @@ class DStream(DStreamBase[T_co]):
 
     @recorded
     def foreachRDD(self, func: Callable[[RDD[T_co]], Any] | Callable[[datetime, RDD[T_co]], Any]) -> None:
-        """Run a function on the RDD of each batch: an output operation.
+        """Run a function on the RDD of each batch, in a job thread: an output operation.
 
             stream.foreachRDD(lambda time, rdd: write(round(time.timestamp() * 1000), rdd.collect()))
 
         Args:
-            func: func(rdd) or func(time, rdd), on the driver. `time` is a datetime in local time without a zone, as in pyspark. A key for
-                idempotent writes is `round(time.timestamp() * 1000)`, the batch time in ms: local time repeats where the clock is set back.
+            func: func(rdd) or func(time, rdd), on the driver. `time` is a datetime in local time without a zone, as in pyspark. Use
+                `round(time.timestamp() * 1000)`, the batch time in ms, as the key of idempotent writes: local time repeats when clocks are
+                set back. An error fails the batch.
 
         Raises:
             TypeError: `func` takes neither form.
@@ -525,7 +539,7 @@ class DStream(DStreamBase[T_co]):
 
     @recorded
     def print(self, num: int = 10) -> None:
-        """The same as `pprint`."""
+        """Do the same as `pprint`."""
         self.pprint(num)
 
     @recorded
@@ -543,39 +557,43 @@ class DStream(DStreamBase[T_co]):
     # -- how operators make streams
 
     def _output(self, name: str, func: Callable[[Time, RDD[Any]], object], *, own: bool = False) -> None:
+        """Add an output operation. `own`: `func` is a function of kstream; see `ForEachDStream`."""
         self._node.ssc.graph.add_output_stream(ForEachDStream(self._node, func, name, own=own))
 
     def _each(self, name: str, func: Callable[[RDD[Any]], RDD[Any]], *, fused: bool = False) -> DStream[Any]:
-        """`fused`: PySpark makes no RDD of its own for `func`, but runs it in one pass with the next operator."""
+        """Return a stream of `func(rdd)` for each batch. `fused`: PySpark runs `func` in one pass with the next operator."""
         origin = RddOrigin.FUSED if fused else RddOrigin.OPERATOR
         return DStream(TransformedDStream([self._node], lambda _time, rdd: func(rdd), name, origin))
 
     def _by_key(self, name: str, numPartitions: int | None, func: Callable[[RDD[Any], int], RDD[Any]]) -> DStream[Any]:
+        """Return a stream of `func(rdd, number of partitions)` for each batch."""
         partitions = self._node.default_partitions
         return self._each(name, lambda rdd: func(rdd, partitions(numPartitions)))
 
     def _with(
         self, other: DStream[Any], name: str, numPartitions: int | None, func: Callable[[RDD[Any], RDD[Any], int], RDD[Any]]
     ) -> DStream[Any]:
+        """Return a stream of `func(rdd, other's rdd, number of partitions)` for each batch."""
         partitions = self._node.default_partitions
         parents = [self._node, other._node]
         joined = TransformedDStream(parents, lambda _time, a, b: func(a, b, partitions(numPartitions)), name, RddOrigin.OPERATOR)
         return DStream(joined)
 
     def _slide(self, given: float | Duration | None) -> Duration:
+        """Return the given slide duration, else that of this stream."""
         return self._node.slide_duration if given is None else as_duration(given)
 
 
 class MapWithStateDStream(DStream[T_co]):
-    """The records that the function of `mapWithState` returned. Storage levels and checkpoint intervals are those of its states."""
+    """The records that the function of `mapWithState` returned. `persist` and `checkpoint` apply to its states."""
 
     @recorded
     def stateSnapshots(self) -> DStream[tuple[Any, Any]]:
-        """Return a stream of every (key, state) after each batch, not only those of the batch's keys. All states are decoded."""
+        """Return a stream of every (key, state) after each batch, also for keys without data in the batch. Every state is decoded."""
         states = self._node.dependencies
         return DStream(TransformedDStream(states, lambda _time, rdd: rdd.flatMap(snapshot, preservesPartitioning=True), "stateSnapshots"))
 
     @recorded
     def persist(self, storageLevel: StorageLevel = StorageLevel.MEMORY_ONLY) -> MapWithStateDStream[T_co]:
-        """Persist the states, and with them this stream, at the level. Returns this stream."""
+        """Persist the states, and with them these records, at the given storage level. Return this stream."""
         return super().persist(storageLevel)

@@ -1,10 +1,10 @@
-"""FileInputDStream: each batch is the files that have arrived in a directory since the last one.
+"""FileInputDStream: each batch has the files that have arrived in a directory since the last one.
 
 The stored form of its FilePlan:
 
     {"files": [[path, mtime_ms, size], …], "since": ms, "listed": ms}
 
-and only where a file has changed `"changed": [[path, size as taken, size found], …]`.
+If a file has changed since a batch took it, there is also `"changed": [[path, size as taken, size found], …]`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ MIN_REMEMBER = "spark.streaming.fileStream.minRememberDuration"
 
 @dataclass(frozen=True, slots=True)
 class FilePlan(PlannedInput):
-    """The files of a batch, by path. Their records are not counted before they are read."""
+    """The files of a batch, sorted by path. Their records are counted as 0, because nobody knows their number before the files are read."""
 
     files: Sequence[FileStatus]
     since_ms: int
-    """Files modified then or before are never taken: when the stream first started."""
+    """Files modified at this time (ms) or before are never taken. The time when the stream was first made; 0 with `newFilesOnly=False`."""
     listed_ms: int
-    """The newest batch by which the whole directory had been looked at."""
+    """The newest batch time (ms), or start, by which the whole directory had been listed."""
     changes: Sequence[Change] = ()
     """Files that have changed since a batch took them."""
 
@@ -55,20 +55,20 @@ class FilePlan(PlannedInput):
 
     @staticmethod
     def decode(data: Mapping[str, Json]) -> FilePlan:
-        """The inverse of `encode`."""
+        """Return the plan whose `encode` gave this data. KeyError if the data is of another kind of input."""
         files = [FileStatus.from_json(row) for row in data["files"]]
         return FilePlan(files, data["since"], data["listed"], [Change(*row) for row in data.get("changed", ())])
 
 
 class FileInputDStream(InputDStream[FilePlan]):
-    """Spark's file stream: one listing a batch, on the driver; the rules of `kstream.files.Selection`; files read in the workers.
+    """Spark's file stream: the driver lists the directory once a batch, `kstream.files.Selection` selects files, and workers read them.
 
-    `filter(path)` is the user's, asked for each file that would be taken. Listeners are told 0 records, as Spark does: how many there
-    are in a file is not known before it is read. A listing that fails is a warning and a batch without files, as with Spark; the next
-    one that works finds all that came meanwhile.
+    The user's `filter(path)` is called for each file that would be taken. Listeners get 0 records, as from Spark, because the number of
+    records in a file is not known before it is read. If a listing fails, a warning is logged and the batch has no files, as with Spark.
+    The next listing that succeeds finds all files that came meanwhile.
 
-    Downtime: each missed batch takes the files of its time, under both policies, for that is what the rules say (Spark, too). All of
-    them are planned from one listing.
+    Downtime: each missed batch takes the files of its interval, under both policies, as in Spark. All missed batches are planned from one
+    listing.
     """
 
     operator = "file stream"
@@ -84,7 +84,7 @@ class FileInputDStream(InputDStream[FilePlan]):
         self._filter: Filter = filter or (lambda _path: True)
         window = remember_window(self.slide_duration, self.ssc.settings.get(MIN_REMEMBER))
         self.remember(window)
-        # The clock now, and not at `start`, as in Spark: files that came between making a stream and starting it are new.
+        # As in Spark, the time of making the stream counts, not that of `start`: files that came in between are new.
         self._selection = Selection(window, clock.time_ms() if newFilesOnly else 0)
         self._survey: tuple[Time, list[FileStatus]] | None = None
         self._trouble = ""
@@ -92,7 +92,7 @@ class FileInputDStream(InputDStream[FilePlan]):
     # -- planning
 
     def starting_point(self) -> FilePlan:
-        """No files; from when on they count."""
+        """Return a plan without files. It stores the time from which on files are taken."""
         self._selection.listed_ms = self._clock.time_ms()
         return FilePlan((), self._selection.since_ms, self._selection.listed_ms)
 
@@ -102,7 +102,13 @@ class FileInputDStream(InputDStream[FilePlan]):
         return FilePlan.decode(data)
 
     def plan(self, time: Time) -> FilePlan:
-        """One listing, unless `missed` has made it. What the user's filter raises leaves the batch unplanned."""
+        """List the directory and select the files of the batch. For batches that `missed` has looked at, its listing is used.
+
+        Blocks while the directory is listed. If the listing fails, the plan has no files.
+
+        Raises:
+            KStreamError: the directory can never be watched. What the user's filter raises is raised, too; the batch is then not planned.
+        """
         if self._survey is not None and time <= self._survey[0]:
             listed: list[FileStatus] | None = self._survey[1]
         else:
@@ -115,7 +121,7 @@ class FileInputDStream(InputDStream[FilePlan]):
         return FilePlan(files, self._selection.since_ms, listed_ms, self._selection.changes(listed))
 
     def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
-        """Looks once for all of them and names those that get files."""
+        """List the directory once for all missed batches. Return the batch times that get files; None if the listing fails. Blocks."""
         listed = self._list(self._selection.threshold(times[0]))
         if listed is None:
             return None
@@ -141,7 +147,11 @@ class FileInputDStream(InputDStream[FilePlan]):
         self._selection.listed_ms = plan.listed_ms
 
     def _list(self, newer_than_ms: int) -> list[FileStatus] | None:
-        """None, and a warning the first time, where the directory cannot be listed."""
+        """Return the files of the directory. None if it cannot be listed; the first of equal failures in a row is logged. Blocks.
+
+        Raises:
+            KStreamError: the directory can never be watched.
+        """
         began = self._clock.monotonic_ms()
         try:
             listed = self._source.list(newer_than_ms)
@@ -170,11 +180,11 @@ class FileInputDStream(InputDStream[FilePlan]):
     # -- the batch
 
     def rdd(self, time: Time, plan: FilePlan) -> RDD[Any]:
-        """The records of the files, file by file in the order of their paths; without files an empty RDD."""
+        """Return an RDD of the files' records, file by file in the order of their paths. Without files the RDD is empty."""
         return self._source.rdd(plan.files, self._format)
 
     def metadata(self, time: Time, plan: FilePlan) -> Mapping[str, Any]:
-        """Spark's `files` and `Description`, and how many files and bytes for the progress report."""
+        """Return Spark's `files` and `Description`, and for the progress report the numbers of files and bytes."""
         paths = [file.path for file in plan.files]
         progress = {
             "description": f"FileStream[{self._source.directory}]",
@@ -183,7 +193,7 @@ class FileInputDStream(InputDStream[FilePlan]):
         return {"files": paths, "Description": "\n".join(paths), "progress": progress}
 
     def outcome(self, time: Time, plan: FilePlan) -> InputOutcome:
-        """Tells the ledger and the listeners of what was added to files after they had been taken."""
+        """Report the files of the plan that changed after a batch had taken them, to the ledger and to listeners."""
         detail = "changed after it was taken; not read again"
         lost = [
             {"path": change.path, "cause": "changed", "size": change.taken, "found": change.found, "detail": detail}
@@ -197,5 +207,5 @@ class FileInputDStream(InputDStream[FilePlan]):
 
 
 def remember_window(interval: Duration, at_least_ms: int) -> Duration:
-    """How far back a batch looks for files: as many whole intervals as make up `at_least_ms`, one at least. Pure."""
+    """Return how far back a batch looks for files: `at_least_ms` rounded up to whole intervals, at least one interval. Pure."""
     return interval * max(1, -(-at_least_ms // interval.milliseconds))

@@ -1,4 +1,4 @@
-"""DStreamGraph: all inputs and outputs of a context; makes the jobs of a batch."""
+"""DStreamGraph: all inputs and outputs of a context. It makes the jobs of a batch."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ logger = logging.getLogger(__name__)
 
 
 class DStreamGraph:
-    """Built on the user's thread before start; afterwards used by the JobGenerator's thread, but for `outcomes`.
+    """All streams of a context: inputs, outputs, and the streams between them.
 
-    `initialize` walks the graph once, and batches use what it found: nothing is added after the start.
+    Threads: the user's thread builds the graph before the start. `initialize` stores the order of the streams, which does not change
+    afterwards. Then the JobGenerator's thread calls `generate_jobs` and `clear_metadata`; any thread may call `outcomes` and the methods
+    that only read.
     """
 
     def __init__(self, batch_duration: Duration) -> None:
@@ -40,17 +42,18 @@ class DStreamGraph:
         self._order: list[DStreamNode] | None = None
 
     def add_input_stream(self, stream: InputDStream) -> int:
-        """Adds an input and returns its id: 0, 1, 2 … in order of creation over all kinds."""
+        """Add an input. Return its id: 0, 1, 2 … in order of creation, over all kinds of inputs."""
         self._order = None
         self._inputs.append(stream)
         return len(self._inputs) - 1
 
     def add_state_stream(self, stream: StatefulDStream) -> int:
-        """Adds a stream that carries state; returns its number: 0, 1, 2 … in order of creation."""
+        """Add a stream with state. Return its number: 0, 1, 2 … in order of creation."""
         self._state_streams.append(stream)
         return len(self._state_streams) - 1
 
     def add_output_stream(self, stream: ForEachDStream) -> None:
+        """Add an output operation."""
         self._order = None
         self._outputs.append(stream)
 
@@ -63,15 +66,15 @@ class DStreamGraph:
         return list(self._outputs)
 
     def in_order(self) -> list[DStreamNode]:
-        """All streams that some output depends on, the outputs included, each before those it is made of."""
+        """Return all streams that an output depends on, and the outputs, each before its parents."""
         return in_order(self._outputs) if self._order is None else list(self._order)
 
     def active_inputs(self) -> list[InputDStream]:
-        """The inputs that some output depends on; the others are never planned."""
+        """Return the inputs that an output depends on. The other inputs are never planned."""
         return self._inputs_among(self.in_order())
 
     def inputs_of(self, stream: DStreamNode) -> list[InputDStream]:
-        """The inputs that a stream is made of."""
+        """Return the inputs that a stream depends on."""
         return self._inputs_among(in_order([stream]))
 
     def _inputs_among(self, streams: list[DStreamNode]) -> list[InputDStream]:
@@ -79,14 +82,15 @@ class DStreamGraph:
         return [stream for stream in self._inputs if id(stream) in reached]
 
     def active_states(self) -> list[StatefulDStream]:
-        """The streams with state that some output depends on, each before those it is made of."""
+        """Return the streams with state that an output depends on, each before its parents."""
         return [stream for stream in self.in_order() if isinstance(stream, StatefulDStream)]
 
     def validate_at_start(self, checkpointing: bool) -> None:
-        """Decides how states are kept, and refuses what cannot start.
+        """Check that states can be kept, and choose how: in the checkpoint, or by Spark's RDD checkpoints.
 
         Args:
-            checkpointing: the StreamingContext has a checkpoint directory. Without one Spark's RDD checkpoints cut the lineage of states.
+            checkpointing: the StreamingContext has a checkpoint directory. Without one, RDD checkpoints in the directory of the
+                SparkContext cut the lineage of states; then a warning is logged, because no restart recovers the states.
 
         Raises:
             ConfigurationError: a stream carries state, and neither context has a checkpoint directory.
@@ -105,7 +109,11 @@ class DStreamGraph:
             logger.warning("the state of %r is checkpointed in %s, and no restart recovers it (see ssc.checkpoint)", stream, directory)
 
     def input_names(self) -> dict[int, str]:
-        """The names of the active inputs that have one, by their numbers. ConfigurationError if two have the same."""
+        """Return the names of the active inputs that have a name, by input id.
+
+        Raises:
+            ConfigurationError: two inputs have the same name.
+        """
         names = {stream.id: name for stream in self.active_inputs() if (name := stream.name()) is not None}
         twice = [name for name, count in Counter(names.values()).items() if count > 1]
         if twice:
@@ -113,7 +121,11 @@ class DStreamGraph:
         return names
 
     def remember(self, duration: Duration) -> None:
-        """How long every stream remembers at least. Once: ConfigurationError when it has been said before, as in Spark."""
+        """Set the time for which every stream remembers its RDDs at least.
+
+        Raises:
+            ConfigurationError: the time is set already, as in Spark.
+        """
         if self.remember_duration is not None:
             raise ConfigurationError(
                 f"the remember duration is already set: {self.remember_duration}; it cannot be set again (to {duration})",
@@ -122,7 +134,10 @@ class DStreamGraph:
         self.remember_duration = duration
 
     def initialize(self, zero_time: Time) -> None:
-        """Sets the zero time of all streams and works out how long each remembers. Once, at start or restart."""
+        """Set the zero time of all streams, and find how long each must remember. Called once, at a start or restart.
+
+        Also stores the order of the streams and how far back the windows over each stream with state look.
+        """
         self.zero_time = zero_time
         for output in self._outputs:
             output.initialize(zero_time)
@@ -136,21 +151,24 @@ class DStreamGraph:
             stream.window_lookback = zero_time.since(oldest[stream])
 
     def generate_jobs(self, time: Time) -> list[Job]:
-        """The jobs of a batch, numbered by output. The inputs' plans for `time` must be known to them."""
+        """Return the jobs of a batch, one for each output that slides at `time`. The JobGenerator's thread.
+
+        The inputs must have their plans for `time` (`remember_plan`). An error of a stream or of a user's function is raised.
+        """
         jobs = (output.generate_job(time, index) for index, output in enumerate(self._outputs))
         return [job for job in jobs if job is not None]
 
     def outcomes(self, time: Time) -> dict[int, InputOutcome]:
-        """What the jobs of a batch found, by input, once they have succeeded. Called once a batch, by any thread."""
+        """Return the outcome of a batch whose jobs have succeeded, by input id. Called once a batch, by any thread."""
         found = ((stream.id, stream.outcome_of(time)) for stream in self.active_inputs())
         return {number: outcome for number, outcome in found if outcome is not None}
 
     def clear_metadata(self, time: Time) -> None:
-        """Forgets what no batch after `time` (or `time` itself) needs, nor a stream whose state is not made up to there."""
+        """Forget the RDDs and plans that neither batches from `time` on nor states that are not made yet need. Unpersist the RDDs."""
         time = min([time, *(stream.caught_up_to() for stream in self.active_states())])
         for output in self._outputs:
             output.clear_metadata(time)
 
     def longest_remember(self) -> Duration:
-        """How long the inputs remember: how far back a batch may look."""
+        """Return the longest remember duration of the active inputs: how far back a batch may look."""
         return max((stream.remember_duration for stream in self.active_inputs()), default=self.batch_duration)

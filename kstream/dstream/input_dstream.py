@@ -1,4 +1,4 @@
-"""InputDStream: where data enters, by a plan."""
+"""InputDStream: the base of all inputs. An input plans the data of each batch before the batch runs."""
 
 from __future__ import annotations
 
@@ -24,34 +24,37 @@ P = TypeVar("P", bound=PlannedInput)
 
 
 class InputDStream(DStream[Any], DStreamNode, Generic[P]):
-    """Base of all inputs. Every call below comes from the driver, `start` to `stop`, from one thread at a time.
+    """Base of all inputs. All calls come on the driver.
 
-    The order in a batch: `plan` (may look outside, moves nothing) → the plan is made durable → `planned` (move the cursors) →
-    `rdd`. A plan that could not be stored is forgotten: the next `plan` starts at the same place. After a restart `restored` gets
-    the newest stored plan before `start`, and `rdd` is asked for batches planned by an earlier driver.
+    Threads: one thread at a time calls the methods that plan and move cursors: the thread that starts or stops the context, and the
+    JobGenerator's thread in between. At the same time the JobScheduler's thread may call `outcome`, and a user's thread `rdd` (by `slice`).
 
-    The plan is a value, and the stream acts on it: so a plan can be stored, compared and made in a test, and an input is one class. An
-    input with plans of a class of its own is an `InputDStream[ItsPlan]` that defines `starting_point` and `decode`. An input whose plans
-    are `JsonPlan`s defines neither.
+    The order in a batch: `plan` (may ask the source, moves no cursor) → the plan is made durable → `planned` (moves the cursors) →
+    `rdd`. A plan that could not be stored is dropped: the next `plan` starts at the same place. At a restart `restored` gets the newest
+    stored plan before `start`, and `rdd` is also called for batches that an earlier driver planned.
+
+    A plan is a value without behaviour; the stream acts on it. So a plan can be stored, compared, and made in a test. An input with its
+    own class of plans is an `InputDStream[ItsPlan]` that defines `starting_point` and `decode`. An input whose plans are `JsonPlan`s
+    defines neither.
     """
 
     no_recipe_reason: str = ""
     """Why `recipe` returns None, for the error of `recovery=graph`; empty: the class has no recipe."""
     reports_input_info: ClassVar[bool] = True
-    """Whether listeners learn what it gave to a batch; as in Spark a queue's records are not counted."""
+    """Whether listeners learn what this input gave to a batch. As in Spark, the records of a queue are not reported."""
 
     def __init__(self, ssc: StreamHost) -> None:
         DStreamNode.__init__(self, ssc, (), services_of(ssc).graph.batch_duration)
         DStream.__init__(self, self)
         self._plans: dict[Time, P] = {}
         self.services = InputServices()
-        """Those of the driver from `start` on."""
+        """The driver's services, from `start` on."""
         self.id = self.ssc.graph.add_input_stream(self)
         self.base_scope = self.ssc.graph.recorder.new_scope(f"{_in_words(type(self).__name__)} [{self.id}]")
 
     @property
     def outlives_driver(self) -> bool:
-        """Whether, with a checkpoint, the next driver can read what this one has planned or taken in."""
+        """Whether, with a checkpoint, the next driver can read the data that this driver has planned or received."""
         return True
 
     def register_recipe(self) -> None:
@@ -71,29 +74,36 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
                 self.recorder.for_workers(function)
 
     def start(self, services: InputServices) -> None:
-        """Get ready to plan; may block on the outside. What it raises fails `ssc.start()`. An override calls this method first."""
+        """Get ready to plan. Blocks while it asks the source. An error fails `ssc.start()`. An override calls this method first.
+
+        Args:
+            services: what the input may use of the driver, until `stop`.
+        """
         self.services = services
 
     def start_replay(self, services: InputServices) -> None:
-        """Get ready to give the RDDs of batches of the past. A replay calls this in place of `start`. Must not look outside."""
+        """Get ready to return the RDDs of past batches. A replay calls this in place of `start`. Must not ask the source."""
         self.services = services
 
     def stop(self) -> None:
-        """Lets go of what `start` took. Also called where `start` was not, or has failed."""
+        """Release what `start` has acquired. May be called more than once, and if `start` has failed or was not called."""
 
     def starting_point(self) -> P:
-        """Return where a stream that starts for the first time stands, as the plan of a batch of nothing. Called after `start`."""
+        """Return the plan without records that stores the starting offsets of a first start. Called after `start`."""
         return cast("P", JsonPlan({}))
 
     @abstractmethod
     def plan(self, time: Time) -> P:
-        """Return what this stream gives to the batch. Must move no cursor. What it raises leaves the batch unplanned."""
+        """Return the plan of this stream for a batch. Must move no cursor. May block on the source.
+
+        If it raises, the batch is not planned, and the error is reported.
+        """
 
     def decode(self, data: Mapping[str, Json]) -> P:
         """Return the plan whose `encode` gave this data.
 
-        Called for plans that the log holds: at a restart, and in a replay. A driver never decodes a plan that it has made. Must not look
-        outside.
+        Called for plans from the log: at a restart, and in a replay. A driver never decodes a plan that it has made. Must not ask the
+        source.
 
         Raises:
             NotRecoverableError: the data is of another kind of input; see `another_kind`.
@@ -101,17 +111,17 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         return cast("P", JsonPlan(data))
 
     def another_kind(self, data: Mapping[str, Json]) -> NotRecoverableError:
-        """Return the error of `decode` about data that no input of this class has stored."""
+        """Return the error that `decode` raises for data that no input of this class has stored."""
         return NotRecoverableError(
             f"{self!r} cannot go on from the stored data of another kind of input ({', '.join(sorted(data)) or 'empty'}): the order in "
             "which the inputs are made has changed. Restore that order, or use a new checkpoint directory."
         )
 
     def planned(self, time: Time, plan: P) -> None:
-        """Move the cursors behind this plan, which is durable."""
+        """Move the cursors to the end of this plan, which is durable."""
 
     def restored(self, time: Time, plan: P) -> None:
-        """Move the cursors behind the newest stored plan, at a restart. By default this is `planned`.
+        """Move the cursors to the end of the newest stored plan. Called at a restart, before `start`. By default this is `planned`.
 
         Raises:
             NotRecoverableError: the stream cannot continue from there.
@@ -119,87 +129,101 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         self.planned(time, plan)
 
     def reads_nothing_of(self, plan: P, kept: P | None) -> str:
-        """Say at a restart why the stored plan seems to be another job's.
+        """Return why the stored plan seems to be of another job, at a restart.
 
-        Called several times before `restored`. Must not look outside.
+        Called several times before `restored`. Must not ask the source.
 
         Args:
             plan: the newest stored plan of this stream.
-            kept: what `left_behind` has kept of earlier plans.
+            kept: the plan that `left_behind` has kept; None for none.
 
         Returns:
-            What is stored and what this stream reads, in words, where the two have nothing in common; else an empty text.
+            A text that names the stored data and the data that this stream reads, if they have nothing in common; else an empty text.
         """
         return ""
 
     def left_behind(self, plan: P, kept: P | None) -> P | None:
-        """Restart, before the first plan: what must be kept of the stored plans because the plans to come will not have it.
+        """Return the part of the stored plans that must be kept because the plans of this stream will not have it.
 
-        Called before `restored`. Must not look outside.
+        Called at a restart, before `restored`. Must not ask the source.
 
         Args:
             plan: the newest stored plan of this stream.
-            kept: what an earlier driver has kept. The newest plan wins where both speak of the same thing.
+            kept: the plan that an earlier driver has kept; None for none. If both plans have the same part, the newest plan counts.
 
         Returns:
-            What is stored from now on, in place of `kept`; None for nothing.
+            The plan to keep from now on, in place of `kept`; None for nothing.
         """
         return None
 
     def restored_kept(self, kept: P) -> None:
-        """Restart, after `restored`: what `left_behind` has returned. The stream may read some of it again."""
+        """Take back the plan that `left_behind` returned: the stream may read parts of it again. Called at a restart, after `restored`."""
 
     def skipped_between(self, before: P, after: P) -> Sequence[str]:
-        """Restart, before `restored`: what lies between two plans of this stream and is in neither.
+        """Return the data between two consecutive plans of this stream that neither of them has. Called at a restart, before `restored`.
 
-        For inputs whose next plan begins where the last one ended: skipped data means that a plan is missing. Return nothing where `after`
-        itself explains the jump, because a false alarm stops the start. Pure.
+        For inputs whose next plan begins where the last one ended: skipped data means that a plan is missing. Return nothing if `after`
+        itself explains the gap, because a false alarm stops the start. Pure.
 
         Args:
-            before: a plan.
-            after: the next plan that stands.
+            before: a stored plan.
+            after: the next stored plan.
 
         Returns:
-            What is skipped, in words for people; nothing, for an input that cannot say.
+            Texts for people that name the skipped data; nothing, for an input that cannot tell.
         """
         return ()
 
     @abstractmethod
     def rdd(self, time: Time, plan: P) -> RDD[Any] | None:
-        """Return the RDD of a batch from its plan alone. Must move no cursor and not look outside."""
+        """Return the RDD of a batch, from its plan alone; None for no RDD. Must not move a cursor, and must not ask the source.
+
+        Called by the JobGenerator's thread, and by user threads in `slice`.
+        """
 
     def metadata(self, time: Time, plan: P) -> Mapping[str, Any]:
-        """What listeners learn of a batch besides its size: `Description` for people, `progress` (JSON) for the progress report."""
+        """Return the facts of a batch for listeners besides its size: `Description` for people, `progress` (JSON) for reports."""
         return {}
 
     def outcome(self, time: Time, plan: P) -> InputOutcome:
-        """What the batch's jobs found, once all of them have succeeded; stored with the end of the batch. Called once, by any thread."""
+        """Return what the jobs of a batch found: counts and losses. It is stored in the completion record.
+
+        Called once a batch, when all of its jobs have succeeded. Any thread.
+        """
         return InputOutcome()
 
     def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
-        """Tell the input of missed batch times, before any of them is planned: no driver ran, or this driver could not plan. May block.
+        """Pass the missed batch times to the input, before any of them is planned. May block on the source.
 
-        Called at a restart, and by the generator's thread when many ticks are overdue.
+        Called at a restart by the thread that starts, and by the JobGenerator's thread when many ticks are overdue.
 
-        An input that can say what there was at each of them gets ready to plan so, and returns those that hold something; None
-        (catch-up): the first one planned takes all there is.
+        Args:
+            times: all missed batch times, oldest first.
+
+        Returns:
+            The batch times that have data, if the input can tell; it then plans each of them with its own data. None means catch-up: the
+            first batch that is planned takes all data.
         """
         return None
 
     def batches_ended(self, unfinished: Collection[Time]) -> None:
-        """Some batch has ended; these are still unfinished. Called by the generator's thread; must not wait."""
+        """Note that a batch has ended. Called by the JobGenerator's thread; must not block.
+
+        Args:
+            unfinished: the batches that are still unfinished.
+        """
 
     @property
     def exhausted(self) -> bool:
-        """Whether a bounded input has planned all it will ever give. When every input has, the context stops by itself."""
+        """Whether a bounded input has planned all of its data. When every input has, and every batch has ended, the context stops."""
         return False
 
     def recipe(self) -> Recipe | None:
-        """How to make this input again under `recovery=graph`; None if that would need a secret or cannot be said."""
+        """Return the recipe that restores this input under `recovery=graph`; None if a recipe would need a secret, or there is none."""
         return None
 
     def worker_functions(self) -> Sequence[Any]:
-        """The user's functions that this input's tasks run, its decoders for example. start() tries to pickle each of them."""
+        """Return the user's functions that this input's tasks run, its decoders for example. start() tries to pickle each of them."""
         return ()
 
     # -- for the JobGenerator
@@ -209,7 +233,7 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         self._plans[time] = plan
 
     def outcome_of(self, time: Time) -> InputOutcome | None:
-        """`outcome` of a batch whose plan is still kept; for the JobScheduler."""
+        """Return the `outcome` of a batch; None if its plan is not kept. Any thread."""
         plan = self._plans.get(time)
         return None if plan is None else self.outcome(time, plan)
 
@@ -230,5 +254,5 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
 
 
 def _in_words(class_name: str) -> str:
-    """`queue stream` of `QueueInputDStream`, as Spark's pages call inputs."""
+    """Return the name of an input class in words, as on Spark's pages: `queue stream` for `QueueInputDStream`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", class_name.replace("InputDStream", "Stream")).lower()

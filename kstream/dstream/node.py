@@ -1,6 +1,6 @@
 """DStreamNode: one stream of the DStreamGraph – its parents, and one RDD a batch time.
 
-A DStream is what a user holds; its node is what the graph and the scheduler work with. Kinds of nodes know this base and no operator.
+A user holds a DStream; the graph and the scheduler work with its node. The kinds of nodes use this base and no operator of DStream.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ R = TypeVar("R")
 
 
 class DStreamNode(ABC):
-    """One stream of a graph. Subclasses say how the RDD of a batch is made (`compute`).
+    """One stream of a graph. Subclasses define how the RDD of a batch is made (`compute`).
 
-    RDDs are made in the JobGenerator's thread and remembered for `remember_duration`. So each is made once a batch.
+    Each RDD is made once, and remembered for `remember_duration`. The JobGenerator's thread makes RDDs; `slice` may make one in a user's
+    thread. `_lock` guards the remembered RDDs, and is held while an RDD is made.
     """
 
     operator = "stream"
@@ -48,24 +49,31 @@ class DStreamNode(ABC):
 
     @property
     def recorder(self) -> Recorder:
-        """Where the calls that built the graph are written down."""
+        """The recorder of the calls that built the graph."""
         return self.ssc.graph.recorder
 
     def __repr__(self) -> str:
         return self.description()
 
     def description(self) -> str:
-        """The kind of the node, the operator and the user's line, for messages."""
+        """Return the kind of the node, the operator and the user's line, for messages."""
         return f"<{type(self).__name__} {self.operator} at {self.creation_site}>"
 
     # -- a batch's RDD
 
     @abstractmethod
     def compute(self, time: Time) -> RDD[Any] | None:
-        """Make the RDD of a batch; None if there is none. Called once a batch time, by `getOrCompute`."""
+        """Make and return the RDD of a batch; None if there is none. Called by `getOrCompute`, under the lock. An error fails the batch."""
 
     def getOrCompute(self, time: Time) -> RDD[Any] | None:
-        """Return the RDD of a batch. It is made now if it is not remembered. None at times this stream does not slide to."""
+        """Return the RDD of a batch. If it is not remembered, it is made now. Any thread; blocks while another thread makes one.
+
+        Returns:
+            The RDD; None if the batch has none, or if this stream does not slide to the time.
+
+        Raises:
+            IllegalStateError: the stream is not initialized. Errors of `compute` are raised with a note that names the operator.
+        """
         with self._lock:
             known = self._generated.get(time)
             if known is not None or not self._is_time_valid(time):
@@ -83,7 +91,7 @@ class DStreamNode(ABC):
             return rdd
 
     def _persist(self, rdd: RDD[Any], time: Time, level: StorageLevel) -> None:
-        """Persist an RDD. That makes it in the JVM at once, and Spark's storage page lists it by its name."""
+        """Persist an RDD and name it for Spark's storage page. This makes the RDD in the JVM at once."""
 
         def body() -> None:
             rdd.persist(level)
@@ -93,18 +101,19 @@ class DStreamNode(ABC):
         self.placed(time, body)
 
     def placed(self, time: Time, body: Callable[[], R], open_to_inner: bool = False) -> R:
-        """Run `body`, which makes this stream's RDD of a batch. Spark's pages then show the RDD where the user called the operator.
+        """Run `body`, which makes this stream's RDD of a batch, and return its result. Spark's pages show the RDD at the user's call.
 
-        `compute` uses it where an RDD is made in the JVM (a shuffle, a union, data), after it has asked for the parents' RDDs. It costs a
-        few calls to the JVM. An operator that PySpark fuses with the next one (map) does without. See `ports.Placement`.
+        `compute` calls this where it makes an RDD in the JVM (a shuffle, a union, data), after it has the parents' RDDs. This costs a few
+        calls to the JVM. An operator that PySpark fuses with the next one (map) does not call it. See `ports.Placement`.
         """
         scope = None if self.base_scope is None else self.base_scope.of_batch(time, self.ssc.graph.batch_duration)
         return self.ssc.graph.placement.place(self.creation_site, scope, open_to_inner, body)
 
     def slice_rdds(self, begin: Time, end: Time) -> list[RDD[Any]]:
-        """Return the RDDs of this stream's batch times in [begin, end], both ends included; times without an RDD are left out.
+        """Return the RDDs of this stream's batch times in [begin, end], oldest first; RDDs that are not remembered are made.
 
-        Times that were never planned (the plan could not be stored, or downtime was coalesced) have none.
+        For windows. Both ends are included; a `begin` between two batches counts as the later one. Times without an RDD are left out, such
+        as times that were never planned because the plan could not be stored or the batch was coalesced.
         """
         zero = self._initialized()
         first = begin.floor(self.slide_duration, zero)
@@ -114,9 +123,10 @@ class DStreamNode(ABC):
         return [rdd for rdd in rdds if rdd is not None]
 
     def remembered_rdds(self, begin: Time, end: Time) -> list[RDD[Any]]:
-        """Return the RDDs for `slice`: `begin` and `end` may be any moments. Times not planned yet or no longer remembered are left out.
+        """Return the RDDs of [begin, end] for `slice`, oldest first; a `begin` between two batches counts as the earlier one. Any thread.
 
-        A window could be computed at such a time, but only of the data that happens to be there, and it would be remembered so.
+        Times that are not planned yet or no longer remembered are left out. A window at such a time would be computed from a part of its
+        data, and that result would be remembered.
         """
         zero, newest = self._initialized(), self.newest_planned()
         if newest is None:
@@ -128,12 +138,12 @@ class DStreamNode(ABC):
         return [rdd for t in times if t in held or t > max(too_old, zero) if (rdd := self.getOrCompute(t)) is not None]
 
     def newest_planned(self) -> Time | None:
-        """The latest batch time that an input of this stream was planned for."""
+        """Return the latest batch time for which an input of this stream was planned; None if there is none."""
         times = [parent.newest_planned() for parent in self.dependencies]
         return max((time for time in times if time is not None), default=None)
 
     def has_batch(self, time: Time) -> bool:
-        """Whether every input this stream is made of was planned for the batch."""
+        """Whether every input that this stream depends on was planned for the batch."""
         return all(parent.has_batch(time) for parent in self.dependencies)
 
     def _is_time_valid(self, time: Time) -> bool:
@@ -141,6 +151,7 @@ class DStreamNode(ABC):
         return time > zero and time.since(zero).isMultipleOf(self.slide_duration)
 
     def _initialized(self) -> Time:
+        """Return the zero time. IllegalStateError if the stream is not initialized."""
         if self.zero_time is None:
             raise IllegalStateError(
                 f"{self!r} has not been initialized: its context has not started, or no output depends on it", state="new"
@@ -149,14 +160,14 @@ class DStreamNode(ABC):
 
     @property
     def generated_times(self) -> list[Time]:
-        """The batch times whose RDDs are remembered."""
+        """The batch times whose RDDs are remembered, oldest first. Any thread."""
         with self._lock:
             return sorted(self._generated)
 
     # -- life in the graph
 
     def initialize(self, zero_time: Time) -> None:
-        """Set the zero time of this stream and its parents. A stream with a checkpoint interval remembers two intervals."""
+        """Set the zero time of this stream and its parents, once. A stream with a checkpoint interval remembers at least two intervals."""
         if self.zero_time is None:
             self.zero_time = zero_time
             if self.checkpoint_duration is not None:
@@ -165,26 +176,26 @@ class DStreamNode(ABC):
                 parent.initialize(zero_time)
 
     def reaches_back_to(self, time: Time) -> Time:
-        """The oldest batch of its parents that this stream's batch at `time` is made of."""
+        """Return the oldest batch of the parents that this stream's batch at `time` needs."""
         return time
 
     def parent_remember_duration(self) -> Duration:
-        """How long this stream's parents must remember for it."""
+        """Return how long the parents must remember their RDDs for this stream."""
         return self.remember_duration
 
     def remember(self, duration: Duration) -> None:
-        """Remember RDDs at least so long. A shorter duration than now changes nothing."""
+        """Raise the remember duration to this value. A shorter duration than the present one changes nothing."""
         if duration > self.remember_duration:
             self.remember_duration = duration
 
     def propagate_remember(self) -> None:
-        """Make everything upstream remember as long as this stream needs."""
+        """Raise the remember durations of all streams that this one depends on to what it needs."""
         for parent in self.dependencies:
             parent.remember(self.parent_remember_duration())
             parent.propagate_remember()
 
     def clear_metadata(self, time: Time) -> None:
-        """Forget RDDs made for times ≤ `time` − remember; unpersist those this stream persisted."""
+        """Forget the RDDs of times ≤ `time` − remember duration, here and in the parents. Unpersist the RDDs that a stream persisted."""
         with self._lock:
             old = [self._generated.pop(t) for t in self._forgettable(time)]
         self._unpersist(old)
@@ -202,11 +213,15 @@ class DStreamNode(ABC):
     # -- what operators set
 
     def set_storage_level(self, level: StorageLevel) -> None:
-        """Persist the RDDs made from now on at this level. Operators that need stored parents call it, too."""
+        """Persist the RDDs made from now on at this level. Operators that read a parent's RDDs several times call this on the parent."""
         self.storage_level = level
 
     def set_checkpoint_interval(self, interval: Duration) -> None:
-        """Set how often the state is written. ConfigurationError unless it is a multiple of the slide duration."""
+        """Set the interval at which the state is written.
+
+        Raises:
+            ConfigurationError: the interval is not a positive multiple of the slide duration.
+        """
         if interval < self.slide_duration or not interval.isMultipleOf(self.slide_duration):
             raise ConfigurationError(
                 f"the checkpoint interval of {self!r} is {interval}; it must be a multiple of the stream's slide duration, "
@@ -217,12 +232,12 @@ class DStreamNode(ABC):
         self.checkpoint_duration = interval
 
     def default_partitions(self, given: int | None) -> int:
-        """The number of partitions after a shuffle: as given, else Spark's default parallelism."""
+        """Return the number of partitions after a shuffle: `given`, or else Spark's default parallelism."""
         return self.ssc.sparkContext.defaultParallelism if given is None else given
 
 
 def in_order(outputs: Iterable[DStreamNode]) -> list[DStreamNode]:
-    """The outputs and all streams they depend on, each before the streams it is made of."""
+    """Return the outputs and all streams that they depend on, each before its parents."""
     seen: set[int] = set()
     order: list[DStreamNode] = []
 
@@ -240,7 +255,7 @@ def in_order(outputs: Iterable[DStreamNode]) -> list[DStreamNode]:
 
 
 def check_same_slide(parents: Sequence[DStreamNode]) -> None:
-    """ValueError unless the streams belong to one context and slide together."""
+    """Raise ValueError unless there are streams, and all have the same context and slide duration."""
     if not parents:
         raise ValueError("needs at least one stream")
     if any(p.ssc is not parents[0].ssc for p in parents):

@@ -1,4 +1,4 @@
-"""What streams ask of higher rooms: of their context, of the receivers, of Spark. Each port turns an import round."""
+"""The interfaces of higher rooms that streams use: the context, the receivers, Spark. So streams need not import those rooms."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ R = TypeVar("R")
 
 
 class StreamHost(Protocol):
-    """What a stream is made on: a StreamingContext."""
+    """The object on which a user makes a stream: a StreamingContext."""
 
     @property
     def sparkContext(self) -> SparkContext: ...
 
 
 class StreamServices(StreamHost, Protocol):
-    """What streams hold of their context and its user does not see. Filled by StreamingContext, and by the simulator's host."""
+    """The services of a context for its streams, which users do not see. Implemented by `ContextServices`, and by the simulator's host."""
 
     @property
     def context(self) -> StreamHost:
@@ -45,17 +45,21 @@ class StreamServices(StreamHost, Protocol):
     def graph(self) -> StreamGraph: ...
 
     def check_can_add(self, what: str) -> None:
-        """IllegalStateError if the context has started (message says start) or stopped (message says stop)."""
+        """Raise IllegalStateError if the context has started or stopped; the message says which.
+
+        Args:
+            what: what would be added, for the message.
+        """
         ...
 
 
 def services_of(host: StreamHost) -> StreamServices:
-    """The services behind a StreamingContext. Services themselves are returned as they are."""
+    """Return the services of a StreamingContext. If `host` is a services object already, return it."""
     return getattr(host, "_services", host)  # pyright: ignore[reportReturnType]
 
 
 class StreamGraph(Protocol):
-    """The DStreamGraph as its streams see it. It knows their classes, so they do not know its class."""
+    """The DStreamGraph as its streams use it. The graph imports the classes of streams, so streams cannot import the graph."""
 
     @property
     def batch_duration(self) -> Duration: ...
@@ -83,39 +87,46 @@ def _to_nobody(event: StreamingListenerEvent) -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class InputServices:
-    """What an input may use. The driver gives it to `InputDStream.start`; as it is here it holds before the start."""
+    """The driver's services for an input, passed to `InputDStream.start`. The defaults hold before the start."""
 
     post_event: Callable[[StreamingListenerEvent], None] = _to_nobody
     """Posts an event to the listeners. Any thread; returns at once."""
     is_fenced: Callable[[], bool] = lambda: False
-    """Whether another driver has taken over: `stop` must tell the outside nothing of what this one did. Any thread."""
+    """Whether another driver has taken over. If so, `stop` must not report to the source what this driver did. Any thread."""
     received_blocks: ReceivedBlocks | NoReceivedBlocks = field(default_factory=NoReceivedBlocks)
-    """What the receivers of this driver have stored."""
+    """The blocks that the receivers of this driver have stored."""
     tolerant: bool = False
-    """Losses are told with the outcome, and not raised: a replay looks at what is left of the past."""
+    """Whether losses are reported in the outcome and never raised. A replay sets this, to run on the data that is left."""
 
 
 class Placement(Protocol):
-    """Where Spark's pages say that RDDs come from; filled by `spark.rdd_placement` when the context starts."""
+    """Sets the places in the user's code that Spark's pages show for RDDs and jobs. Implemented by `spark.rdd_placement.SparkPlacement`."""
 
     def place(self, site: CallSite, scope: RDDScope | None, open_to_inner: bool, body: Callable[[], R]) -> R:
-        """What `body` returns; the RDDs it makes have this call site and scope.
+        """Run `body` on this thread. The RDDs that it makes get this call site and scope.
 
-        `open_to_inner`: a function of the user's runs in there, whose own calls show where they stand, nested in the scope.
+        Args:
+            site: the user's call of the operator.
+            scope: the box on Spark's pages in which the RDDs are drawn; None for no box.
+            open_to_inner: `body` runs a function of the user; its own RDD calls are shown at their own call sites, within the scope.
+            body: makes RDDs.
+
+        Returns:
+            The result of `body`.
         """
         ...
 
     def called_at(self, site: CallSite, body: Callable[[], R]) -> R:
-        """What `body` returns; the Spark jobs it runs have this call site."""
+        """Run `body` on this thread, and return its result. The Spark jobs that it runs get this call site."""
         ...
 
     def name(self, rdd: RDD[Any], name: str) -> None:
-        """Names an RDD that is to be stored, unless it has a name."""
+        """Name an RDD that will be persisted, for Spark's storage page. An RDD that has a name keeps it."""
         ...
 
 
 class NoPlacement:
-    """Without Spark, and before the start."""
+    """A Placement that only runs `body`: without Spark, and before the start."""
 
     def place(self, site: CallSite, scope: RDDScope | None, open_to_inner: bool, body: Callable[[], R]) -> R:
         return body()
@@ -124,23 +135,36 @@ class NoPlacement:
         return body()
 
     def name(self, rdd: RDD[Any], name: str) -> None:
-        """There is no page to read it on."""
+        """Do nothing, because there is no page that shows the name."""
 
 
 class StateRDDs(Protocol):
-    """Makes RDDs of states: one record a partition, the bytes of its StateMap. On the driver; nothing runs. Called at generation."""
+    """Makes RDDs of states. Each partition has one record, the bytes of its StateMap.
+
+    Called on the driver by the thread that makes RDDs. Nothing is computed before a job reads the RDDs.
+    """
 
     def initial(self, pairs: RDD[Any] | list[tuple[Any, Any]], partitions: int, time_ms: int) -> RDD[bytes]:
-        """The states of (key, state) pairs, all updated at `time_ms`."""
+        """Return an RDD of states made of (key, state) pairs.
+
+        Args:
+            pairs: an RDD, or a list, of (key, state).
+            partitions: the number of partitions.
+            time_ms: the update time of all states.
+        """
         ...
 
     def updated(self, data: RDD[Any] | None, states: RDD[bytes], partitions: int, update: MapWithState) -> RDD[bytes]:
-        """The states after a batch of (key, value) pairs (None: no data). Its attribute `mapped` is the RDD of what the function returned.
+        """Return an RDD of the states after a batch. Its attribute `mapped` is the RDD of the results of the mapping function.
 
-        `states` may come from anywhere, with any number of partitions; what this made itself costs no shuffle.
+        Args:
+            data: the (key, value) pairs of the batch; None for no data.
+            states: the states before the batch, in any number of partitions. States that this object made are not shuffled.
+            partitions: the number of partitions.
+            update: the mapping function and the time of the batch.
         """
         ...
 
     def remove_checkpoint(self, path: str) -> None:
-        """Removes the files of an RDD checkpoint of Spark's. Blocks; a path that is not there is no error."""
+        """Remove the files of a Spark RDD checkpoint. Blocks on the file system. A missing path is not an error."""
         ...

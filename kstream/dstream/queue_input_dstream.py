@@ -1,4 +1,4 @@
-"""QueueInputDStream: RDDs handed over by the driver, for tests and demonstrations."""
+"""QueueInputDStream: a stream of RDDs or lists that the user's program puts into a queue, for tests and demonstrations."""
 
 from __future__ import annotations
 
@@ -19,11 +19,17 @@ QUEUE_KIND = "queue"
 
 
 class QueueInputDStream(InputDStream[JsonPlan]):
-    """Takes one element of the queue a batch (`one_at_a_time`) or all that it has not taken; `default`, or nothing, when there is none.
+    """The stream of `queueStream`. It cannot be restored, because its RDDs are lost with the driver.
 
-    The queue is the caller's list, looked at when a batch is planned and never changed: what the caller appends is seen, and two streams
-    may share it. `as_rdd` makes an RDD of an element that is none; those there are now are made RDDs now. Listeners are told 0 records,
-    as Spark does. It cannot be restored: its RDDs die with the driver.
+    The queue is the caller's list. It is read when a batch is planned, and never changed. So elements that the caller appends are seen, and
+    two streams may share the list. As in Spark, listeners get no record counts.
+
+    Args:
+        ssc: the StreamingContext.
+        queue: RDDs, or collections of records.
+        one_at_a_time: a batch takes one element; otherwise all elements that no batch has taken.
+        default: the RDD of a batch for which no element waits; None for an empty RDD.
+        as_rdd: returns an RDD of an element. It is called now for the elements that are in the queue now.
     """
 
     reports_input_info = False
@@ -58,16 +64,17 @@ class QueueInputDStream(InputDStream[JsonPlan]):
 
     @staticmethod
     def not_recoverable(**facts: Any) -> NotRecoverableError:
-        """Spark's error at a restart."""
+        """Return Spark's error for a restart of this stream."""
         return NotRecoverableError(
             "queueStream doesn't support checkpointing. Please don't use queueStream when checkpointing is enabled.", **facts
         )
 
     def recipe(self) -> Recipe:
-        """As in Spark the stream can be stored with a graph, and the restart fails."""
+        """Return an empty recipe. As in Spark the stream can be stored with a graph, but a restart fails."""
         return Recipe(QUEUE_KIND, {})
 
     def rdd(self, time: Time, plan: JsonPlan) -> RDD[Any] | None:
+        """Return the union of the elements that the batch took; None for a batch of another driver, whose elements are lost."""
         taken = self._batches.get(time)
         if taken is None:
             return None
@@ -77,7 +84,7 @@ class QueueInputDStream(InputDStream[JsonPlan]):
             return sc.union(rdds)
         if rdds:
             return rdds[0]
-        return sc.parallelize([], 1) if self._default is None else self._default  # as Spark: no records, but a partition
+        return sc.parallelize([], 1) if self._default is None else self._default  # as in Spark: one partition without records
 
     def clear_metadata(self, time: Time) -> None:
         super().clear_metadata(time)

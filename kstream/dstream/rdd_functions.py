@@ -1,4 +1,7 @@
-"""Operations on one RDD for which pyspark's RDD has no single call. They run on the driver."""
+"""RDD operations of streams for which pyspark's RDD has no single call, and functions on records that tasks run for them.
+
+Functions that take RDDs are called on the driver and start no job, except `print_first`.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def reduce_to_one(rdd: RDD[Any], func: Callable[[Any, Any], Any]) -> RDD[Any]:
-    """An RDD of one record, all of `rdd` combined; empty if `rdd` is."""
+    """Return an RDD of one record: all records of `rdd` combined by `func`. If `rdd` is empty, so is the result."""
     return rdd.map(lambda x: (None, x)).reduceByKey(func, 1).map(lambda pair: pair[1])
 
 
 def count(rdd: RDD[Any]) -> RDD[int]:
-    """An RDD of one record, the number of records; 0 also for an RDD without partitions."""
+    """Return an RDD of one record: the number of records of `rdd`. It is 0 also for an RDD without partitions."""
     if rdd.getNumPartitions() == 0:
         return rdd.ctx.parallelize([0], 1)
     return reduce_to_one(rdd.mapPartitions(_count_partition), operator.add)
@@ -31,14 +34,14 @@ def _count_partition(records: Iterable[Any]) -> Iterator[int]:
 
 
 def count_unless_empty(records: Iterable[Any]) -> Iterator[int]:
-    """The number of a partition's records, if there are any."""
+    """Yield the number of a partition's records; nothing for an empty partition."""
     number = sum(1 for _ in records)
     if number:
         yield number
 
 
 def under_one_key(record: Any) -> tuple[int, Any]:
-    """All records under the same key."""
+    """Return (1, record): a pair whose key is the same for all records."""
     return 1, record
 
 
@@ -47,31 +50,41 @@ def value_of(pair: tuple[Any, Any]) -> Any:
 
 
 def above_zero(pair: tuple[Any, int]) -> bool:
-    """Whether a counted value occurs at all."""
+    """Whether the count in a (value, count) pair is above zero."""
     return pair[1] > 0
 
 
 def group_with_time(rdd: RDD[Any], time_ms: int, partitions: int) -> RDD[Any]:
-    """(key, [(time, values)]): a batch's groups, to be put in order with those of other batches."""
+    """Return an RDD of (key, [(time in ms, values)]) of one batch. `in_order_of_time` later merges the lists of several batches.
+
+    Args:
+        rdd: (key, value) records of the batch.
+        time_ms: the batch time.
+        partitions: the number of partitions of the result.
+    """
     return rdd.groupByKey(partitions).mapValues(lambda values: [(time_ms, list(values))])
 
 
 def in_order_of_time(groups: list[tuple[int, list[Any]]]) -> ResultIterable[Any]:
-    """The values of several batches' groups, the earliest batch first."""
+    """Return the values of one key from the (time, values) groups of several batches, the earliest batch first."""
     return ResultIterable([value for _, values in sorted(groups, key=lambda group: group[0]) for value in values])
 
 
 def with_one(record: Any) -> tuple[Any, int]:
-    """To be counted by key."""
+    """Return (record, 1), a pair for counting records by `reduceByKey`."""
     return record, 1
 
 
 def co_grouped(rdds: Sequence[RDD[Any]], partitions: int) -> RDD[Any]:
-    """(key, a list per RDD of the key's values in it, in a tuple), hashed by key into so many partitions. All values are in memory at once.
+    """Return an RDD of (key, lists): a tuple with one list for each RDD, which has the key's values in that RDD. Hashed by key.
 
-    RDDs that are hashed so already are not shuffled: all of it is one step of the task that reads them.
+    RDDs that are hashed into this number of partitions already are not shuffled. A task holds all values of a key in memory.
+
+    Args:
+        rdds: one or more RDDs of (key, value).
+        partitions: the number of partitions of the result.
     """
-    placed = [rdd.partitionBy(partitions) for rdd in rdds]  # those that are there already as they are
+    placed = [rdd.partitionBy(partitions) for rdd in rdds]  # returns an RDD as it is if it is partitioned so already
     tagged = [rdd.mapValues(_tagger(number)) for number, rdd in enumerate(placed)]
     together: RDD[Any] = reduce(lambda one, other: one.union(other), tagged)
     count = len(rdds)
@@ -90,7 +103,13 @@ def _tagger(number: int) -> Callable[[Any], tuple[int, Any]]:
 
 
 def print_first(time: datetime, rdd: RDD[Any], num: int) -> None:
-    """Prints a batch in pyspark's form: a rule, the time, the first records, `...` if there are more."""
+    """Print a batch in pyspark's form: a line, the time, the first records, `...` if there are more. Blocks: runs Spark jobs.
+
+    Args:
+        time: the batch time.
+        rdd: the records.
+        num: the number of records to print.
+    """
     taken = rdd.take(num + 1)
     lines = ["-" * 43, f"Time: {time}", "-" * 43, *(str(record) for record in taken[:num])]
     if len(taken) > num:
@@ -99,5 +118,5 @@ def print_first(time: datetime, rdd: RDD[Any], num: int) -> None:
 
 
 def file_name(prefix: str, suffix: str | None, time_ms: int) -> str:
-    """Where a batch is saved: `prefix-TIME`, or `prefix-TIME.suffix`."""
+    """Return the path under which a batch is saved: `prefix-TIME`, or `prefix-TIME.suffix`."""
     return f"{prefix}-{time_ms}" if suffix is None else f"{prefix}-{time_ms}.{suffix}"

@@ -1,4 +1,4 @@
-"""ReceivedBlocks: the received blocks of a running context, as receiver streams plan, read and release them."""
+"""ReceivedBlocks: the received blocks of a running context. Receiver streams plan, read and release blocks through it."""
 
 from __future__ import annotations
 
@@ -21,33 +21,38 @@ logger = logging.getLogger(__name__)
 
 
 class BlockReader(Protocol):
-    """Reads blocks in tasks, and removes them from stores (`kstream.spark.receivers`)."""
+    """Reads blocks in tasks, and removes blocks from stores. On the driver, any thread. Implemented in `kstream.spark.receivers`."""
 
     def rdd(self, blocks: Sequence[BlockLocations], tolerant: bool, /) -> RDD[Any]:
-        """As `ReceivedBlocks.rdd`."""
+        """Make an RDD of the blocks; see `ReceivedBlocks.rdd`."""
         ...
 
     def lost(self) -> Mapping[str, str]:
-        """As `ReceivedBlocks.lost`. `forget` removes entries, nothing else does."""
+        """Return the blocks that tolerant tasks did not find; see `ReceivedBlocks.lost`. Only `forget` removes entries."""
         ...
 
-    def forget(self, block_ids: Iterable[str], /) -> None: ...
+    def forget(self, block_ids: Iterable[str], /) -> None:
+        """Remove the entries of these blocks from `lost`."""
+        ...
+
     def remove(self, store: Replica, block_ids: Sequence[str], /) -> None:
-        """Remove blocks from a store. Blocks. RpcError."""
+        """Remove blocks from a store. Blocks for the request. RpcError if it fails."""
         ...
 
     def end(self, store: Replica, /) -> None:
-        """End a store with all its blocks. Blocks. RpcError."""
+        """End a store and all its blocks. Blocks for the request. RpcError if it fails."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the connections to the stores."""
+        ...
 
 
 class ReceivedBlocks:
     """The blocks and receivers of one start of a context.
 
-    Threads: the generator's thread plans, reads and releases; `lost` is called by any thread; `clean_up` by one thread of its own; the
-    rest by the engine. `_lock` guards `_released`.
+    Threads: the JobGenerator's thread plans, reads and releases; a user's thread may read (by `slice`); any thread calls `lost`; the
+    cleaner's thread calls `clean_up`; the thread that starts or stops the context calls the rest. `_lock` guards `_released`.
     """
 
     def __init__(
@@ -60,8 +65,11 @@ class ReceivedBlocks:
     ) -> None:
         """
         Args:
-            log: Reads a record of a receiver's write-ahead log, in any worker; None if receivers write none.
-            server: The driver's port, which `close` closes.
+            tracker: runs the receivers and knows the stores.
+            blocks: the records of the received blocks.
+            reader: reads and removes blocks.
+            log: reads a record of a receiver's write-ahead log, in any worker; None if receivers write no log.
+            server: the server on the driver's port, which `close` closes.
         """
         self._tracker = tracker
         self._blocks = blocks
@@ -71,32 +79,41 @@ class ReceivedBlocks:
         self._lock = threading.Lock()
         self._ending = False
         self._released: list[ReceivedBlockInfo] = []
-        """Blocks that this driver does not need and stores still have."""
+        """Blocks that this driver no longer needs and that stores still have."""
 
     # -- for the engine
 
     def recover(self, planned: Collection[str], streams_now: Callable[[int, int], int | None]) -> None:
-        """Read the log of earlier drivers before `start`, as `ReceivedBlockTracker.recover` does."""
+        """Read the log of earlier drivers. Called before `start`; see `ReceivedBlockTracker.recover`. Blocks on the store.
+
+        Args:
+            planned: the ids of the blocks in all stored plans.
+            streams_now: (epoch, stream id) → the id that the stream has now; None if the job no longer has the stream.
+        """
         self._blocks.recover(planned, streams_now)
 
     def start(self) -> None:
-        """Run the receivers. Returns at once."""
+        """Start the receivers. Returns at once."""
         self._tracker.start()
 
     def stop(self, timeout: float) -> None:
-        """Stop the receivers, which may store until then. Blocks for `timeout` seconds at most."""
+        """Stop the receivers; until they end they may store blocks. Blocks for `timeout` seconds at most."""
         self._tracker.stop(timeout)
         self._ending = True
 
     def has_unallocated_blocks(self) -> bool:
+        """Whether a block is stored that no batch has."""
         return self._blocks.has_unallocated_blocks
 
     def waiting_blocks(self) -> int:
-        """The number of blocks that no batch has."""
+        """Return the number of blocks that no batch has."""
         return sum(len(self._blocks.get_unallocated_blocks(stream)) for stream in self._blocks.stream_ids)
 
     def close(self) -> None:
-        """Close the driver's port and end the stores, though their executors may live on. Nothing can be read any more."""
+        """Close the driver's port, end all block stores (their executors continue) and close the log. Blocks on the stores.
+
+        No block can be read after this. A store that cannot be ended is only logged.
+        """
         if self._server is not None:
             self._server.close()
         for store in self._tracker.stores():
@@ -108,10 +125,13 @@ class ReceivedBlocks:
         self._blocks.close()
 
     def clean_up(self, up_to: Time) -> None:
-        """Remove released blocks from the stores, and blocks of plans of this time and older from the logs. Blocks.
+        """Remove released blocks from the stores, and released blocks of plans up to this time from the logs. Blocks on the network.
 
-        The plans may be removed after this. If the driver's log raises, so does this; errors of stores are logged, since the blocks of a
-        store die with its executor.
+        The plans up to this time may be removed after this. An error of the driver's log is raised. Errors of block stores are only
+        logged, because the blocks of a store die with its executor. A store that does not answer is asked again by the next call.
+
+        Args:
+            up_to: the newest batch time whose plans may be removed.
         """
         self._blocks.cleanup_old_batches(up_to)
         with self._lock:
@@ -136,31 +156,32 @@ class ReceivedBlocks:
     # -- for streams
 
     def unallocated(self, stream_id: int) -> Sequence[ReceivedBlockInfo]:
-        """The blocks that no batch has, in the order of arrival."""
+        """Return the blocks of a stream that no batch has, in the order of arrival."""
         return self._blocks.get_unallocated_blocks(stream_id)
 
     def allocate(self, stream_id: int, block_ids: Iterable[str]) -> None:
-        """Allocate these blocks: a plan that names them is durable."""
+        """Mark these blocks as allocated. Called when a plan that names them is durable."""
         self._blocks.allocate_blocks_to_batch(stream_id, block_ids)
 
     def locations(self, blocks: Iterable[ReceivedBlockInfo]) -> list[BlockLocations]:
-        """Where the blocks can be read now, as far as the driver knows."""
+        """Return where each block can be read now, as far as the driver knows. The result has the order of `blocks`."""
         return [self._locate(self._blocks.get(block.block_id) or block) for block in blocks]
 
     def rdd(self, blocks: Sequence[BlockLocations], tolerant: bool) -> RDD[Any]:
-        """Make an RDD of the blocks: one partition a block, in order.
+        """Make an RDD of the blocks: one partition a block, in their order. The blocks are read in the tasks.
 
         Args:
-            tolerant: A block that nobody has is an empty partition, and an entry of `lost`; else its task fails.
+            blocks: the blocks, with their locations.
+            tolerant: if a block is not found, True makes an empty partition and an entry in `lost`; False fails the task.
         """
         return self._reader.rdd(blocks, tolerant)
 
     def lost(self) -> Mapping[str, str]:
-        """The blocks that tolerant tasks did not find: block id → who was asked. Any thread."""
+        """Return the blocks that tolerant tasks did not find: block id → a message with the places that were asked. Any thread."""
         return self._reader.lost()
 
     def release(self, time: Time, block_ids: Iterable[str]) -> None:
-        """Release blocks of the plan of this time: no batch and no window of this driver needs them."""
+        """Release blocks of the plan of this time: no batch and no window of this driver needs them. `clean_up` removes them later."""
         released = self._blocks.release(time, block_ids)
         with self._lock:
             self._released.extend(released)
@@ -171,7 +192,7 @@ class ReceivedBlocks:
 
 
 class NoReceivedBlocks:
-    """No blocks: before the start, and in a replay, which receives nothing."""
+    """ReceivedBlocks without any block: before the start, and in a replay. `rdd` raises IllegalStateError."""
 
     def unallocated(self, stream_id: int) -> Sequence[ReceivedBlockInfo]:
         return ()

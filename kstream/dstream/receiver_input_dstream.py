@@ -1,7 +1,7 @@
-"""ReceiverInputDStream: each batch is what a receiver has stored since the last one.
+"""ReceiverInputDStream: each batch has the blocks that a receiver has stored since the last one.
 
-The stored form of its ReceiverPlan: `{"blocks": [[id, number of records or null], …]}`, in the order of arrival; a block that lies in a
-receiver's write-ahead log has a third part, its handle (`wal/handles.py`).
+The stored form of its ReceiverPlan is `{"blocks": [[id, number of records or null], …]}`, in the order of arrival. A block in a
+receiver's write-ahead log has a third element, its handle (`wal/handles.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WRITE_AHEAD_LOG = "spark.streaming.receiver.writeAheadLog.enable"
 
 @dataclass(frozen=True, slots=True)
 class PlannedBlock:
-    """A block that a batch reads. `num_records` is None where nobody has counted."""
+    """A block that a batch reads. `num_records` is None if the records were not counted."""
 
     block_id: str
     num_records: int | None
@@ -47,7 +47,7 @@ class PlannedBlock:
 
     @staticmethod
     def from_json(row: Sequence[Json]) -> PlannedBlock:
-        """The inverse of `to_json`. NotRecoverableError where the class of its handle does not exist any more."""
+        """Return the block whose `to_json` gave this row. NotRecoverableError if the class of its handle no longer exists."""
         block_id, num_records, *handle = row
         return PlannedBlock(block_id, num_records, handle_of_json(handle[0]) if handle else None)
 
@@ -71,15 +71,17 @@ class ReceiverPlan(PlannedInput):
 
 
 class ReceiverInputDStream(InputDStream[ReceiverPlan]):
-    """Its receiver runs on an executor, and its records come as blocks. One partition a block.
+    """The stream of a receiver, which runs on an executor and stores records as blocks. Each block is one partition of a batch.
 
-    Without a write-ahead log blocks die with the executors that have them, and with the driver: a batch that was planned and had not
-    ended (and a window that reaches back) asks for blocks that are gone. `spark.streaming.kstream.receiver.onDataLoss` says what comes of
-    it – "fail" (default): BlocksLostError, a batch that `maxBatchFailures` gives up is in the ledger with its block ids and counts;
-    "skip": the batch runs with what there is and the loss goes to the ledger; "report": listeners hear of it, too.
+    Without a write-ahead log blocks are lost with the executors that have them, and with the driver. Then a batch that was planned and had
+    not ended, or a window over older batches, needs blocks that are gone. `spark.streaming.kstream.receiver.onDataLoss` decides:
 
-    Threads: the generator's thread plans, makes RDDs and releases; the scheduler's thread asks for outcomes. `_loss_lock` guards what
-    both use: `_planned_here`, `_read`, `_lost` and `_reported`.
+    - "fail" (default): BlocksLostError. If `maxBatchFailures` gives the batch up, the ledger has its block ids and counts.
+    - "skip": the batch runs without the lost blocks, and the loss goes to the ledger.
+    - "report": as "skip", and listeners get the loss.
+
+    Threads: the JobGenerator's thread plans, makes RDDs and releases; a user's thread may make RDDs (by `slice`); the JobScheduler's thread
+    calls `outcome`. `_loss_lock` guards the data that they share: `_planned_here`, `_read`, `_lost` and `_reported`.
     """
 
     operator = "receiver stream"
@@ -90,22 +92,23 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         self.receiver = receiver
         self._loss_lock = threading.Lock()
         self._planned_here: set[str] = set()
-        """Ids of blocks in plans of this driver; others were planned by an earlier one."""
+        """Ids of blocks in plans of this driver. Earlier drivers planned the others."""
         self._read: set[str] = set()
         """Ids of blocks in RDDs of this stream."""
         self._lost: dict[str, dict[str, Any]] = {}
-        """Block id → the entry of the ledger for the loss."""
+        """Lost blocks: block id → the ledger entry of the loss."""
         self._reported: set[str] = set()
-        """Ids of lost blocks that are in an outcome."""
+        """Ids of lost blocks that an outcome has reported."""
 
     # -- life
 
     @property
     def outlives_driver(self) -> bool:
-        """Only what receivers log: block stores die with the driver."""
+        """Whether receivers write a write-ahead log. Blocks that are only in block stores are lost with the driver."""
         return self.ssc.settings.get(WRITE_AHEAD_LOG)
 
     def start(self, services: InputServices) -> None:
+        """Check the settings, and log a warning where the storage level is changed. ConfigurationError for an unknown `onDataLoss`."""
         super().start(services)
         policy = self._on_data_loss()
         if policy not in (FAIL, SKIP, REPORT):
@@ -124,10 +127,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         return ReceiverPlan([PlannedBlock.from_json(row) for row in data["blocks"]])
 
     def plan(self, time: Time) -> ReceiverPlan:
-        """All blocks that no batch has taken.
-
-        Idempotent: a batch time that has its blocks gets the same ones again, with a checkpoint or without.
-        """
+        """Return a plan of all unallocated blocks. Idempotent: a batch time that is planned already gets the same plan again."""
         if (planned := self._plans.get(time)) is not None:
             return planned
         return ReceiverPlan([PlannedBlock(b.block_id, b.num_records, b.handle) for b in self._blocks.unallocated(self.id)])
@@ -143,7 +143,12 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
     # -- the batch
 
     def rdd(self, time: Time, plan: ReceiverPlan) -> RDD[Any]:
-        """One partition a block. Without blocks a plain empty RDD."""
+        """Return an RDD of the plan's blocks, one partition a block. Without blocks it is a plain empty RDD.
+
+        Raises:
+            BlocksLostError: a block has no replica on a live store and no handle, and the policy is "fail". With the other policies the
+                RDD leaves such blocks out, and the next `outcome` reports them.
+        """
         blocks = self._blocks.locations(
             ReceivedBlockInfo(self.id, block.block_id, block.num_records, handle=block.handle, block_id_valid=False)
             for block in plan.blocks
@@ -167,7 +172,10 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         return self._blocks.rdd(there, not strict) if there else self.ssc.sparkContext.emptyRDD()
 
     def outcome(self, time: Time, plan: ReceiverPlan) -> InputOutcome:
-        """Blocks that were missed since the last outcome, each once: this batch's, and those of older ones that its windows asked for."""
+        """Return the blocks that were found lost since the last outcome, each once. Logs a warning for each. Any thread.
+
+        They are blocks of this batch, or blocks of older batches that its windows needed.
+        """
         counts = {block.block_id: block.num_records for block in plan.blocks}
         not_found = self._blocks.lost()
         with self._loss_lock:
@@ -204,12 +212,16 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         return SKIP if self.services.tolerant else self.ssc.settings.get(ON_DATA_LOSS)
 
     def _loss(self, block_id: str, count: int | None, why: str) -> dict[str, Any]:
-        """An entry of the ledger. A block of an earlier driver died with that one's executors. Call this under `_loss_lock`."""
+        """Return the ledger entry of a lost block. Call this under `_loss_lock`.
+
+        The cause of a block that an earlier driver planned is "driver death", because its block stores died with that driver.
+        """
         cause = "executor death" if block_id in self._planned_here else "driver death"
         return {"block": block_id, "records": count, "cause": cause, "detail": why}
 
 
 def _listed(lost: list[BlockLocations], most: int = 5) -> str:
+    """Return the first `most` lost blocks in words, for an error message."""
     names: Iterable[str] = (f"{block.block_id} ({block.num_records} records)" for block in lost[:most])
     joined = ", ".join(names)
     return f"block {joined}" if len(lost) == 1 else f"{len(lost)} blocks, {joined}{' …' if len(lost) > most else ''}"

@@ -1,8 +1,8 @@
-"""Recorder: writes down each operator call, so that a graph can be stored and made again by the same calls.
+"""Recorder: records each operator call, so that a graph can be stored, and restored by repeating the calls (Replay).
 
-One line a public call: the stream it was called on, the operator's name, its arguments (numbers as JSON, functions by index,
-streams by index), and its place in the user's code, for Spark's pages. Calls made inside another operator are not written
-down, because the outer one repeats them. The record is in terms of the public API, so later versions of kstream can read it.
+A record has one entry for each public call: the stream that was called, the operator's name, its arguments (numbers as JSON, functions
+and streams by index), and the call's place in the user's code, for Spark's pages. Calls inside another operator are not recorded,
+because the outer call repeats them. The record uses the public API only, so later versions of kstream can read it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OWN_PACKAGES = ("kstream.", "kstream_kafka.", "kstream_kafka", "contextlib", "f
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """`function` that was called, at `file`:`line` of the user's code."""
+    """A place in the user's code: `file`:`line`, where kstream's `function` was called."""
 
     function: str
     file: str
@@ -45,7 +45,7 @@ class CallSite:
 
 
 def user_call_site() -> CallSite:
-    """Return the innermost frame outside kstream, and the kstream function it called."""
+    """Return the call site of this thread: the innermost frame outside kstream, and the kstream function that it called."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     function = frame.f_code.co_name
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OWN_PACKAGES):
@@ -57,9 +57,12 @@ def user_call_site() -> CallSite:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to make an input again: `kind` names its connector (`kafka-direct`), `args` are JSON, `functions` the user's.
+    """The stored description from which an input is restored. An input that needs a secret has no recipe, and its graph cannot be stored.
 
-    `args` must hold no secret. An input that needs a secret offers no recipe, and its graph cannot be stored.
+    Attributes:
+        kind: the name of the connector (`kafka-direct`).
+        args: JSON values, without secrets.
+        functions: the user's functions, by name.
     """
 
     kind: str
@@ -69,22 +72,22 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """A function, or another value that is no JSON, which the user gave to an operator."""
+    """A function, or another value that is not JSON, which the user passed to an operator."""
 
     value: Any
     site: str
-    """The operator, and the user's line; not stored."""
+    """The operator and the user's line, for messages; not stored."""
 
 
 class Recorder:
-    """The calls that built one graph. Driver thread only, before start."""
+    """The calls that built one graph. Used on the driver, before the start; each thread has its own `scope` and `site`."""
 
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
         self.functions: list[UserFunction] = []
-        """The calls name them by index."""
+        """The functions in the arguments of the calls, which refer to them by index."""
         self.worker_functions: list[UserFunction] = []
-        """Functions that tasks will run. Most of them are in `functions`, too."""
+        """The functions that tasks will run. Most of them are in `functions`, too."""
         self._streams: list[RecordedStream] = []
         self._local = threading.local()
         self._scope_ids = itertools.count()
@@ -93,24 +96,26 @@ class Recorder:
 
     @property
     def nested(self) -> bool:
+        """Whether this thread is inside a call of an operator."""
         return self.scope is not None
 
     @property
     def scope(self) -> RDDScope | None:
-        """The outermost operator that is being called on this thread, which is the one the user called; None outside of one."""
+        """The scope of the outermost operator call on this thread, which is the user's call; None outside a call."""
         return getattr(self._local, "scope", None)
 
     @property
     def site(self) -> CallSite | None:
-        """The place of that call in the user's code, now or when the graph was stored; None outside of an operator."""
+        """The call site of that operator call, of now or of when the graph was stored; None outside a call."""
         return getattr(self._local, "site", None)
 
     def new_scope(self, name: str) -> RDDScope:
+        """Return a scope of this name with the next free id."""
         return RDDScope(str(next(self._scope_ids)), name)
 
     @contextmanager
     def calling(self, operator: str) -> Generator[None]:
-        """Around the outermost call of an operator."""
+        """Set `scope` and `site` of this thread during the outermost call of an operator."""
         with self.at(self.site or replace(user_call_site(), function=operator)):
             self._local.scope = self.new_scope(operator)
             try:
@@ -120,7 +125,7 @@ class Recorder:
 
     @contextmanager
     def at(self, site: CallSite | None) -> Generator[None]:
-        """Streams made inside get this creation site."""
+        """Set `site` of this thread: streams made inside this context get it as their creation site."""
         before = self.site
         self._local.site = site
         try:
@@ -129,7 +134,13 @@ class Recorder:
             self._local.site = before
 
     def add_input(self, stream: RecordedStream, recipe: Recipe | None, reason: str) -> None:
-        """Write down an input stream. Without a recipe the graph cannot be stored, for `reason`."""
+        """Record an input stream. Without a recipe the graph cannot be stored.
+
+        Args:
+            stream: the input.
+            recipe: how to restore the input; None for no recipe.
+            reason: why there is no recipe.
+        """
         if recipe is None:
             self.why_not = self.why_not or reason
             self._add(stream, {"input": None})
@@ -138,7 +149,15 @@ class Recorder:
         self._add(stream, {"input": recipe.kind, "args": dict(recipe.args), "functions": functions})
 
     def add_call(self, target: RecordedStream | None, operator: str, args: Any, kwargs: Any, result: RecordedStream | None) -> None:
-        """Write down one operator call. `target` is None for a call of the context."""
+        """Record one operator call.
+
+        Args:
+            target: the stream that was called; None for the context.
+            operator: the name of the method.
+            args: its positional arguments, without the stream.
+            kwargs: its keyword arguments.
+            result: the stream that it returned; None for another result.
+        """
         call = {
             "on": None if target is None else self.index_of(target),
             "call": operator,
@@ -148,17 +167,18 @@ class Recorder:
         self._add(result, call)
 
     def for_workers(self, function: Any) -> None:
-        """Note a function that tasks will run, whether or not it is an argument of a call. start() tries to pickle it."""
+        """Record a function that tasks will run, whether or not it is an argument of a call. start() tries to pickle it."""
         self.worker_functions.append(UserFunction(function, self._here()))
 
     def runs_on_workers(self, function: Any) -> bool:
-        """Whether this very object was noted as one that tasks run."""
+        """Whether this very object was recorded as a function that tasks run."""
         return any(noted.value is function for noted in self.worker_functions)
 
     def _here(self) -> str:
         return (self.site or user_call_site()).short_form
 
     def _add(self, stream: RecordedStream | None, call: dict[str, Any]) -> None:
+        """Append a call with its call site. A stream that is new to the record gets the next index."""
         if stream is not None and not self.knows(stream):
             call["stream"] = len(self._streams)
             self._streams.append(stream)
@@ -174,7 +194,7 @@ class Recorder:
     def index_of(self, stream: RecordedStream) -> int:
         """Return the index of a stream in the record. An input that is not in it is registered now.
 
-        Another stream that is not in the record, of a class of the user's own, cannot be made again.
+        Another stream that is not in the record is added without a recipe, so the graph cannot be stored.
         """
         if not self.knows(stream):
             register = getattr(stream, "register_recipe", None)
@@ -185,6 +205,7 @@ class Recorder:
         return next(index for index, known in enumerate(self._streams) if known is stream)
 
     def _encode(self, value: Any) -> Any:
+        """Return the JSON form of an argument. Values that have no JSON form are appended to `functions`. Inverse: `Replay._decode`."""
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, RecordedStream):
@@ -196,7 +217,7 @@ class Recorder:
             return {"level": parts}
         if isinstance(value, (list, tuple)) and value and all(isinstance(v, RecordedStream) for v in value):
             return {"streams": [self.index_of(v) for v in value]}
-        if hasattr(value, "ctx"):  # an RDD; those of a driver die with it
+        if hasattr(value, "ctx"):  # an RDD, which is lost with its driver
             self.why_not = self.why_not or f"{value} was made by the driver, outside the graph"
             return None
         self.functions.append(UserFunction(value, self._here()))
@@ -204,7 +225,13 @@ class Recorder:
 
 
 class Replay:
-    """Makes a graph again from recorded calls. `functions` are the unpickled values."""
+    """Restores a graph by repeating recorded calls. Driver thread only.
+
+    Args:
+        host: the StreamingContext.
+        functions: the unpickled values of `Recorder.functions`.
+        make_input: restores an input from its recipe.
+    """
 
     def __init__(self, host: Any, functions: list[Any], make_input: Callable[[Recipe], RecordedStream]) -> None:
         self._host = host
@@ -214,10 +241,11 @@ class Replay:
 
     @property
     def streams(self) -> list[Any]:
-        """The streams made so far, by their index in the record."""
+        """The streams restored so far, by their index in the record."""
         return self._streams
 
     def run(self, calls: list[dict[str, Any]]) -> None:
+        """Repeat the calls in their order, each with its stored call site. An error of a call is raised."""
         for call in calls:
             site = CallSite(*call["at"]) if "at" in call else None
             with recorder_of(self._host).at(site):
@@ -251,7 +279,13 @@ class Replay:
 
 
 def on_workers(*parameters: str) -> Callable[[F], F]:
-    """Name the parameters of an operator that are functions for tasks; its other functions run on the driver. Below `recorded`."""
+    """Mark an operator's parameters that are functions for tasks. Its other functions run on the driver.
+
+    Place this decorator below `recorded`, which reads the mark.
+
+    Args:
+        parameters: the names of the parameters.
+    """
 
     def mark(method: F) -> F:
         setattr(method, _ON_WORKERS, parameters)
@@ -261,12 +295,12 @@ def on_workers(*parameters: str) -> Callable[[F], F]:
 
 
 def parameters_on_workers(method: Callable[..., Any]) -> tuple[str, ...]:
-    """The parameters that `on_workers` has named."""
+    """Return the names of the parameters that `on_workers` has marked."""
     return getattr(method, _ON_WORKERS, ())
 
 
 def recorder_of(target: Any) -> Recorder:
-    """The recorder of the graph that a stream or a context belongs to."""
+    """Return the recorder of the graph that a stream or a context belongs to."""
     return target._recorder
 
 
@@ -275,7 +309,7 @@ def _creation_site(stream: Any) -> CallSite:
 
 
 def recorded(method: F) -> F:
-    """Mark a public operator: the recorder of its stream (or context) writes down its outermost calls."""
+    """Decorate a public operator: the recorder of its stream (or context) records its outermost calls."""
     signature, of_tasks = inspect.signature(method), parameters_on_workers(method)
 
     @functools.wraps(method)

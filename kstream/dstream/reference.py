@@ -1,7 +1,7 @@
 """StreamReference: a stream inside a user's function, when that function is stored with the graph.
 
 Spark's users commit offsets by `stream.commitAsync(…)` inside `stream.foreachRDD(…)`, so such a function must survive a restart. The
-stream's place in the graph is stored. The function gets a stand-in, which is the new stream once the graph has been made again.
+stream's place in the graph is stored. The restored function gets a stand-in, which is bound to the new stream when the graph is restored.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ _loading: ContextVar[list[StreamReference] | None] = ContextVar("_loading", defa
 
 
 class RecordedStream:
-    """The base of DStream, as far as the record of a graph knows streams. A stream is pickled as its place in the record."""
+    """The base of DStream for the record of a graph. It pickles a stream as its place in the record; see `reduce_stream`."""
 
     def __reduce__(self) -> Any:
         return reduce_stream(self)
 
 
 class StreamReference:
-    """Stands for the stream at `index` of the graph's record, and passes every attribute on to it."""
+    """A stand-in for the stream at `index` of the graph's record. It passes every attribute access on to that stream.
+
+    Before `bind` an access to an attribute raises IllegalStateError.
+    """
 
     def __init__(self, index: int) -> None:
         self._index = index
@@ -35,7 +38,11 @@ class StreamReference:
             loading.append(self)
 
     def bind(self, streams: list[Any]) -> None:
-        """Become the new stream, once the graph has been made again."""
+        """Attach this reference to its stream, when the graph has been restored.
+
+        Args:
+            streams: the streams of the restored graph, by their index in the record.
+        """
         self._stream = streams[self._index]
 
     def __getattr__(self, name: str) -> Any:
@@ -46,7 +53,7 @@ class StreamReference:
         return getattr(self._stream, name)
 
     @property
-    def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride] – so that isinstance says what it says of the stream
+    def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride] – isinstance gives the answer that it gives for the stream
         return StreamReference if self._stream is None else type(self._stream)
 
     def __reduce__(self) -> Any:
@@ -54,7 +61,11 @@ class StreamReference:
 
 
 def reduce_stream(stream: Any) -> Any:
-    """Pickle a stream by its place in the record, while a graph is stored. TypeError otherwise."""
+    """Return the pickled form (as of `__reduce__`) of a stream: a StreamReference to its place in the record.
+
+    Raises:
+        TypeError: no graph is being stored (the call is not inside `dumping`).
+    """
     index_of = _dumping.get()
     if index_of is None:
         raise TypeError(f"{stream!r} cannot be used inside a function that runs on the workers: streams live on the driver")
@@ -63,7 +74,11 @@ def reduce_stream(stream: Any) -> Any:
 
 @contextmanager
 def dumping(index_of: Callable[[Any], int]) -> Generator[None]:
-    """In here streams can be pickled. `index_of` gives the place of a stream in the record of the graph."""
+    """Allow streams to be pickled inside this context, on this thread.
+
+    Args:
+        index_of: returns the index of a stream in the record of the graph.
+    """
     token = _dumping.set(index_of)
     try:
         yield
@@ -73,7 +88,11 @@ def dumping(index_of: Callable[[Any], int]) -> Generator[None]:
 
 @contextmanager
 def loading() -> Generator[list[StreamReference]]:
-    """Collects the references unpickled in here, to be bound when the graph is there."""
+    """Collect the StreamReferences that this thread unpickles inside this context.
+
+    Yields:
+        The list of references so far. The caller binds them when the graph is restored.
+    """
     found: list[StreamReference] = []
     token = _loading.set(found)
     try:

@@ -1,4 +1,4 @@
-"""Streams of states: StateDStream (updateStateByKey), MapWithStateDStreamImpl and the states behind it (mapWithState)."""
+"""Streams with state: StateDStream (updateStateByKey), and InternalMapWithStateDStream with MapWithStateDStreamImpl (mapWithState)."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 
 _CHECKPOINT_EVERY = 10
 LONGEST_LINEAGE = 15
-"""Batches, each of which adds six RDDs."""
+"""In batches. Each batch adds six RDDs to the lineage."""
 _STORED = StorageLevel(True, True, False, True)
-"""In memory and on disk, not serialized: a state is one array of bytes already."""
+"""In memory and on disk, not serialized, because the state of a partition is one array of bytes already."""
 
 
 class StateDStream(StatefulDStream):
-    """At T: every key that had a state or has values in the batch, with its new state by `update`. Keys without data are given again.
+    """The stream of `updateStateByKey`. The RDD at T has (key, new state) for every key that had a state or has values in the batch.
 
-    `update` also runs for a planned batch whose parent has no RDD. `initial`: what keys start with, seen in the first batch.
+    `update` runs for every key in every batch, also for keys without data, and in planned batches whose parent has no RDD. `initial` has
+    the (key, state) pairs before the first batch; None for no states.
     """
 
     key_hash = KeyHash.PYSPARK
@@ -52,7 +53,17 @@ class StateDStream(StatefulDStream):
 
 
 def updated(state: RDD[Any], values: RDD[Any], update: Update, time: Time, partitions: int) -> RDD[Any]:
-    """The states after a batch, hashed by key into so many partitions. Shuffles only what is not yet so."""
+    """Return an RDD of (key, state) after a batch, hashed by key into `partitions` partitions. Runs on the driver; starts no job.
+
+    Only RDDs that are not partitioned so are shuffled.
+
+    Args:
+        state: (key, state) before the batch.
+        values: (key, value) of the batch.
+        update: makes the new state of a key, in the workers; None drops the key.
+        time: the batch.
+        partitions: the number of partitions.
+    """
 
     def run(entries: Iterable[tuple[Any, tuple[list[Any], list[Any]]]]) -> Iterable[Any]:
         freeze_gc()
@@ -65,9 +76,10 @@ def updated(state: RDD[Any], values: RDD[Any], update: Update, time: Time, parti
 
 
 class InternalMapWithStateDStream(StatefulDStream):
-    """The states after each batch, one `bytes` a partition. Users see the records of MapWithStateDStreamImpl and snapshots instead.
+    """The states of `mapWithState` after each batch, one `bytes` object a partition.
 
-    `checkpoint_duration` is ten times the slide duration unless set.
+    Users do not see this stream: they see MapWithStateDStreamImpl and snapshots. `checkpoint_duration` is ten times the slide duration
+    unless set.
     """
 
     key_hash = KeyHash.STABLE
@@ -81,7 +93,7 @@ class InternalMapWithStateDStream(StatefulDStream):
         self._spec = spec
 
     def compute(self, time: Time) -> RDD[bytes]:
-        """Make the new states. A batch without data, or without an RDD, makes them too: some keys may time out."""
+        """Return the RDD of the new states. A batch without data, or without an RDD, has new states too, because keys may time out."""
         spec, rdds = self._spec, self.ssc.state_rdds
         partitions = self.default_partitions(spec.partitions)
         data, before = self.dependencies[0].getOrCompute(time), self.previous(time)
@@ -95,15 +107,15 @@ class InternalMapWithStateDStream(StatefulDStream):
         return self.placed(time, made)
 
     def stands_in(self, state: Any, made: Any) -> None:
-        """Keep the records that the function returned: a window that slides by more than a batch may still ask for them."""
+        """Keep `mapped`, the records that the mapping function returned, because a window may still need them."""
         state.mapped = getattr(made, "mapped", None)
 
 
 class MapWithStateDStreamImpl(DStreamNode):
-    """The records that the mapping function returned, batch by batch.
+    """The records that the mapping function of `mapWithState` returned, batch by batch.
 
-    The function runs once a record and batch: its results are kept with the states until the next batch has them. Storage levels and
-    checkpoint intervals of this stream are those of its states.
+    The states and these records are made and persisted together, so the function runs once for each record. The storage level and the
+    checkpoint interval of this stream are those of its states.
     """
 
     operator = "mapWithState"
@@ -113,10 +125,11 @@ class MapWithStateDStreamImpl(DStreamNode):
         super().__init__(parent.ssc, (self.states,), parent.slide_duration)
 
     def reaches_back_to(self, time: Time) -> Time:
-        """The records come only from the making of a state, out of the state before."""
+        """Return the batch before `time`: the records of a batch are made from the state before it."""
         return time - self.slide_duration
 
     def compute(self, time: Time) -> RDD[Any] | None:
+        """Return the RDD of the records; None if the batch has no state. NoRDDError if only the state of the batch is still known."""
         states: Any = self.states.getOrCompute(time)
         if states is None:
             return None

@@ -1,7 +1,7 @@
-"""State between RDDs and files: written by one job for all streams of a batch, read back as RDDs of the same partitions.
+"""StateFiles: writes states from RDDs to files, and makes RDDs with the same partitions from the files.
 
-The workers write and read the store themselves where they can open it. Where only the driver can (memory://, HDFS), the partitions pass
-through it: one at a time on the way out, and as an RDD of the driver's own on the way back.
+The states of all streams of a batch are written together. If the workers can open the store, they write and read the files themselves. If
+they cannot (memory://, HDFS), all bytes pass through the driver: one partition at a time when writing, all files at once when reading.
 """
 
 from __future__ import annotations
@@ -33,12 +33,19 @@ else:
 _WORD = "kstream"
 _BASES = "_kstream_state_bases"
 _FUNCTIONS = {KeyHash.PYSPARK: portable_hash, KeyHash.STABLE: partition_of}
-"""The very objects by which the streams place their keys: PySpark compares partitioners by the identity of these."""
+"""The function objects by which the streams partition their keys. PySpark compares partitioners by the identity of these objects."""
 _lock = threading.Lock()
 
 
 class StateFiles:
-    """Writes and reads the states of one driver, whose `epoch` is in the names. `place`: where workers find the store, if they can."""
+    """Writes and reads the state files of one driver, on the driver.
+
+    Args:
+        sc: the SparkContext.
+        store: the checkpoint's store.
+        place: how workers open the store; None if only the driver can.
+        epoch: the driver's epoch, which is part of the names of the files.
+    """
 
     def __init__(self, sc: SparkContext, store: FileStore, place: StorePlace | None, epoch: int) -> None:
         self._sc = sc
@@ -47,16 +54,21 @@ class StateFiles:
         self._epoch = epoch
 
     def write(self, time: Time, states: Mapping[str, RDD[Any]]) -> dict[str, StateCheckpoint]:
-        """Write the states of a batch: one Spark job, one request a partition. Blocks. An error leaves files behind.
+        """Write the states of a batch, one file a partition. Blocks until all files are written.
 
-        A task may run twice; only the files that the job returns are the state.
+        If the workers can open the store, one Spark job writes all files. A task may run twice and leave a file that nobody reads: only
+        the files that the job returns are the state.
 
         Args:
             time: the batch.
             states: the RDD of the state of each stream, by its `state_id`.
 
         Returns:
-            The files of each stream's state.
+            The files of each stream's state, by `state_id`.
+
+        Raises:
+            StorageError: the workers have written to their own local disks, where the driver does not find the files. Errors of the job
+                and of the store are raised, too. After an error, files that nobody reads may remain.
         """
         place = self._place
         parts: list[RDD[Any]] = []
@@ -77,7 +89,10 @@ class StateFiles:
         return found
 
     def _check_shared(self, files: Iterable[str]) -> None:
-        """StorageError if workers have written to disks of their own: state that only they can find is lost with them."""
+        """Raise StorageError if the driver does not find a file that a worker has written to a local path.
+
+        Such a file is on the worker's own disk, and would be lost with that machine.
+        """
         if not isinstance(self._store, LocalFileStore) or str(self._sc.master).startswith("local"):
             return
         for file in files:
@@ -89,13 +104,18 @@ class StateFiles:
                 )
 
     def read(self, checkpoint: StateCheckpoint, placed: KeyHash) -> RDD[Any]:
-        """Make an RDD of a state, in the partitions it was written in.
+        """Make an RDD of a stored state, one partition a file.
 
-        The workers read a file when its partition is computed. CorruptRecordError and MissingFileError fail the task and name the file.
+        If the workers can open the store, each file is read when its partition is computed. Spark then knows the partitioner, so an
+        operator by key need not shuffle. If only the driver can, this call reads all files (and blocks), and Spark knows no partitioner.
 
         Args:
             checkpoint: the files.
-            placed: the hash that placed the keys; Spark knows the partitions as those of this hash.
+            placed: the hash by which the keys were partitioned when the files were written.
+
+        Raises:
+            MissingFileError: the driver reads, and a file is missing. If workers read, this error fails the task. CorruptRecordError
+                always fails the task. Both name the file.
         """
         files = tuple(checkpoint.files)
         if self._place is not None:
@@ -105,7 +125,10 @@ class StateFiles:
         return self._sc.union(blobs).flatMap(_decoded)
 
     def hashing(self) -> int:
-        """The workers' hash of a fixed word, which tells whether they hash as the writers did. One task."""
+        """Return the workers' `portable_hash` of a fixed word. Blocks: runs a Spark job of one task.
+
+        If it equals the hash in a state's StateCheckpoint, the workers hash keys as the workers that wrote the state.
+        """
         return self._sc.parallelize([_WORD], 1).map(_hash).first()
 
 
@@ -115,9 +138,9 @@ def _checkpoint(time: Time, files: Mapping[int, tuple[str, int]]) -> StateCheckp
 
 
 def _base(sc: SparkContext, partitions: int, placed: KeyHash) -> RDD[Any]:
-    """Make an RDD of so many empty partitions, which the JVM, too, takes for placed by that hash. So nothing made of it is shuffled.
+    """Return an RDD of empty partitions that Spark, also in the JVM, takes as partitioned by the hash. RDDs made of it need no shuffle.
 
-    It costs a shuffle of nothing, once a SparkContext and number of partitions.
+    The RDD is kept for the SparkContext, number of partitions and hash. Making it costs one shuffle without data. Any thread.
     """
     with _lock:
         bases: dict[Any, RDD[Any]] = sc.__dict__.setdefault(_BASES, {})
@@ -143,6 +166,7 @@ def _name_of(prefix: str, index: int) -> str:
     return names.state(prefix, index, uuid.uuid4().hex[:16])
 
 
+# In `_encoded` and `_written` the fourth element is the worker's hash of `_WORD`; see `StateFiles.hashing`.
 def _encoded(stream: str, prefix: str, index: int, elements: Iterable[Any]) -> Iterator[tuple[str, int, str, int, bytes]]:
     yield stream, index, _name_of(prefix, index), _hash(_WORD), encode_state(elements, _dumps)
 
@@ -157,7 +181,7 @@ def _written(place: StorePlace) -> Callable[[str, str, int, Iterable[Any]], Iter
 
 
 def _read(place: StorePlace, files: tuple[str, ...], index: int, nothing: Iterable[Any]) -> Iterator[Any]:
-    for _ in nothing:  # to its end, or Spark throws the worker away
+    for _ in nothing:  # to its end: Spark discards a worker with unread input
         pass
     store = place.open()
     return decode_state(store.read(files[index]), store.path(files[index]), pickle.loads)
@@ -168,7 +192,7 @@ def _decoded(stored: tuple[str, bytes]) -> Iterator[Any]:
 
 
 def _dumps(elements: list[Any]) -> bytes:
-    """Pickled; by cloudpickle, as pyspark does, where that is needed: for classes of `__main__`, functions and the like."""
+    """Pickle elements. Where pickle fails (classes of `__main__`, functions), use cloudpickle, as pyspark does."""
     try:
         return pickle.dumps(elements, 5)
     except Exception:

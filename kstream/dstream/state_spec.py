@@ -15,7 +15,7 @@ Pairs = list[tuple[Any, Any]]
 
 
 class StateSpec:
-    """The mapping function of `mapWithState` and its options, named as in Spark; each option returns the spec itself.
+    """The mapping function of `mapWithState` and its options, named as in Spark. Each option method returns the spec itself.
 
         def count(key, value, state):
             total = (state.getOption() or 0) + 1
@@ -24,8 +24,8 @@ class StateSpec:
 
         stream.mapWithState(StateSpec.function(count).timeout(Minutes(30)).initialState([("a", 1)]))
 
-    The driver keeps it, and pickles it with a stored graph. An initial state given as an RDD is not pickled: `setup` makes such a graph
-    at a restart.
+    Made and used on the driver. A stored graph contains its pickled form. If the initial state is an RDD, the graph is not stored, and
+    `setup` makes it at a restart.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -40,9 +40,9 @@ class StateSpec:
         """Make a spec of a mapping function.
 
         Args:
-            mappingFunction: called in the workers with (key, value, state) once for each record, or with (time, key, value, state) if it
-                must be given four arguments. It returns a record of the resulting stream, or None for no record. `state` is a State.
-                `value` is None for a key that is timing out. `time` is the batch time, a datetime as `transform` has it.
+            mappingFunction: called in the workers once for each record, with (key, value, state). A function with four required parameters
+                is called with (time, key, value, state). It returns a record of the resulting stream, or None for no record. `state` is a
+                State. `value` is None for a key that is timing out. `time` is the batch time as a datetime, as in `transform`.
 
         Returns:
             The spec, with no option set.
@@ -65,10 +65,10 @@ class StateSpec:
         return self
 
     def timeout(self, idleDuration: float | Duration) -> StateSpec:
-        """Forget keys without data for longer than a duration: at batch T, those last seen before T − `idleDuration`.
+        """Forget keys that had no data for longer than a duration: at batch T, the keys last updated before T − `idleDuration`.
 
-        The function is called once more for such a key, with the value None and `state.isTimingOut()`. Spark promises that at the next
-        checkpoint of the state; here it happens in the first batch that finds the key idle for too long.
+        The function is called once more for such a key, with the value None, and `state.isTimingOut()` is true. Spark does this at the next
+        checkpoint of the state; kstream does it in the first batch that finds the key idle for too long.
 
         Args:
             idleDuration: seconds or a Duration, above zero.
@@ -86,7 +86,7 @@ class StateSpec:
         return self
 
     def numPartitions(self, numPartitions: int) -> StateSpec:
-        """Set the number of partitions of the state (default: spark.default.parallelism). It may be another after a restart.
+        """Set the number of partitions of the state (default: spark.default.parallelism). It may be changed at a restart.
 
         Args:
             numPartitions: one or more.
@@ -104,7 +104,7 @@ class StateSpec:
 
     @property
     def needs_setup(self) -> bool:
-        """Whether the spec cannot be stored with the graph."""
+        """Whether the spec cannot be stored with the graph, because its initial state is an RDD."""
         return not isinstance(self.initial, list)
 
     def __getstate__(self) -> dict[str, Any]:

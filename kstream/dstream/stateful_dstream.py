@@ -1,4 +1,4 @@
-"""StatefulDStream: a stream whose RDD of a batch is made from its own RDD of the batch before."""
+"""StatefulDStream: the base of streams that make the RDD of a batch from their own RDD of the batch before."""
 
 from __future__ import annotations
 
@@ -19,118 +19,133 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _WRITTEN_EVERY = Duration(10_000)
-_FULL_LINEAGE = 2
-_LEAST_GAIN = 4
+_FULL_LINEAGE = 2  # in checkpoint intervals: the lineage that `_shorten_lineage` lets grow
+_LEAST_GAIN = 4  # the lineage must be this many times longer than the part that is computed again
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """The state that a driver started from. It computes no state at or before this time."""
+    """The state that a driver started from. The driver computes no state at or before this time."""
 
     time: Time
     was_empty: bool
-    """There was no state then. Otherwise there was one, and it is an error to ask for it."""
+    """Whether there was no state at that time. If there was one, asking for an older state is an error (NoRDDError)."""
 
 
 @dataclass(frozen=True)
 class WrittenState:
-    """The newest durable state."""
+    """The newest state that is durable in the checkpoint."""
 
     time: Time
     read: Callable[[], RDD[Any]] | None
-    """Makes an RDD of the state; None where there is no state yet."""
+    """Makes an RDD of the state; None if there is no state yet."""
 
 
 @dataclass
 class Lineage:
-    """What the newest state's RDD descends from, and where Spark cuts that."""
+    """The RDDs that the newest state's RDD is computed from, and the places where Spark cuts this lineage."""
 
     base: Time
-    """The state that was read back or was there at the beginning. All newer RDDs descend from it."""
+    """The batch of the state that was read from files, or that the driver began with. All newer RDDs are computed from that state."""
     local_checkpoints: list[Time] = field(default_factory=list[Time])
-    """Batches whose state Spark checkpoints in the executors' own stores."""
+    """Batches whose state has a local checkpoint: Spark keeps it in the executors."""
     rdd_checkpoints: dict[Time, RDD[Any]] = field(default_factory=dict[Time, Any])
-    """RDDs marked for Spark's reliable checkpoint, whose files are not removed yet."""
+    """RDDs marked for Spark's reliable checkpoint, by batch, until their files are removed."""
     unread: dict[Time, Time] = field(default_factory=dict[Time, Time])
-    """States in files that RDDs descend from and that not every task has read yet → the newest batch made of them."""
+    """Batch of a state in files that tasks may still have to read → the newest batch that is computed from that state."""
 
     def newest_cut(self) -> Time:
-        """The newest batch that tasks need not go behind."""
+        """Return the newest batch at which the lineage ends: tasks compute no older batch."""
         return max([self.base, *self.local_checkpoints, *self.rdd_checkpoints])
 
     def restart_from(self, time: Time) -> None:
-        """Newer RDDs descend from the state that was read back."""
+        """Set the base to the batch whose state was read from files."""
         self.base = time
         self.local_checkpoints = [t for t in self.local_checkpoints if t < time]
         self.unread[time] = time
 
     def is_anchor(self, time: Time, limit: Time) -> bool:
-        """Whether newer states can be computed again only from the blocks of this one, because Spark has cut the lineage there."""
+        """Whether later states can be computed only from the blocks of this batch's state, because it is the last local checkpoint.
+
+        Args:
+            time: the batch.
+            limit: local checkpoints after this time do not count.
+        """
         if time not in self.local_checkpoints or time < self.base:
             return False
         return not any(time < cut <= limit for cut in self.local_checkpoints)
 
 
 class StatefulDStream(DStreamNode):
-    """Base of the streams that carry state. `compute` of a subclass gets the state to continue from by `previous`.
+    """Base of the streams with state. `compute` of a subclass gets the state to continue from by `previous`.
 
-    Its RDDs are persisted because the next batch reads them. When a batch has ended, the blocks of the state two batches earlier are
+    The RDDs are persisted because the next batch reads them. When a batch has ended, the blocks of the state two batches earlier are
     unpersisted. The state is written once every `checkpoint_duration` (`written` is called), and later batches continue from the written
-    state. Neither a restart nor a repeated task goes further back. Batch times that were never planned leave the state as it is.
+    state. Neither a restart nor a repeated task needs anything older. Batch times that were never planned do not change the state.
 
     After a downtime, or when a stream is behind, many batches are made before the first of them has run. Then Spark checkpoints the state
-    after every `longest_lineage` batches in the executors' own stores, which cuts the lineage. An executor that is lost takes such blocks
-    with it; `go_back` then makes the batches again from the state that was written last.
+    locally (in the executors) after every `longest_lineage` batches, which cuts the lineage. If an executor is lost, its local checkpoints
+    are lost. `go_back` then forgets the newer batches, which are made again from the last written state.
 
     Without a checkpoint directory of the StreamingContext (`uses_rdd_checkpoints`) the state is not written for a restart. Then Spark
     checkpoints its RDD every `checkpoint_duration` in the directory of the SparkContext, which cuts the lineage.
 
-    `key_hash`: what places the keys of its RDDs; they are read back as such.
-    `survives_absence`: the state is still valid when the stream was taken out of the program for a while and is back.
+    Threads: the JobGenerator's thread makes RDDs, and user threads do in `slice`; job threads call `is_due` and `state_at`; the
+    JobScheduler's thread calls `go_back`; the cleaner's thread calls `reads_from` and `remove_outdated_checkpoints`; any thread calls
+    `written`. `_lock` guards all that changes after `initialize`.
     """
 
     key_hash = KeyHash.NONE
+    """The hash by which the keys of the RDDs are partitioned. The RDDs that are read from files have the same partitioning."""
     survives_absence = True
+    """Whether the state is still valid if the program had been without this stream for a time."""
     longest_lineage = 30
-    """Batches. Each adds three RDDs; with some two hundred the JVM's serializer may run out of stack, in the driver or in a worker."""
+    """In batches. Each adds three RDDs. With about two hundred RDDs the JVM's serializer may overflow its stack, in driver or worker."""
 
     def __init__(self, parent: DStreamNode, slide_duration: Duration) -> None:
         super().__init__(parent.ssc, (parent,), slide_duration)
         self.storage_level = StorageLevel.MEMORY_ONLY
         self.uses_rdd_checkpoints = False
-        """Whether Spark's RDD checkpoints cut the lineage. Set at the start; then nothing is ever `is_due` or `written`."""
+        """Whether Spark's RDD checkpoints cut the lineage. Set by the graph at the start. If True, `is_due` is never true."""
         self.window_lookback = Duration(0)
-        """How far behind the newest batch the windows over this stream look. Set by the graph."""
+        """How far back from the newest batch the windows over this stream look. Set by the graph."""
         self._number = self.ssc.graph.add_state_stream(self)
         self._inputs: list[DStreamNode] | None = None
         self._beginning = Beginning(Time(0), was_empty=True)
         self._written: WrittenState | None = None
         self._lineage = Lineage(Time(0))
         self._being_written: tuple[Time, Time] | None = None
-        """The batch whose state is being written, and the base of its RDD's lineage then."""
+        """The batch whose state is being written, and the base of the lineage when the writing began."""
         self._with_blocks: set[Time] = set()
-        """Batches whose state is persisted."""
+        """The batches whose state is persisted."""
         self._replaced: list[tuple[Time, RDD[Any]]] = []
-        """RDDs that a written state has replaced. Batches that still run may read their blocks."""
+        """Batches and RDDs that a written state has replaced. They stay persisted, because batches that still run may read their blocks."""
 
     @property
     def state_id(self) -> str:
-        """What its state is stored under: `s0`, `s1` … in the order in which the streams with state were made. The one place that says."""
+        """The id under which the state is stored: `s0`, `s1` … in the order in which the streams with state were made."""
         return f"s{self._number}"
 
     # -- a batch's state
 
     def previous(self, time: Time) -> RDD[Any] | None:
-        """The state as the batches before `time` left it; None before the first batch. For `compute`: it computes nothing itself."""
+        """Return the newest state before `time`; None before the first state. For `compute`, under the lock; computes no RDD itself."""
         before = self.previous_time(time)
         return None if before is None else self._generated[before]
 
     def previous_time(self, time: Time) -> Time | None:
-        """The batch that left the state which `previous` returns: one slide duration before `time`, if that was planned."""
+        """Return the batch of the state that `previous` returns: one slide duration before `time`, or older if that was not planned."""
         return max((t for t in self._generated if t < time), default=None)
 
     def getOrCompute(self, time: Time) -> RDD[Any] | None:
-        """Return the state after a batch. Missing older ones are made first, one by one: recursion would be as deep as the gap."""
+        """Return the state after a batch. States of older batches that are missing are made first, in a loop instead of a deep recursion.
+
+        Returns:
+            The RDD of the state; None if there is none, or if this stream does not slide to the time.
+
+        Raises:
+            NoRDDError: the state is older than the one this driver started from.
+        """
         with self._lock:
             if time not in self._generated and self._is_time_valid(time):
                 if time <= self._beginning.time:
@@ -145,10 +160,10 @@ class StatefulDStream(DStreamNode):
             return self._generated.get(time)
 
     def _cut_long_lineage(self, time: Time, state: RDD[Any] | None) -> None:
-        """Mark the state of a batch for a checkpoint of Spark's, where the lineage must be cut.
+        """Mark the state of a batch for a checkpoint of Spark, if the lineage must be cut there. Call this under the lock.
 
-        With `uses_rdd_checkpoints` that is once an interval, by Spark's reliable checkpoint. Otherwise by a local checkpoint, and only if
-        the lineage is `longest_lineage` slides long.
+        With `uses_rdd_checkpoints` the state gets a reliable checkpoint once an interval, or when the lineage is `longest_lineage` slides
+        long. Without it the state gets a local checkpoint, and only when the lineage is so long.
         """
         self._with_blocks.add(time)
         if state is None:
@@ -165,7 +180,7 @@ class StatefulDStream(DStreamNode):
             self._lineage.local_checkpoints.append(time)
 
     def has_batch(self, time: Time) -> bool:
-        """Whether any batch since this stream's last one was planned, in any input it is made of."""
+        """Whether, in this stream's slide that ends at `time`, any input that it depends on was planned."""
         if self._inputs is None:
             self._inputs = list(self.ssc.graph.inputs_of(self))
         step = self.ssc.graph.batch_duration
@@ -173,6 +188,7 @@ class StatefulDStream(DStreamNode):
         return any(stream.has_batch(t) for stream in self._inputs for t in times)
 
     def _before_the_beginning(self, time: Time) -> None:
+        """Raise NoRDDError unless there was no state at the beginning."""
         if not self._beginning.was_empty:
             raise NoRDDError(
                 f"the state of {self!r} at batch {time} is not known any more: this driver went on from the one at {self._beginning.time}",
@@ -182,6 +198,7 @@ class StatefulDStream(DStreamNode):
     # -- life
 
     def initialize(self, zero_time: Time) -> None:
+        """Set the zero time, and a checkpoint interval of at least 10 s if none is set."""
         if self.zero_time is None:
             if self.checkpoint_duration is None:
                 times = -(-_WRITTEN_EVERY.milliseconds // self.slide_duration.milliseconds)
@@ -191,12 +208,12 @@ class StatefulDStream(DStreamNode):
         super().initialize(zero_time)
 
     def begin(self, time: Time, state: RDD[Any] | None, empty_before: bool) -> None:
-        """Set the state to begin with, before the first batch. Nothing older is ever computed.
+        """Set the state from which this driver continues. Called before its first batch. No state at or before `time` is computed.
 
         Args:
-            time: the batch that left the state.
-            state: the state; None if there is none yet.
-            empty_before: there was no state at `time`. Otherwise there was, and it is an error to ask for it.
+            time: the batch of the state.
+            state: the RDD of the state; None if there is no state yet.
+            empty_before: whether there was no state before. If there was one, asking for an older state raises NoRDDError.
         """
         with self._lock:
             self._beginning = Beginning(time, empty_before)
@@ -208,7 +225,10 @@ class StatefulDStream(DStreamNode):
                 self._lineage.unread[time] = time
 
     def is_due(self, time: Time) -> bool:
-        """Whether the state of a batch that has ended must be written: at each multiple of the interval, or as soon as possible after."""
+        """Whether the state of a batch must be written. Called when all jobs of the batch have succeeded. Any thread.
+
+        One state is written for each checkpoint interval: that of the batch at its end, or of the first batch after it.
+        """
         with self._lock:
             if self.uses_rdd_checkpoints or time not in self._generated or self.checkpoint_duration is None or self.zero_time is None:
                 return False
@@ -216,28 +236,29 @@ class StatefulDStream(DStreamNode):
             return time.floor(self.checkpoint_duration, self.zero_time) > since
 
     def state_at(self, time: Time) -> RDD[Any]:
-        """The state of a batch that `is_due`, to be written."""
+        """Return the RDD of the state of a batch that `is_due`, which the caller then writes. KeyError if it is forgotten. Any thread."""
         with self._lock:
             self._being_written = (time, self._lineage.base)
             return self._generated[time]
 
     def written(self, time: Time, read: Callable[[], RDD[Any]]) -> None:
-        """The state of the batch is durable: newer batches are made from it. Any thread.
+        """Note that the state of a batch is durable: later batches are made from it. Any thread; returns at once.
 
         Args:
             time: the batch.
-            read: makes an RDD of the written state.
+            read: makes an RDD of the written state. It is called later, by the thread that makes RDDs.
         """
         with self._lock:
             if self._written is None or time > self._written.time:
                 self._written = WrittenState(time, read)
             if self._being_written is not None and self._being_written[0] == time:
-                self._lineage.unread.pop(self._being_written[1], None)  # every partition was made, and is persisted
+                self._lineage.unread.pop(self._being_written[1], None)  # the write has computed and persisted every partition
 
     def reads_from(self, unfinished: Time) -> Time | None:
-        """The oldest state in files that batches from `unfinished` on may have to read; None for none.
+        """Return the batch of the oldest state in files that batches from `unfinished` on may have to read; None for none. Any thread.
 
-        An output that takes the first records reads only the first partition. A later batch reads the others when it needs them.
+        A state may be read long after the batch that follows it: an output that takes only the first records reads only the first
+        partition, and a later batch reads the others.
         """
         with self._lock:
             limit, lineage = unfinished - self.slide_duration, self._lineage
@@ -245,9 +266,10 @@ class StatefulDStream(DStreamNode):
             return min(lineage.unread, default=None)
 
     def go_back(self) -> None:
-        """Blocks of the state are lost with an executor: forget the batches after the last written state, so that they are made again.
+        """Forget the states after the last written state, so that they are made again from it. Any thread.
 
-        Where they cannot be made again, only a restart helps. Any thread.
+        Called when blocks of the state were lost with an executor. If the plan of a batch is no longer kept, or no state was written,
+        nothing changes; then only a restart helps.
         """
         with self._lock:
             written = self._written
@@ -258,10 +280,11 @@ class StatefulDStream(DStreamNode):
                 self._continue_from(written.time, written.read, younger)
 
     def _shorten_lineage(self) -> None:
-        """Continue from the newest written state, where that costs nothing, or little against what it saves.
+        """Continue from the newest written state, if that costs little compared with what it saves. Call this under the lock.
 
-        Batches made while the state was being written descend from the RDD it was written from. If they were kept, the lineage would grow
-        with each round. If they are made again, their data is read again.
+        Batches that were made while the state was being written descend from its old RDD. If they were kept, the lineage would grow with
+        each write. If they are made again, their data is read again. So they are made again only if the lineage is `_FULL_LINEAGE`
+        checkpoint intervals long and `_LEAST_GAIN` times as long as the part that is made again.
         """
         written, base = self._written, self._lineage.base
         if written is None or written.read is None or written.time <= base or written.time not in self._generated:
@@ -277,10 +300,13 @@ class StatefulDStream(DStreamNode):
         self._continue_from(written.time, written.read, younger)
 
     def _continue_from(self, written: Time, read: Callable[[], RDD[Any]], younger: list[Time]) -> None:
-        """Replace the RDD that a state was written from by the written state, and forget the younger ones."""
+        """Replace the RDD of a written state by an RDD of its files, and forget the states of younger batches. Call this under the lock.
+
+        If the files cannot be read, a warning is logged and nothing changes.
+        """
         try:
             state = self._persisted(read())
-        except StorageError as e:  # where the driver itself reads
+        except StorageError as e:  # only if the driver itself reads; if workers read, their tasks fail later
             logger.warning("the state of %r that was written cannot be read back: %s", self, e)
             return
         if written in self._generated:
@@ -292,20 +318,21 @@ class StatefulDStream(DStreamNode):
         self._lineage.restart_from(written)
 
     def stands_in(self, state: RDD[Any], made: RDD[Any]) -> None:
-        """`state` was read back and replaces the RDD that was `made`. For a subclass whose RDDs carry more than the state."""
+        """Copy what `made` has besides the state to `state`, which was read from files and replaces it. For subclasses."""
 
     def _persisted(self, rdd: RDD[Any]) -> RDD[Any]:
+        """Persist an RDD at the stream's storage level, unless it is persisted already. Return it."""
         return rdd if self.storage_level is None or rdd.is_cached else rdd.persist(self.storage_level)
 
     # -- clean-up
 
     def caught_up_to(self) -> Time:
-        """The newest batch whose state is made. Nothing newer may be forgotten upstream."""
+        """Return the newest batch whose state is made. Parents must not forget newer batches, because later states need them."""
         with self._lock:
             return max(self._generated, default=self._beginning.time)
 
     def clear_metadata(self, time: Time) -> None:
-        """Forget as every stream does, but never the newest state. Unpersist sooner: as soon as no batch reads the blocks."""
+        """Forget old states as every stream does, but never the newest one. Unpersist blocks sooner: when no batch needs them."""
         with self._lock:
             limit = time - self.slide_duration * 2 - self.window_lookback
             unread = [rdd for t, rdd in self._replaced if t <= limit]
@@ -318,9 +345,9 @@ class StatefulDStream(DStreamNode):
         super().clear_metadata(time)
 
     def remove_outdated_checkpoints(self) -> None:
-        """Remove the files of Spark's RDD checkpoints from which no remembered RDD descends. Blocks; the cleaner's thread.
+        """Remove the files of Spark's RDD checkpoints that no remembered RDD needs. Called by the cleaner's thread; blocks on the store.
 
-        A checkpoint has files once a job has run. Until a newer one has files, the older one stays.
+        A checkpoint has files only after a job has run. An older checkpoint stays until a newer one has files.
         """
         checkpoints = self._lineage.rdd_checkpoints
         with self._lock:
@@ -343,13 +370,13 @@ class StatefulDStream(DStreamNode):
 def oldest_required_batches(
     order: Iterable[DStreamNode], first: Time, kept: Callable[[StatefulDStream, Time], Time | None]
 ) -> dict[DStreamNode, Time]:
-    """How far back the batches from `first` on look: the oldest batch of each stream that must be known. Pure.
+    """Return the oldest batch of each stream that the batches from `first` on need. Pure, except for what `kept` does.
 
     Args:
-        order: the streams, each before the streams it is made of.
+        order: the streams, each before its parents.
         first: the oldest batch that runs.
-        kept: `kept(stream, time)` is the batch, not after `time`, whose state is known; newer states are computed. None: the states of
-            this stream need nothing older.
+        kept: `kept(stream, time)` returns the newest batch, not after `time`, whose state is stored. The states after that batch are
+            computed. None means that the state at `time` needs nothing older.
     """
     required: dict[DStreamNode, Time] = {}
     for stream in order:

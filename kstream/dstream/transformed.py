@@ -1,4 +1,4 @@
-"""Streams made of other streams' RDDs of the same batch: transform, union, and the output operation foreachRDD."""
+"""Streams that are made from other streams' RDDs of the same batch: transform, union, and the output operation foreachRDD."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RddOrigin(enum.Enum):
-    """Where the RDDs of a TransformedDStream come from. It decides how Spark's pages show them."""
+    """The origin of the RDDs of a TransformedDStream. It decides how Spark's pages show them."""
 
     FUSED = "no RDD of its own: PySpark runs the function in one pass with the next one"
     OPERATOR = "RDDs of the operator"
@@ -24,7 +24,7 @@ class RddOrigin(enum.Enum):
 
 
 class TransformedDStream(DStreamNode):
-    """Applies `func(time, rdd, …)` to the parents' RDDs of each batch, on the driver, in the generator's thread."""
+    """A stream of `func(time, rdd, …)` of the parents' RDDs of each batch. `func` runs on the driver, in the thread that makes RDDs."""
 
     def __init__(
         self,
@@ -40,6 +40,11 @@ class TransformedDStream(DStreamNode):
         self._origin = origin
 
     def compute(self, time: Time) -> RDD[Any] | None:
+        """Return the function's RDD; None if no parent's inputs were planned for the batch.
+
+        Raises:
+            NoRDDError: a parent has no RDD, or the function did not return an RDD. Errors of the function are raised, too.
+        """
         if not any(parent.has_batch(time) for parent in self.dependencies):
             return None  # a batch planned before these inputs were added
         rdds = [self._parent_rdd(parent, time) for parent in self.dependencies]
@@ -47,7 +52,7 @@ class TransformedDStream(DStreamNode):
             result = self._func(time, *rdds)
         else:
             result = self.placed(time, lambda: self._func(time, *rdds), open_to_inner=self._origin is RddOrigin.USER)
-        if not hasattr(result, "flatMap"):  # which of all that might be returned by mistake only an RDD has
+        if not hasattr(result, "flatMap"):  # of the objects that a function may return, only an RDD has it
             what = "None" if result is None else f"a {type(result).__name__}"
             raise NoRDDError(
                 f"the function of {self.operator} at {self.creation_site} returned {what} for batch {time}: "
@@ -64,13 +69,13 @@ class TransformedDStream(DStreamNode):
 
 
 class UnionDStream(TransformedDStream):
-    """All parents' records of each batch, in the parents' order."""
+    """A stream of the records of all parents, in the parents' order."""
 
     def __init__(self, parents: Sequence[DStreamNode]) -> None:
         super().__init__(parents, lambda _time, *rdds: self._union(rdds), "union", RddOrigin.OPERATOR)
 
     def has_batch(self, time: Time) -> bool:
-        """Whether any parent's inputs were planned for the batch: an input added later takes nothing from the others."""
+        """Whether the inputs of any parent were planned for the batch. So an input that is added later hides no older batches."""
         return any(parent.has_batch(time) for parent in self.dependencies)
 
     def compute(self, time: Time) -> RDD[Any] | None:
@@ -82,26 +87,39 @@ class UnionDStream(TransformedDStream):
 
 
 class ForEachDStream(DStreamNode):
-    """An output operation: `func(time, rdd)` on the driver, in a job thread, for each batch."""
+    """An output operation: it runs `func(time, rdd)` on the driver, in a job thread, for each batch."""
 
     def __init__(
         self, parent: DStreamNode, func: Callable[[Time, RDD[Any]], object], name: str = "foreachRDD", *, own: bool = False
     ) -> None:
-        """`own`: the jobs are run by a function of kstream, and Spark's pages show them where the user called the operation."""
+        """
+        Args:
+            parent: the stream whose RDDs `func` gets.
+            func: the output function.
+            name: the name of the operation.
+            own: `func` is a function of kstream, so Spark's pages show its Spark jobs where the user called the operation.
+        """
         super().__init__(parent.ssc, (parent,), parent.slide_duration)
         self._func = func
         self._own = own
         self.operator = name
 
     def redirect(self, func: Callable[[Time, RDD[Any]], object]) -> None:
-        """Give the RDDs of this output to another function: for a replay that must not write to the sink."""
+        """Replace the output function: for a replay that must not write to the sink. Called before the first batch."""
         self._func = func
 
     def compute(self, time: Time) -> None:
         return None
 
     def generate_job(self, time: Time, output_op_id: int) -> Job | None:
-        """The batch's job; None when the parent has no RDD at this time (its window does not slide now)."""
+        """Return the job of a batch; None if the parent has no RDD at this time, for example because its window does not slide now.
+
+        Errors of making the RDD are raised.
+
+        Args:
+            time: the batch.
+            output_op_id: the number of this output in the graph.
+        """
         rdd = self.dependencies[0].getOrCompute(time)
         if rdd is None:
             return None

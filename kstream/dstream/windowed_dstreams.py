@@ -1,4 +1,7 @@
-"""Windows over a stream's last batches: WindowedDStream, their union; ReducedWindowedDStream, totals made of the window before."""
+"""Windows over a stream's last batches.
+
+WindowedDStream is the union of the batches. ReducedWindowedDStream makes the totals of a window from those of the window before.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ Combine = Callable[[Any, Any], Any]
 
 
 def check_window(parent: DStreamNode, window: Duration, slide: Duration) -> None:
-    """ValueError unless both are positive multiples of the parent's slide duration."""
+    """Raise ValueError unless both durations are positive multiples of the parent's slide duration."""
     for name, value in (("window", window), ("slide", slide)):
         if value.milliseconds <= 0 or not value.isMultipleOf(parent.slide_duration):
             raise ValueError(
@@ -33,9 +36,10 @@ def check_window(parent: DStreamNode, window: Duration, slide: Duration) -> None
 
 
 class WindowedDStream(DStreamNode):
-    """At T the parent's RDDs of (T − window, T]; a first, partial window is emitted too. Slides by its own step.
+    """The stream of `window`. The RDD at T is the union of the parent's RDDs of (T − window, T]. The first windows are partial.
 
-    The parent is persisted (its RDDs are used `window / slide` times), this stream is not: persisting it persists the parent.
+    The parent's RDDs are persisted, because each is used in several windows. This stream is not persisted: a storage level that is set
+    on it is set on the parent.
     """
 
     def __init__(self, parent: DStreamNode, window: Duration, slide: Duration) -> None:
@@ -45,10 +49,11 @@ class WindowedDStream(DStreamNode):
         parent.set_storage_level(StorageLevel.MEMORY_ONLY)
 
     def set_storage_level(self, level: StorageLevel) -> None:
+        """Set the storage level of the parent."""
         self.dependencies[0].set_storage_level(level)
 
     def has_batch(self, time: Time) -> bool:
-        """Always: a window stands also where its newest batch is missing."""
+        """Return True: a window has an RDD also if its newest batch was not planned."""
         return True
 
     def reaches_back_to(self, time: Time) -> Time:
@@ -65,10 +70,10 @@ class WindowedDStream(DStreamNode):
 
 
 class ReducedWindowedDStream(StatefulDStream):
-    """At T: (key, the values of (T − window, T] combined), from a parent whose batches are reduced by key already.
+    """The stream of `reduceByKeyAndWindow` with an inverse. The RDD at T has (key, combined values of (T − window, T]).
 
-    A batch costs by the slide duration and the number of keys, not by the window. A key that fell out of the window stays, with whatever
-    `inverse` has left of it, unless `keep` is false for (key, value).
+    The parent's batches are reduced by key already. The cost of a batch depends on the slide duration and the number of keys, not on the
+    window. A key without values in the window stays, with the total that `inverse` has left, unless `keep((key, total))` is false.
     """
 
     key_hash = KeyHash.PYSPARK
@@ -93,14 +98,14 @@ class ReducedWindowedDStream(StatefulDStream):
         parent.set_storage_level(StorageLevel.MEMORY_ONLY)
 
     def reaches_back_to(self, time: Time) -> Time:
-        """A batch subtracts what has left the window since the batch before it."""
+        """Return the oldest batch of the window before this one: its values that have left the window are taken out."""
         return time - self.slide_duration - self.window_duration + self.dependencies[0].slide_duration
 
     def parent_remember_duration(self) -> Duration:
         return self.remember_duration + self.window_duration
 
     def compute(self, time: Time) -> RDD[Any] | None:
-        """Make the new totals. The last state need not be of T − slide: batch times that were never planned have none."""
+        """Return the RDD of the new totals. The last state may be older than T − slide, because times that were not planned have none."""
         state, before = self.previous(time), self.previous_time(time)
         begin, left = time - self.window_duration, list[Any]()
         if before is not None:
@@ -112,7 +117,7 @@ class ReducedWindowedDStream(StatefulDStream):
         return self.placed(time, lambda: co_grouped(parts, self._partitions).mapPartitions(step, preservesPartitioning=True))
 
     def _batches(self, after: Time, until: Time) -> list[RDD[Any]]:
-        """The parent's RDDs of (after, until]."""
+        """Return the parent's RDDs of (after, until]."""
         parent = self.dependencies[0]
         return parent.slice_rdds(after + parent.slide_duration, until)
 
@@ -120,7 +125,17 @@ class ReducedWindowedDStream(StatefulDStream):
 def _step(
     combine: Combine, inverse: Combine, keep: Callable[[Any], Any] | None, first_new: int
 ) -> Callable[[Iterable[Any]], Iterable[Any]]:
-    """From (key, (the old total, one list a batch that left, one list a batch that came)) to (key, new total)."""
+    """Return a function for `mapPartitions` that makes (key, new total) of each co-grouped key. It runs in the workers.
+
+    Its input is (key, lists) as of `co_grouped`: first the old total, then one list for each batch that has left the window, then one for
+    each batch that has come into it.
+
+    Args:
+        combine: combines two values.
+        inverse: takes a value out of a total.
+        keep: says whether a (key, total) is kept; None keeps all.
+        first_new: the index of the list of the first batch that has come.
+    """
 
     def run(entries: Iterable[tuple[Any, tuple[list[Any], ...]]]) -> Iterable[Any]:
         freeze_gc()
