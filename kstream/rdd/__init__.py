@@ -1,7 +1,7 @@
-"""From a plan to an RDD: what the workers do to a partition, as pure functions of bytes and records.
+"""The work of mapWithState on one partition, in the workers: pure functions of bytes and records.
 
-One idea: a partition of state is one `bytes` object. Spark moves, caches and stores it without looking into it; a batch looks up the
-keys it has, in an index that is read without decoding, and copies the rest. So a batch costs what it touches, plus a copy.
+One idea: a partition of state is one `bytes` object. Spark moves, caches and stores it without decoding it. A batch looks up its keys in
+an index, which is read without decoding, and copies the rest. So a batch costs by its own keys, plus one copy of the bytes.
 """
 
 from kstream.rdd.map_with_state import State

@@ -1,4 +1,4 @@
-"""mapWithState in a worker: State, what the mapping function sees, and what one batch does to the states of a partition.
+"""mapWithState in a worker: State, which the mapping function gets, and MapWithState, which updates the states of a partition by one batch.
 
 Pure: bytes and records in, bytes and records out.
 """
@@ -15,9 +15,9 @@ from kstream.rdd.state_map import NOTHING, StateMap
 
 
 class State:
-    """The state of the key that a mapping function is called for. Good for one call of the function, in the worker.
+    """The state of one key, as a mapping function gets it in a worker. It is valid during one call of the function.
 
-    Changes count when the function returns. An object from `get` that was changed in place is kept only if it is given to `update`.
+    Changes are applied when the function returns. If the function changes an object from `get` in place, it must pass it to `update`.
     """
 
     __slots__ = ("_removed", "_timing_out", "_updated", "_value")
@@ -29,7 +29,7 @@ class State:
         self._removed = False
 
     def exists(self) -> bool:
-        """Whether the key has a state: one from before, or one given to `update` in this call, and not removed."""
+        """Whether the key has a state, from before or by `update` in this call, that was not removed in this call."""
         return self._value is not NOTHING
 
     def get(self) -> Any:
@@ -60,10 +60,10 @@ class State:
         self._updated = True
 
     def remove(self) -> None:
-        """Forget the key, whether it had a state or not.
+        """Remove the state of the key. A key without a state is no error.
 
         Raises:
-            StateError: it was removed in this call already, or is timing out anyway.
+            StateError: the state was removed in this call already, or is timing out.
         """
         self._check("remove")
         self._value = NOTHING
@@ -71,7 +71,7 @@ class State:
         self._removed = True
 
     def isTimingOut(self) -> bool:
-        """Whether the key's state goes after this call, because the key was idle for longer than the timeout."""
+        """Whether the state is removed after this call, because the key was idle for longer than the timeout."""
         return self._timing_out
 
     @property
@@ -83,6 +83,7 @@ class State:
         return self._removed
 
     def _check(self, call: str) -> None:
+        """Raise StateError if the state was removed in this call, or is timing out."""
         if self._removed:
             raise StateError(f"{call}() of a state that remove() has been called on in this same call of the function", call=call)
         if self._timing_out:
@@ -94,10 +95,14 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class MapWithState:
-    """One batch of mapWithState: the user's function and the time. Goes to the workers.
+    """One batch of mapWithState: the user's function and the batch time. Pickled into the tasks.
 
-    `idle_before_ms`: keys last updated before it (strictly) time out; None without a timeout. With `pass_time` the function gets
-    the batch time as its first argument.
+    Attributes:
+        function: the mapping function.
+        time_ms: the batch time in ms.
+        time: the batch time, for the function.
+        idle_before_ms: keys that were last updated before this time (ms) time out; None without a timeout.
+        pass_time: the function gets the batch time as its first argument.
     """
 
     function: Callable[..., Any]
@@ -107,11 +112,21 @@ class MapWithState:
     pass_time: bool = False
 
     def update(self, previous: bytes, records: Iterable[tuple[Any, Any]]) -> tuple[bytes, list[Any]]:
-        """The partition's states after the batch, and what the function returned, less the Nones.
+        """Update the states of a partition by the records of a batch. Runs in a worker.
 
-        The function is called once for each record, in their order; then, with a timeout, once with the value None for each key that
-        was idle too long, which is forgotten after it. With a timeout a record counts as an update of its key's time
-        whatever the function does.
+        The function is called once for each record, in the order of the records. With a timeout it is then called once with the value None
+        for each key that was idle too long, and the key is forgotten. With a timeout a record sets its key's update time, also if the
+        function does not update the state.
+
+        Args:
+            previous: the states before the batch, as bytes of a StateMap.
+            records: the (key, value) records of the partition.
+
+        Returns:
+            The states after the batch, and the results of the function without those that are None.
+
+        Raises:
+            StateNotStorableError: a key or a state cannot be pickled or read. Errors of the function are raised, too.
         """
         states = StateMap(previous)
         mapped: list[Any] = []
@@ -137,10 +152,15 @@ class MapWithState:
 
 
 def initial_states(pairs: Iterable[tuple[Any, Any]], time_ms: int) -> bytes:
-    """A partition's states out of (key, state) pairs, all updated at `time_ms`. Of two with one key the later counts."""
+    """Return the bytes of a partition's states, made of (key, state) pairs. If a key occurs twice, the later pair counts.
+
+    Args:
+        pairs: (key, state).
+        time_ms: the update time of all states.
+    """
     return StateMap.of((key, state, time_ms) for key, state in pairs).to_bytes()
 
 
 def snapshot(states: bytes) -> Iterable[tuple[Any, Any]]:
-    """Every (key, state) of a partition."""
+    """Return an iterator over every (key, state) of a partition. `states` are the bytes of a StateMap."""
     return ((key, state) for key, state, _ in StateMap(states).items())

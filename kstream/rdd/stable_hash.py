@@ -1,11 +1,11 @@
-"""stable_hash: the number that says where a key's state lives. Part of the stored form: what it gives for a key never changes.
+"""stable_hash: the hash of a key that chooses the partition of the key's state. Stored states depend on it: it must never change.
 
-pyspark's portable_hash is Python's `hash`, which for text differs from process to process unless PYTHONHASHSEED is set in every one of
-them. Here a key is written in a canonical form, and the form is hashed by BLAKE2b: the same number in every process, Python and Spark.
+pyspark's portable_hash is Python's `hash`. For text that differs between processes unless PYTHONHASHSEED is set in all of them. stable_hash
+writes a key in a canonical form and hashes the form by BLAKE2b. So it is the same in every process and every version of Python and Spark.
 
-Keys that are equal as keys of a dict have the same form: 1, 1.0, True and Decimal(1) are one key, a named tuple is a tuple, two
-datetimes of one instant in two zones are one key. None and tuples are keys like others. Objects of other classes are written as what they
-would be pickled from: equal ones must be made of equal parts (a dataclass is), by every version of the class.
+Keys that are equal as keys of a dict have the same form: 1, 1.0, True and Decimal(1) are one key; a named tuple equals a tuple; two
+datetimes of one instant in two zones are one key. None and tuples are valid keys. An object of another class is written as the parts from
+which pickle would restore it. So equal objects must have equal parts (as in a dataclass), in every version of the class.
 """
 
 from __future__ import annotations
@@ -25,17 +25,22 @@ _LENGTH = struct.Struct("<I")
 
 
 def stable_hash(key: Any) -> int:
-    """64 bits, unsigned. StateNotStorableError for what could not be found again: an object equal only to itself, NaN, a list."""
+    """Return the hash of a key, an unsigned number of 64 bits. Pure.
+
+    Raises:
+        StateNotStorableError: the key could not be found by an equal key: an object that is equal only to itself, NaN, a list.
+    """
     form = b"s" + key.encode("utf-8", "surrogatepass") if type(key) is str else _form_of(key)
     return int.from_bytes(blake2b(form, digest_size=8).digest(), "little")
 
 
 def partition_of(key: Any) -> int:
-    """The partition of a key, modulo the number of partitions: the lower half of its hash. For `RDD.partitionBy`."""
+    """Return the lower 32 bits of the key's `stable_hash`. `RDD.partitionBy` takes them modulo the number of partitions."""
     return stable_hash(key) & 0xFFFFFFFF
 
 
 def _form_of(key: Any) -> bytes:
+    """Return the canonical form of a key. StateNotStorableError if it has none."""
     try:
         hash(key)
         return _canonical(key)
@@ -50,7 +55,7 @@ def _form_of(key: Any) -> bytes:
 
 
 def _canonical(value: Any) -> bytes:
-    """The form of a key or a part of one. A letter for the kind, then what tells it from others of the kind."""
+    """Return the canonical form of a key or of a part of a key: a letter for the kind, then the value. TypeError if it has none."""
     if value is None:
         return b"z"
     for kind, write in _KINDS:
@@ -66,7 +71,7 @@ def _text(value: str) -> bytes:
 
 
 def _number(value: Any) -> bytes:
-    """Python's own hash of a number: it has no seed, and is one for equal numbers of all types."""
+    """Return the form of a number: Python's hash, which has no seed and is the same for equal numbers of all types."""
     if value != value:
         raise TypeError(f"{value!r} is not equal to itself")
     return b"n" + str(hash(value)).encode()
@@ -86,7 +91,7 @@ def _dict(values: dict[Any, Any]) -> bytes:
 
 def _datetime(value: datetime) -> bytes:
     moment = value if value.utcoffset() is None else value.astimezone(timezone.utc)
-    return b"m" + moment.replace(fold=0).isoformat().encode()  # fold plays no part in equality
+    return b"m" + moment.replace(fold=0).isoformat().encode()  # datetimes that differ in `fold` alone are equal
 
 
 def _time(value: time) -> bytes:
@@ -113,10 +118,11 @@ _KINDS: tuple[tuple[Any, Callable[[Any], bytes]], ...] = (
     (UUID, lambda value: b"u" + value.bytes),
     (Enum, _enum),
 )
-"""In this order: an Enum that is also a str or an int is equal to that, and so has its form."""
+"""The order matters: an Enum that is also a str or an int equals that value, so it must get the form of that value."""
 
 
 def _canonical_object(value: Any) -> bytes:
+    """Return the form of an object of another class, made from the parts that pickle would store. TypeError without `__eq__`."""
     if type(value).__eq__ is object.__eq__:
         raise TypeError(f"an object of {type(value).__qualname__} is equal only to itself")
     made = value.__reduce_ex__(4)
@@ -128,4 +134,5 @@ def _canonical_object(value: Any) -> bytes:
 
 
 def _joined(forms: Iterable[bytes]) -> bytes:
+    """Return the forms in one, each after its length, so that different lists of forms never give the same bytes."""
     return b"".join(_LENGTH.pack(len(form)) + form for form in forms)

@@ -1,4 +1,4 @@
-"""The stored form of one partition's states: how its bytes are read without decoding what is in them, and made.
+"""The stored form of one partition's states: reading its index without decoding keys and states, and making new bytes.
 
     head      4 s  b"KSM" and the version    4 u  buckets, a power of 2    8 u  entries
     lengths   4 u  for each bucket, its bytes; 0 for an empty one
@@ -6,8 +6,8 @@
     buckets   one after the other; of n entries:
               4 u  n    n × 4 u  marks    n × 8 i  update times (ms)    n × 4 u  lengths    n pickles of (key, state)
 
-All little-endian. An entry's mark is the upper half of its key's stable_hash; its low bits number the bucket. So marks and update times
-are read without unpickling anything, and making more buckets of it moves pickles as they are.
+All numbers are little-endian. The mark of an entry is the upper half of its key's stable_hash; the low bits of the mark are the number of
+its bucket. So marks and update times are read without unpickling, and a change of the number of buckets moves the pickles unchanged.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ _COUNT = struct.Struct("<I")
 _TIME = struct.Struct("<q")
 _LENGTHS = [struct.Struct(f"<{n}I") for n in range(65)]
 _MOST = 16
-"""More entries a bucket on average, and the buckets become more, of 4 to 8 entries each; less than one, and they become fewer."""
+"""If the buckets have more entries than this on average, or less than one, `fitting` chooses another number of buckets."""
 
 
 Pickle = bytes | memoryview
 Row = tuple[int, int, Pickle]
-"""An entry on its way into a bucket: mark, update time, pickle."""
+"""An entry to be put into a bucket: mark, update time, pickle."""
 Change = tuple["Place | None", int, int, bytes | None]
-"""A change of an entry: its place (None for a new one), mark, update time, and its new pickle. b"" keeps the old one, None drops it."""
+"""A change of an entry: its place (None for a new entry), mark, update time, and new pickle. b"" keeps the old pickle, None drops the
+entry."""
 
 
 class Place(NamedTuple):
-    """Where a stored entry is: its slot in its bucket, its update time, and where its pickle begins and ends."""
+    """The place of a stored entry: its slot in its bucket, its update time, and the begin and end of its pickle in the bytes."""
 
     slot: int
     updated: int
@@ -57,14 +58,23 @@ class Bucket:
         self.data, self.marks, self.updated, self.bounds = data, marks, updated, bounds
 
     def pickle(self, slot: int) -> memoryview:
+        """Return the pickle of an entry."""
         return self.data[self.bounds[slot] : self.bounds[slot + 1]]
 
     def rows(self) -> Iterator[Row]:
+        """Yield the entries of the bucket."""
         for slot, (mark, updated) in enumerate(zip(self.marks, self.updated, strict=True)):
             yield mark, updated, self.pickle(slot)
 
     def changed(self, changes: Iterable[Change]) -> tuple[list[Pickle], int]:
-        """The pieces of the bucket's new bytes, and the least update time in it. What lies between changes is one piece."""
+        """Return the bucket with some changes.
+
+        Args:
+            changes: of entries of this bucket.
+
+        Returns:
+            The pieces of the new bytes, and the least update time. The entries between two changed ones are copied as one piece.
+        """
         marks, updated, bounds = list(self.marks), list(self.updated), self.bounds
         lengths = [end - begin for begin, end in pairwise(bounds)]
         pieces: list[Pickle] = [b""]
@@ -98,10 +108,15 @@ class Bucket:
 
 
 class StateForm:
-    """One partition's bytes, opened: the index is read, the buckets are where they were."""
+    """The bytes of one partition, with their index. The buckets are not read yet. Never changes."""
 
     def __init__(self, data: bytes) -> None:
-        """CorruptRecordError for bytes of something else, FormatVersionError for those of a newer kstream."""
+        """Read the index.
+
+        Raises:
+            CorruptRecordError: the bytes are not states, or are cut.
+            FormatVersionError: a newer kstream has written the bytes.
+        """
         self.data = data
         magic, version, self.buckets, self.entries = _HEAD.unpack_from(data) if len(data) >= _HEAD.size else (b"", 0, 0, 0)
         if magic != _MAGIC:
@@ -127,13 +142,19 @@ class StateForm:
             )
 
     def place(self, number: int, mark: int, after: int = -1) -> Place | None:
-        """The next entry of a bucket with this mark, behind slot `after`; None if there is none. Nothing else of the bucket is unpacked."""
+        """Return the next entry of a bucket with this mark; None if there is none. No other entry of the bucket is unpacked.
+
+        Args:
+            number: of the bucket.
+            mark: of the entry.
+            after: the slot after which the search begins.
+        """
         if not self.lengths[number]:
             return None
         at = self.bounds[number] + 4
         (n,) = _COUNT.unpack_from(self.data, at - 4)
         found = self.data.find(_COUNT.pack(mark), at + 4 * (after + 1), at + 4 * n)
-        while (found - at) & 3 and found >= 0:  # a mark is four bytes from four bytes on: not the end of one and the beginning of the next
+        while (found - at) & 3 and found >= 0:  # not aligned: the end of one mark and the beginning of the next
             found = self.data.find(_COUNT.pack(mark), found + 1, at + 4 * n)
         if found < 0:
             return None
@@ -145,9 +166,11 @@ class StateForm:
         return Place(slot, updated, end - lengths[slot], end)
 
     def pickle(self, place: Place) -> memoryview:
+        """Return the pickle of the entry at a place."""
         return self._view[place.begin : place.end]
 
     def bucket(self, number: int) -> Bucket:
+        """Unpack the columns of a bucket. The pickles stay as they are."""
         if not self.lengths[number]:
             return Bucket(self._view, (), (), [self.bounds[number]])
         at = self.bounds[number]
@@ -157,13 +180,18 @@ class StateForm:
         return Bucket(self._view, columns[:n], columns[n : 2 * n], bounds)
 
     def older_than(self, time_ms: int) -> list[int]:
-        """The numbers of the buckets with an entry updated before `time_ms`."""
+        """Return the numbers of the buckets that have an entry updated before `time_ms`."""
         if min(self.oldest) >= time_ms:
             return []
         return [number for number, oldest in enumerate(self.oldest) if oldest < time_ms]
 
     def replaced(self, changes: Mapping[int, list[Change]], entries: int) -> bytes:
-        """These bytes with some buckets changed; `entries` is their number then. What is between the buckets is copied as it is."""
+        """Return new bytes with some entries changed. Buckets without changes are copied as bytes.
+
+        Args:
+            changes: the changes of each bucket, by its number.
+            entries: the number of entries after the changes.
+        """
         lengths, oldest = self.lengths[:], self.oldest[:]
         pieces: list[Pickle] = []
         copied = self.bounds[0]
@@ -185,7 +213,14 @@ class StateForm:
         return _join(lengths, oldest, entries, pieces)
 
     def _patched(self, number: int, place: Place, updated: int, pickle: bytes) -> Iterable[Pickle]:
-        """A bucket with one entry changed: what most buckets of a batch have. Its columns are not taken apart."""
+        """Return the pieces of a bucket with one entry changed, which is the most frequent case. The columns are not unpacked.
+
+        Args:
+            number: of the bucket.
+            place: of the entry.
+            updated: the new update time.
+            pickle: the new pickle; b"" keeps the old one.
+        """
         view, at = self._view, self.bounds[number]
         (n,) = _COUNT.unpack_from(self.data, at)
         time = at + 4 + 4 * n + 8 * place.slot
@@ -204,7 +239,7 @@ class StateForm:
         )
 
     def _others(self, number: int, slot: int) -> list[int]:
-        """The update times of a bucket less that of one slot."""
+        """Return the update times of a bucket without that of one slot; `[NEVER]` if there are no others."""
         at = self.bounds[number]
         (n,) = _COUNT.unpack_from(self.data, at)
         times = list(struct.unpack_from(f"<{n}q", self.data, at + 4 + 4 * n))
@@ -213,7 +248,12 @@ class StateForm:
 
 
 def form_of(rows: Iterable[Row], buckets: int) -> bytes:
-    """The bytes of all these entries, in so many buckets."""
+    """Return the bytes of a partition with these entries.
+
+    Args:
+        rows: the entries, in any order.
+        buckets: the number of buckets, a power of 2.
+    """
     filled: list[list[Row]] = [[] for _ in range(buckets)]
     mask = buckets - 1
     for row in rows:
@@ -230,9 +270,14 @@ def form_of(rows: Iterable[Row], buckets: int) -> bytes:
 
 
 def fitting(entries: int, buckets: int) -> int:
-    """How many buckets so many entries want, now that they have `buckets`: the same, as long as these hold 1 to 16 on average.
+    """Return the number of buckets for a number of entries.
 
-    Else 4 to 8 each, so that the entries must become twice as many, or a quarter, before it happens again.
+    The number stays as it is while the buckets hold 1 to 16 entries on average. Otherwise it becomes the power of 2 that gives 4 to 8
+    entries each. Then the number of entries must double, or fall to a quarter, before it changes again.
+
+    Args:
+        entries: the number of entries.
+        buckets: the present number of buckets.
     """
     if entries <= _MOST * buckets and (entries >= buckets or buckets == 1):
         return buckets
@@ -243,16 +288,18 @@ def fitting(entries: int, buckets: int) -> int:
 
 
 def _columns(marks: Sequence[int], updated: Sequence[int], lengths: Sequence[int]) -> bytes:
-    """What comes before the pickles of a bucket; nothing for an empty one."""
+    """Return the bytes of a bucket before its pickles; b"" for an empty bucket."""
     n = len(marks)
     return struct.pack(f"<I{n}I{n}q{n}I", n, *marks, *updated, *lengths) if n else b""
 
 
 def _slot(change: Change) -> int:
+    """Return the slot of a changed entry, as a sort key; −1 for a new entry."""
     return -1 if change[0] is None else change[0].slot
 
 
 def _join(lengths: array[int], oldest: array[int], entries: int, pieces: Iterable[Pickle]) -> bytes:
+    """Return the bytes of a partition, from the columns of its index and the pieces of its buckets."""
     head = _HEAD.pack(_MAGIC, VERSION, len(lengths), entries)
     return b"".join((head, _bytes(lengths), _bytes(oldest), *pieces))
 

@@ -1,4 +1,4 @@
-"""StateMap: the states of one partition, as a dict over its bytes. It decodes only keys that are asked for, and writes only changes."""
+"""StateMap: the states of one partition, as a mapping over its bytes. It decodes only the keys of a look-up, and writes only changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _READ, _TOUCHED, _PUT, _REMOVED = range(4)
 
 
 class _Nothing:
-    """In place of a state where there is none; None is a state like another."""
+    """The class of NOTHING, which stands for "no state", because None is a valid state."""
 
     def __repr__(self) -> str:
         return "<state not set>"
@@ -27,7 +27,7 @@ NOTHING: Final = _Nothing()
 
 
 class _Entry:
-    """A key that was asked for. `place`: where it is stored, None if it is not."""
+    """A key that was looked up, with its state and the change since. `place` is None if the key is not stored."""
 
     __slots__ = ("change", "key", "mark", "place", "updated", "value")
 
@@ -36,22 +36,26 @@ class _Entry:
         self.change = _READ
 
     def copy(self) -> _Entry:
+        """Return a new entry with the same values."""
         other = _Entry(self.key, self.mark, self.place, self.value, self.updated)
         other.change = self.change
         return other
 
     def new_pickle(self) -> bytes | None:
-        """As in `Change`: b"" if the stored one stays, None if there is to be none."""
+        """Return the pickle for a `Change`: b"" keeps the stored pickle, None drops the entry."""
         if self.change == _REMOVED:
             return None
         return _dump(self.key, self.value) if self.change == _PUT else b""
 
 
 class StateMap:
-    """Key → (state, time of its last update in ms). One thread; keys are equal as keys of a dict are.
+    """A mapping of key → (state, time of its last update in ms). One thread. Keys are compared as the keys of a dict.
 
-    The bytes it was made of stay as they are: `to_bytes` makes new ones. The cost of that is a copy of the bytes, plus the keys
-    that were changed and their buckets; rarely (`fitting`) all entries are moved, as pickles, to more or fewer buckets.
+    The bytes from which it was made do not change: `to_bytes` makes new bytes. That costs a copy of the bytes, plus the changed keys and
+    their buckets. Rarely (see `fitting`) the pickles of all entries are moved to more or fewer buckets.
+
+    Every method with a key raises TypeError for a key that is not hashable, and StateNotStorableError for another key that `stable_hash`
+    refuses. Every method that decodes raises StateNotStorableError if a stored state cannot be unpickled.
     """
 
     def __init__(self, data: bytes = EMPTY) -> None:
@@ -61,7 +65,7 @@ class StateMap:
 
     @staticmethod
     def of(entries: Iterable[tuple[Any, Any, int]]) -> StateMap:
-        """A map of these (key, state, update time); of two with one key the later counts."""
+        """Return a map of these (key, state, update time in ms). If a key occurs twice, the later entry counts."""
         last = {key: (value, updated_ms) for key, value, updated_ms in entries}
         rows = ((stable_hash(key) >> 32, updated_ms, _dump(key, value)) for key, (value, updated_ms) in last.items())
         return StateMap(form_of(rows, fitting(len(last), 1)) if last else EMPTY)
@@ -70,29 +74,32 @@ class StateMap:
         return self._count
 
     def get(self, key: Any) -> Any:
-        """The key's state, or NOTHING."""
+        """Return the state of a key, or NOTHING."""
         return self._entry(key).value
 
     def put(self, key: Any, value: Any, updated_ms: int) -> None:
-        """Sets the key's state. It is pickled by `to_bytes`, not before."""
+        """Set the state of a key and its update time. The state is pickled only in `to_bytes`."""
         entry = self._entry(key)
         self._count += entry.value is NOTHING
         entry.value, entry.updated, entry.change = value, updated_ms, _PUT
 
     def touch(self, key: Any, updated_ms: int) -> None:
-        """Sets the update time of a key that has a state, and leaves the state as it is stored."""
+        """Set the update time of a key that has a state. The state does not change."""
         entry = self._entry(key)
         entry.updated = updated_ms
         entry.change = max(entry.change, _TOUCHED)
 
     def remove(self, key: Any) -> None:
-        """Forgets the key; nothing if it has no state."""
+        """Forget a key. A key without a state is no error."""
         entry = self._entry(key)
         self._count -= entry.value is not NOTHING
         entry.value, entry.change = NOTHING, _REMOVED
 
     def older_than(self, time_ms: int) -> list[tuple[Any, Any, int]]:
-        """The (key, state, update time) last updated before `time_ms`: strictly. Opens only the buckets that have one."""
+        """Return the (key, state, update time) of all keys last updated before `time_ms` (strictly).
+
+        Only buckets with such a key are opened.
+        """
         found: list[tuple[Any, Any, int]] = []
         for number in self._form.older_than(time_ms):
             bucket = self._form.bucket(number)
@@ -104,7 +111,7 @@ class StateMap:
         return found + [(e.key, e.value, e.updated) for e in self._known.values() if e.value is not NOTHING and e.updated < time_ms]
 
     def items(self) -> Iterator[tuple[Any, Any, int]]:
-        """Every (key, state, update time), in no order that means anything. The map must not change meanwhile."""
+        """Yield every (key, state, update time), in an arbitrary order. The map must not change during the iteration."""
         for number in range(self._form.buckets):
             bucket = self._form.bucket(number)
             for slot, updated in enumerate(bucket.updated):
@@ -116,15 +123,18 @@ class StateMap:
                 yield entry.key, entry.value, entry.updated
 
     def copy(self) -> StateMap:
-        """A map of its own with the same entries; neither sees what is put into the other. The states themselves are the same objects."""
+        """Return an independent map with the same entries. Changes of one map do not affect the other, but both share the state objects."""
         other = StateMap.__new__(StateMap)
         other._form, other._count = self._form, self._count
         other._known = {key: entry.copy() for key, entry in self._known.items()}
         return other
 
     def to_bytes(self) -> bytes:
-        """The map as bytes: the very object it was made of, if nothing changed. StateNotStorableError names the key of a state that
-        cannot be pickled."""
+        """Return the map as bytes. If nothing has changed, the result is the object from which the map was made.
+
+        Raises:
+            StateNotStorableError: a state cannot be pickled; the error names its key.
+        """
         changes: dict[int, list[Change]] = {}
         mask = self._form.buckets - 1
         for entry in self._known.values():
@@ -139,7 +149,7 @@ class StateMap:
         return form_of(self._rows(changes), buckets)
 
     def _rows(self, changes: dict[int, list[Change]]) -> Iterator[Row]:
-        """Every entry as it is to be written; those that were not changed are not decoded."""
+        """Yield every entry to be written. Entries without a change are not decoded."""
         for number in range(self._form.buckets):
             of_bucket = changes.get(number, ())
             kept = {place.slot: (new, updated) for place, _, updated, new in of_bucket if place is not None}
@@ -152,12 +162,14 @@ class StateMap:
                     yield mark, updated, new
 
     def _entry(self, key: Any) -> _Entry:
+        """Return the entry of a key, from the entries known so far or from the bytes."""
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._find(key, stable_hash(key) >> 32)
         return known
 
     def _find(self, key: Any, mark: int) -> _Entry:
+        """Look a key up in the bytes. Entries with the same mark are decoded until one has the key."""
         number = mark & (self._form.buckets - 1)
         place = self._form.place(number, mark)
         while place is not None:

@@ -1,9 +1,9 @@
 """Tools for tests of users and of kstream: a manual clock, inputs and outputs in memory, crash points, contracts to inherit.
 
-One idea: time and death are inputs of a test. `ManualClock.advance` returns when everything that is due has run, so no test sleeps.
-`TestInputStream` gives each batch the records of the test, and `CollectedOutput` keeps the records of an output.
-`restart_produces_the_same_batches` kills a driver between any two steps of a batch and compares with a driver that never stopped.
-docs/testing.md shows them.
+One idea: a test controls time and the death of drivers. `ManualClock.advance` returns when everything that is due has run, so no test
+sleeps. `TestInputStream` gives each batch the records of the test, and `CollectedOutput` keeps the records of an output.
+`restart_produces_the_same_batches` kills a driver at each crash point and compares its outputs with those of a driver that never stopped.
+docs/testing.md shows these tools.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
     "restore_input",
 ]
 
-_LAZY = {  # these need pyspark, the clock does not
+_LAZY = {  # these names need pyspark; ManualClock does not
     "CollectedOutput": "collected_output",
     "TestInputStream": "input_stream",
     "restart_produces_the_same_batches": "restarts",

@@ -20,8 +20,8 @@ _numbers = itertools.count()
 class CollectedOutput:
     """An output operation that keeps the records of every batch, in the order in which the batches ran.
 
-    Create it before the start. A graph that is restored in the same process fills the same object. A batch that runs twice is in it
-    twice. Read it after `ManualClock.advance` has returned, or after stop. Any thread.
+    Create it before the start. A graph that is restored in the same process fills the same object. A batch that runs twice occurs twice.
+    Read `batches` after `ManualClock.advance` has returned, or after the stop. Any thread.
     """
 
     def __init__(self, stream: DStream[Any]) -> None:
@@ -38,25 +38,25 @@ class CollectedOutput:
 
     @property
     def batches(self) -> list[list[Any]]:
-        """The records of each batch."""
+        """The records of each batch, in the order in which the batches ran."""
         with self._lock:
             return [records for _, records in self._batches]
 
     @property
     def times(self) -> list[datetime]:
-        """The batch times, as foreachRDD passes them."""
+        """The batch times in the same order, as foreachRDD passes them."""
         with self._lock:
             return [time for time, _ in self._batches]
 
     def __reduce__(self) -> Any:
-        return _collected, (self._number,)  # the same object: nobody would read a copy
+        return _collected, (self._number,)  # unpickled as the same object, because the test does not read a copy
 
     def __repr__(self) -> str:
         return f"<CollectedOutput {len(self._batches)} batches>"
 
 
 def _collected(number: int) -> CollectedOutput:
-    """Return the object of this process; in another process, where nobody reads it, an empty one."""
+    """Return the CollectedOutput with this number. In another process, where no test reads it, return an empty one."""
     found = _known.get(number)
     if found is None:
         found = CollectedOutput.__new__(CollectedOutput)

@@ -1,9 +1,9 @@
-"""FileStoreContract: what every FileStore must do, as tests to inherit (needs pytest only to run them).
+"""FileStoreContract: the promises of every FileStore, as tests to inherit. Only running them needs pytest.
 
     class TestMyStore(FileStoreContract):
         def make_store(self) -> FileStore: ...     # a new, empty store
 
-`reopen` may be overridden where a second handle on the same store is made in another way than by copying the object.
+Override `reopen` if a second handle on the same store is not made by copying the object.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _ROUNDS = 25
 
 
 class FileStoreContract(ABC):
-    """Inherit, and say how an empty store is made. Names of the tests are the promises."""
+    """The tests of a FileStore. A subclass makes the store. The names of the tests are the promises."""
 
     @abstractmethod
     def make_store(self) -> FileStore:
-        """A new, empty store. Called once a test."""
+        """Return a new, empty store. Every test calls it for a store of its own."""
 
     def reopen(self, store: FileStore) -> FileStore:
-        """A second handle on the same files."""
+        """Return a second handle on the same files. Any thread."""
         return copy.copy(store)
 
     def test_what_was_created_can_be_read(self) -> None:
@@ -131,6 +131,7 @@ def _content(racer: int) -> bytes:
 
 
 def _race(contract: FileStoreContract, store: FileStore, name: str) -> list[int]:
+    """Let threads create the same file at the same time. Return the numbers of those that succeeded."""
     start = threading.Barrier(_RACERS)
     winners: list[int] = []
 
@@ -152,6 +153,7 @@ def _race(contract: FileStoreContract, store: FileStore, name: str) -> list[int]
 
 
 def _raised(kind: type[BaseException], action: object) -> BaseException:
+    """Call `action` and return the error of this kind that it raises. AssertionError if it raises none."""
     assert callable(action)
     try:
         action()

@@ -1,11 +1,11 @@
-"""InputDStreamContract: what every input must do, as tests to inherit (needs pytest only to run them).
+"""InputDStreamContract: the promises of every input, as tests to inherit. Only running them needs pytest.
 
     class TestMyInput(RestorableInputDStreamContract):
-        def make_input(self) -> InputDStream: ...                      # on a context of its own, as a driver that starts makes it
-        def produce(self, stream, time, count) -> list[Any]: ...       # lets so many records come in, in time for the batch at `time`
+        def make_input(self) -> InputDStream: ...                      # on its own context, as a starting driver makes it
+        def produce(self, stream, time, count) -> list[Any]: ...       # adds `count` records to the source for the batch at `time`
 
-An input that cannot go on where a dead driver stopped (its records died, too) inherits InputDStreamContract alone. `make_input` may give
-streams of a StreamingContext that is never started; `records` says how the records of an RDD are had, if not by `collect`.
+An input that cannot continue after the death of its driver, because its records are lost, inherits only InputDStreamContract. `make_input`
+may return streams of a StreamingContext that is never started. Override `records` if the records of an RDD are not read by `collect`.
 """
 
 from __future__ import annotations
@@ -21,26 +21,35 @@ from kstream.dstream.ports import InputServices
 
 INTERVAL = 1000
 ZERO = 1_000_000
-"""Batches are at ZERO + INTERVAL, ZERO + 2 × INTERVAL …, in ms; a clock that the input looks at should stand at ZERO at first."""
+"""The zero time in ms. Batches are at ZERO + INTERVAL, ZERO + 2 × INTERVAL …; a clock of the input should begin at ZERO."""
 
 
 class InputDStreamContract(ABC):
-    """Inherit, and say how an input is made and fed. Names of the tests are the promises."""
+    """The tests of an input. A subclass makes the input and adds records to its source. The names of the tests are the promises."""
 
     @abstractmethod
     def make_input(self) -> InputDStream:
-        """The input of a driver that starts. Called again in a test for the driver that takes over."""
+        """Return the input of a starting driver. A test calls this again for the driver that takes over."""
 
     @abstractmethod
     def produce(self, stream: InputDStream, time: Time, count: int) -> list[Any]:
-        """Lets `count` ≥ 1 new records come in before the batch at `time` is planned; returns them, each different from all others."""
+        """Add new records to the source, before the batch at `time` is planned.
+
+        Args:
+            stream: the input.
+            time: the batch.
+            count: the number of records, at least 1.
+
+        Returns:
+            The records. No two records of a test are equal.
+        """
 
     def services(self, stream: InputDStream) -> InputServices:
-        """What the driver gives to the input."""
+        """Return the driver's services, which are passed to `start`."""
         return InputServices()
 
     def records(self, rdd: Any) -> list[Any]:
-        """The records of an RDD."""
+        """Return the records of an RDD, in any order."""
         return rdd.collect()
 
     def setup_method(self) -> None:
@@ -53,7 +62,7 @@ class InputDStreamContract(ABC):
     # -- for the tests
 
     def started(self) -> tuple[InputDStream, PlannedInput]:
-        """An input that starts for the first time, with the point it starts from."""
+        """Make and start an input for the first time. Return the input and its starting point."""
         stream = self._made()
         stream.start(self.services(stream))
         return stream, stream.starting_point()
@@ -65,7 +74,7 @@ class InputDStreamContract(ABC):
         return stream
 
     def batch(self, stream: InputDStream, number: int) -> tuple[PlannedInput, list[Any]]:
-        """Plans batch `number`, makes the plan durable and reads it: its plan and records."""
+        """Plan a batch as a driver does, and read it. Return its plan and its sorted records."""
         time = batch_time(number)
         plan = stream.plan(time)
         stored(plan)
@@ -74,7 +83,7 @@ class InputDStreamContract(ABC):
         return plan, self.read(stream, number)
 
     def read(self, stream: InputDStream, number: int) -> list[Any]:
-        """The records of a planned batch, from an RDD made now."""
+        """Return the sorted records of a planned batch, from an RDD that is made now."""
         rdd = stream.compute(batch_time(number))
         assert rdd is not None, f"batch {number} was planned, and has no RDD"
         return sorted(self.records(rdd))
@@ -106,7 +115,7 @@ class InputDStreamContract(ABC):
         first = self.produce(stream, batch_time(1), 2)
         stream.plan(batch_time(1))
         came = [*first, *self.produce(stream, batch_time(2), 3)]
-        batches = [self.batch(stream, number)[1] for number in (2, 3, 4)]  # some inputs hand out one piece a batch
+        batches = [self.batch(stream, number)[1] for number in (2, 3, 4)]  # some inputs put only one element of their queue into a batch
         assert sorted(record for batch in batches for record in batch) == sorted(came)
 
     def test_what_comes_after_its_plan_is_not_in_a_batch(self) -> None:
@@ -163,10 +172,14 @@ class InputDStreamContract(ABC):
 
 
 class RestorableInputDStreamContract(InputDStreamContract):
-    """For inputs that go on exactly where a dead driver stopped."""
+    """The tests of an input that continues exactly where a dead driver stopped."""
 
     def takes_over(self, *plans: tuple[int, PlannedInput]) -> InputDStream:
-        """The input of a new driver that finds these plans in the log, oldest first. The number of the starting point is 0."""
+        """Make and start the input of a new driver that finds these plans in the log.
+
+        Args:
+            plans: (batch number, plan), oldest first. The number of the starting point is 0.
+        """
         stream = self._made()
         decoded = [(batch_time(number), stream.decode(stored(plan))) for number, plan in plans]
         stream.restored(*decoded[-1])
@@ -207,12 +220,12 @@ class RestorableInputDStreamContract(InputDStreamContract):
 
 
 def batch_time(number: int) -> Time:
-    """The time of a batch; that of the starting point is number 0."""
+    """Return the time of a batch by its number. The starting point has number 0."""
     return Time(ZERO + number * INTERVAL)
 
 
 def stored(plan: PlannedInput) -> dict[str, Any]:
-    """A plan in its stored form, as a restart finds it; fails if it is not plain JSON."""
+    """Return the stored form of a plan, as a restart reads it. AssertionError if that is not plain JSON."""
     encoded = plan.encode()
     data = json.loads(json.dumps(encoded))
     assert data == encoded, "an encoded plan must come back from JSON as it was: no tuples, no numbers as keys"

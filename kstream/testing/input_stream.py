@@ -1,4 +1,4 @@
-"""TestInputStream: a stream whose batches are written down in the test."""
+"""TestInputStream: an input whose batches are given by the test."""
 
 from __future__ import annotations
 
@@ -18,14 +18,18 @@ KIND = "testing-input"
 
 
 class TestInputStream(InputDStream[JsonPlan]):
-    """Gives `batches[i]` to the batch of index i = (time − zeroTime) / slide − 1: to the first batch of the stream's life the first one.
+    """An input that gives the records of `batches[i]` to the batch with index i = (time − zero time) / slide − 1.
 
-    The index comes from the batch time alone, so a restarted driver gives every batch, also those it missed, what they would have had.
-    Past the end batches are empty. An entry of None makes no RDD, as a broken input would. Each RDD has `numPartitions` partitions. It
-    survives a restart with and without the call of `setup`.
+    The first batch after the zero time has index 0. The index depends only on the batch time. So after a restart every batch, also a missed
+    one, gets the records that it would have got without the restart. The stream is restored with or without a call of `setup`.
+
+    Args:
+        ssc: the StreamingContext.
+        batches: the records of each batch. None instead of records makes no RDD, as a broken input would. Later batches are empty.
+        numPartitions: the number of partitions of each RDD.
     """
 
-    __test__ = False  # pytest takes what is called Test… for a test
+    __test__ = False  # or pytest takes the class for a test, because its name begins with Test
 
     def __init__(self, ssc: StreamHost, batches: Sequence[Sequence[Any] | None], numPartitions: int = 2) -> None:
         super().__init__(ssc)
@@ -39,7 +43,7 @@ class TestInputStream(InputDStream[JsonPlan]):
         return JsonPlan({"index": index}, len(self._records(index) or ()))
 
     def rdd(self, time: Time, plan: JsonPlan) -> RDD[Any] | None:
-        records = self._records(plan.get("index", -1))  # the plan of a first start, of a batch of nothing, has no index
+        records = self._records(plan.get("index", -1))  # the starting point has no index
         return None if records is None else self.ssc.sparkContext.parallelize(records, self._partitions_of_each)
 
     def _records(self, index: int) -> list[Any] | None:
@@ -51,6 +55,6 @@ class TestInputStream(InputDStream[JsonPlan]):
 
 
 def restore_input(ssc: StreamHost, recipe: Recipe) -> TestInputStream:
-    """Makes a stored TestInputStream again; called on restart, through `connectors.load("testing")`."""
+    """Restore a stored TestInputStream from its recipe. Called at a restart, through `connectors.load("testing")`."""
     batches: Any = recipe.functions["batches"]
     return TestInputStream(ssc, batches, recipe.args["partitions"])

@@ -1,4 +1,4 @@
-"""restart_produces_the_same_batches: compares a job that is killed at each step of a batch with its twin that never stopped."""
+"""restart_produces_the_same_batches: compares a job that is killed at crash points with the same job without a kill."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
 
 Handed = dict[tuple[int, int], list[list[Any]]]
-"""(batch time in ms, number of the output) → the records passed to that output, per run of the batch."""
+"""(batch time in ms, number of the output) → the records that were passed to that output, a list for each run of the batch."""
 
 START_MS = 1_000_000_000_000
 
@@ -36,21 +36,21 @@ def restart_produces_the_same_batches(
     kills: Sequence[tuple[str, int]] | None = None,
     down: int = 0,
 ) -> list[tuple[str, int]]:
-    """Run a job on a ManualClock without a kill, then once per kill: killed there and started again.
+    """Check that restarts do not change the outputs of a job: run it without a kill, then once for each kill with a restart after it.
 
-    The functions of the output operations are not called: their input is compared. Everything that a killed driver does after its death is
-    ignored. Blocks; each run takes as long as its batches.
+    The job runs on a ManualClock. The functions of the output operations are not called: the records that they would get are compared.
+    Everything that a killed driver does after the kill is ignored. Blocks while the runs last.
 
     Args:
-        setup: makes the context, without a clock of its own, on an existing SparkContext or on a new one. Temporary directories replace
-            its checkpoint directory. Its input must give each batch time the same records in every run, as TestInputStream does.
+        setup: makes the context, without a clock, on an existing SparkContext or on a new one. Temporary directories replace its
+            checkpoint directory. The input must give each batch time the same records in every run, as TestInputStream does.
         batches: the number of batches of a run.
         kills: (crash point, n): the driver is killed when it reaches the point for the nth time. By default the second time for each of
             CRASH_POINTS.
         down: the number of batch intervals between a kill and the next start.
 
     Returns:
-        The kills that happened: a job may never reach a point.
+        The kills that happened. A job may not reach every crash point.
 
     Raises:
         AssertionError: an output gets other records for a batch than in the run without a kill, or does not get a batch.
@@ -71,6 +71,7 @@ def restart_produces_the_same_batches(
 
 
 def _compare(expected: Handed, seen: Handed, kill: tuple[str, int]) -> None:
+    """Raise AssertionError unless every run of every batch got the expected records, and no other batch ran."""
     point, nth = kill
     where = f"killed at {point}, reached for the {nth}. time:"
     for (time, output), (records, *_) in sorted(expected.items()):
@@ -83,7 +84,7 @@ def _compare(expected: Handed, seen: Handed, kill: tuple[str, int]) -> None:
 
 
 class _Run:
-    """One run of the job, of one or two lives."""
+    """One run of the job: one driver, or two if the first is killed. A "life" is the time of one driver, 0 or 1."""
 
     def __init__(self, setup: Callable[[], StreamingContext], place: Path, batches: int, kill: tuple[str, int] | None, down: int) -> None:
         self._setup = setup
@@ -99,10 +100,11 @@ class _Run:
 
     @property
     def killed(self) -> bool:
+        """Whether the kill has happened."""
         return self._life > 0
 
     def go(self) -> Handed:
-        """Run all lives. Return the records that living drivers passed to the outputs."""
+        """Run all lives. Return the records that drivers passed to the outputs before they were killed. Blocks."""
         life = -1
         while life != self._life:
             life = self._life
@@ -110,7 +112,7 @@ class _Run:
         return self._handed
 
     def _live(self, life: int) -> None:
-        """Run one life, to its end or to the end of the run."""
+        """Run one driver until it is killed or the run ends. After a kill, move the clock over the downtime. Blocks."""
         with clock_of_new_contexts(self._clock):
             ssc = StreamingContext.getOrCreate(str(self._place / str(life)), self._setup)
         graph = services_of_context(ssc).graph
@@ -135,13 +137,14 @@ class _Run:
             self._clock.advance(down * interval)
 
     def _note(self, life: int, number: int, time: Time, rdd: RDD[Any]) -> None:
+        """Collect the records of a batch, unless the driver was killed meanwhile. Runs in a job thread, instead of an output function."""
         records = rdd.collect()
         with self._lock:
             if life == self._life:
                 self._handed.setdefault((time.milliseconds, number), []).append(records)
 
     def _at_crash_point(self, name: str) -> None:
-        """Copy the checkpoint for the next life, if the kill is here. In the thread that reaches the point."""
+        """Kill the driver if this is the moment of the kill: copy its checkpoint for the next life. Any thread."""
         with self._lock:
             if self.killed or self._kill is None or name != self._kill[0]:
                 return
@@ -152,7 +155,7 @@ class _Run:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a checkpoint in the order of names, so completions before plans: a batch that ends meanwhile looks pending at most."""
+    """Copy a checkpoint in the order of its names: completions before plans. A batch that ends meanwhile is then pending at worst."""
     for path in sorted(source.rglob("*")):
         if path.is_file() and not path.name.startswith(".tmp"):
             place = target / path.relative_to(source)
