@@ -1,5 +1,5 @@
 """Examples: complete programs to run, and to start from. `python -m kstream.examples` lists them.
 
-One idea: they are the programs of Spark's documentation with other import lines. Each is one file for spark-submit and uses public names
-only; nothing in kstream imports them.
+One idea: the examples are the programs of Spark's documentation with other import lines. Each is one file for spark-submit, and uses only
+public names. No module of kstream imports them.
 """

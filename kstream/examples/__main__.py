@@ -12,7 +12,7 @@ import kstream.examples
 
 
 def examples() -> Iterator[tuple[str, str]]:
-    """Yield (module name, first line of its docstring), by name. Imports no example: a list needs no Spark. Works from a zip, too."""
+    """Yield (module name, first line of its docstring) of each example, by name. Works in a zip. Imports no example and no Spark."""
     for module in pkgutil.iter_modules(kstream.examples.__path__, "kstream.examples."):
         if not module.name.endswith("__main__"):
             finder: Any = module.module_finder
@@ -21,6 +21,7 @@ def examples() -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
+    """Print the list of examples."""
     found = list(examples())
     for name, line in found:
         print(f"{name}\n    {line}")

@@ -19,6 +19,7 @@ from kstream import StreamingContext
 
 
 def create_context(brokers: str, topic: str) -> StreamingContext:
+    """Make the context of a first start."""
     ssc = StreamingContext(SparkConf().setAppName("DirectKafkaWordCount"), 1)
     records = KafkaUtils.createDirectStream(ssc, [topic], {"metadata.broker.list": brokers})
     words = records.map(lambda record: record[1]).flatMap(lambda line: line.split(" "))

@@ -5,8 +5,8 @@ Each line of the input is a user and an action, such as `ann login`. In one term
     spark-submit stateful_sessions.py localhost:9999 /tmp/sessions --idle 30
 
 or `python -m kstream.examples.stateful_sessions /tmp/incoming /tmp/sessions` for the files that arrive in a directory. A start
-with the same checkpoint directory continues the open sessions: exactly from files; from a socket without the lines that came after the
-last completed batch.
+with the same checkpoint directory continues the open sessions. From files it misses nothing. From a socket it misses the lines that came
+after the last completed batch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kstream import State, StateSpec, StreamingContext
 
 
 def follow(user: str, action: str | None, state: State) -> str | None:
-    """Called for each action, and when the user has been idle for too long."""
+    """Add an action to the session of a user. Called for each action, and once with None when the user has been idle for too long."""
     actions = state.getOption() or []
     if state.isTimingOut():
         return f"{user} has left after: {', '.join(actions)}"
@@ -28,6 +28,7 @@ def follow(user: str, action: str | None, state: State) -> str | None:
 
 
 def create_context(source: str, idle: float) -> StreamingContext:
+    """Make the context of a first start. `source` is HOST:PORT or a directory; `idle` is in seconds."""
     conf = SparkConf().setAppName("StatefulSessions").set("spark.streaming.kstream.receiver.onDataLoss", "skip")
     ssc = StreamingContext(conf, 1)
     host, _, port = source.rpartition(":")

@@ -1,8 +1,8 @@
 """Files that arrive in a directory: listing, selecting, cutting, reading. No Spark.
 
-One idea: the driver decides once, from one listing, which files a batch takes, and stores (path, modification time, size) of each;
-reading depends on that alone. `Selection` decides (pure), `directory` lists and cuts, `file_systems` are local disk, fsspec and object
-stores, `formats` read records from bytes, `WatchedDirectory` combines them.
+One idea: the driver decides once, from one listing, which files a batch takes, and stores (path, modification time, size) of each. Reading
+depends only on that. `Selection` decides (pure), `directory` lists directories and cuts files into splits, `file_systems` are the local
+disk, fsspec and object stores, `formats` read records from bytes, and `WatchedDirectory` combines them.
 """
 
 from kstream.files.directory import FileStatus

@@ -1,7 +1,7 @@
-"""From a directory's path to its files, and from files to splits: FileStatus, `files_in`, Split, `cut`.
+"""The files of a directory (FileStatus, `files_in`), and the splits of files (Split, `cut`).
 
-A path may have Hadoop's wild cards: `*`, `?`, `[abc]`, `[^a-c]`, `{a,b}`. They stand for directories; only files directly inside a
-matching directory count. The cost is one listing per directory that matches, and one per directory that is walked through.
+A path may have Hadoop's wild cards: `*`, `?`, `[abc]`, `[^a-c]`, `{a,b}`. They match directories; only files directly inside a matching
+directory count. The cost is one listing for each matching directory, and one for each directory on the way to it that must be searched.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileStatus:
-    """`path` is absolute, with its scheme unless it lies on the local disk. `mtime_ms` is by the clock of the file system."""
+    """A file in a listing, and in a stored plan. Sorted by path.
+
+    Attributes:
+        path: the absolute path; a full URL unless the file is on the local disk.
+        mtime_ms: the modification time in ms, by the clock of the file system.
+        size: in bytes.
+    """
 
     path: str
     mtime_ms: int
@@ -22,21 +28,22 @@ class FileStatus:
 
     @property
     def name(self) -> str:
+        """The last component of the path."""
         return self.path.rpartition("/")[2]
 
     def to_json(self) -> list[Any]:
-        """`[path, mtime_ms, size]`."""
+        """Return the stored form: `[path, mtime_ms, size]`."""
         return [self.path, self.mtime_ms, self.size]
 
     @staticmethod
     def from_json(row: Sequence[Any]) -> FileStatus:
-        """The inverse of `to_json`."""
+        """Return the file status whose `to_json` gave this row."""
         return FileStatus(row[0], row[1], row[2])
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One name in a directory. Time and size of a directory mean nothing."""
+    """One name in a directory: a file or a directory. The time (ms) and size (bytes) of a directory have no meaning."""
 
     path: str
     is_directory: bool
@@ -50,7 +57,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The part of a file that one task reads: bytes [start, end) of the file as it was planned."""
+    """The part of a file that one task reads: the bytes [start, end). `file` is the file as it was when its batch was planned."""
 
     file: FileStatus
     start: int
@@ -58,15 +65,15 @@ class Split:
 
 
 def cut(files: Iterable[FileStatus], most_bytes: int, unit: int, can_cut: Callable[[str], bool]) -> list[Split]:
-    """Cut files into splits of about `most_bytes`, in the order of the files.
+    """Cut files into splits of about `most_bytes`, in the order of the files. Pure.
 
-    A last split may be a tenth larger, because so little is not worth another task (Hadoop's SPLIT_SLOP).
+    The last split of a file may be a tenth larger, because a small rest is not worth another task (Hadoop's SPLIT_SLOP).
 
     Args:
-        files: what a batch reads.
-        most_bytes: size of a split.
+        files: the files of a batch.
+        most_bytes: the size of a split.
         unit: splits begin at multiples of this number of bytes.
-        can_cut: whether the file of a path may be cut.
+        can_cut: returns whether the file at a path may be cut; other files get one split.
     """
     step = max(unit, most_bytes // unit * unit)
     splits: list[Split] = []
@@ -80,15 +87,22 @@ def cut(files: Iterable[FileStatus], most_bytes: int, unit: int, can_cut: Callab
 
 
 List = Callable[[str], list[Entry]]
-"""Lists a directory; FileNotFoundError or NotADirectoryError if it is none."""
+"""A function that lists a directory. It raises FileNotFoundError or NotADirectoryError if there is no such directory."""
 _WILD = re.compile(r"[*?\[{]")
 
 
 def files_in(ls: List, pattern: str) -> list[FileStatus]:
-    """List the files in every directory that matches. A directory that is deleted meanwhile has no files.
+    """Return the files in every directory that matches a path. Blocks for the listings.
+
+    Args:
+        ls: lists a directory.
+        pattern: the path, with wild cards or without.
+
+    Returns:
+        The files. With wild cards, a directory that is deleted meanwhile counts as empty.
 
     Raises:
-        FileNotFoundError: a path without wild cards is no directory.
+        FileNotFoundError, NotADirectoryError: the path has no wild cards, and there is no such directory.
     """
     parts = (pattern.rstrip("/") or "/").split("/")
     wild = next((index for index, part in enumerate(parts) if _WILD.search(part)), None)
@@ -101,6 +115,7 @@ def files_in(ls: List, pattern: str) -> list[FileStatus]:
 
 
 def _matching(ls: List, directory: str, part: str) -> list[str]:
+    """Return the paths in a directory that match one component. A component without wild cards is not looked up."""
     if not _WILD.search(part):
         return [f"{directory.rstrip('/')}/{part}"]
     matches = re.compile(_translated(part), re.DOTALL).fullmatch
@@ -108,6 +123,7 @@ def _matching(ls: List, directory: str, part: str) -> list[str]:
 
 
 def _present(ls: List, directory: str) -> list[Entry]:
+    """List a directory; a missing directory is empty."""
     try:
         return ls(directory)
     except (FileNotFoundError, NotADirectoryError):
@@ -119,7 +135,7 @@ def _files(entries: list[Entry]) -> Iterator[FileStatus]:
 
 
 def _translated(part: str) -> str:
-    """The regular expression of one component."""
+    """Return the regular expression of one component of a path with Hadoop's wild cards."""
     out, at, depth = "", 0, 0
     while at < len(part):
         char, rest = part[at], part[at + 1 :]

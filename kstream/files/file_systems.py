@@ -1,6 +1,6 @@
-"""File systems that are watched: the local disk, object stores, and whatever fsspec has a name for. On the driver and in the workers.
+"""The file systems of watched directories: the local disk, object stores, and all that fsspec knows. On the driver and in the workers.
 
-Paths in and out are whole: absolute ones of the local disk, URLs of all others, so that what a plan holds can be opened anywhere.
+All paths are absolute paths of the local disk or full URLs of other file systems. So a path in a plan can be opened on any machine.
 """
 
 from __future__ import annotations
@@ -19,35 +19,44 @@ from kstream.files.directory import Entry
 from kstream.storage.open import OBJECT_STORES, scheme_of
 
 _TIMES = ("mtime", "LastModified", "last_modified", "modified", "updated", "modificationTime")
-"""Where file systems of fsspec put the modification time in a listing."""
+"""The keys under which file systems of fsspec give the modification time in a listing."""
 
 
 class FileSystem(Protocol):
-    """Lists and opens. Blocks; what the client of a file system raises goes to the caller."""
+    """Lists directories and opens files. Both block. Errors of the file system's client are raised to the caller."""
 
     def qualified(self, path: str) -> str:
-        """Return the absolute path or full URL of what the user gave."""
+        """Return the absolute path or full URL of a path that the user gave."""
         ...
 
     def list(self, directory: str) -> list[Entry]:
-        """List a directory, without a cache; FileNotFoundError or NotADirectoryError if it is none."""
+        """Return the entries of a directory, without a cache.
+
+        Raises:
+            FileNotFoundError, NotADirectoryError: there is no such directory.
+        """
         ...
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file to read and to seek in."""
+        """Open a file for reading and seeking.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
         ...
 
 
 @functools.lru_cache(maxsize=8)
 def file_system(url: str) -> FileSystem:
-    """Return the file system of a path or URL, made once per process. In general it sends no request yet.
+    """Return the file system of a path or URL. The last eight are kept in the process. In general this sends no request.
 
-    An object store is reached by its own fsspec package (s3fs, gcsfs, adlfs) if that is installed, else by obstore. Both take credentials
-    from the environment.
+    An object store is accessed by its own fsspec package (s3fs, gcsfs, adlfs) if that is installed, or else by obstore. Both take
+    credentials from the environment.
 
     Raises:
         MissingDependencyError: a package is missing.
         UnsupportedStoreError: neither kstream nor fsspec knows the scheme.
+        ConfigurationError: the URL has a password in it, or names no bucket.
     """
     scheme = scheme_of(url)
     if scheme in ("", "file"):
@@ -61,10 +70,10 @@ def file_system(url: str) -> FileSystem:
 
 
 class LocalFiles:
-    """The local disk, or what is mounted there."""
+    """The local disk, and file systems that are mounted there."""
 
     def qualified(self, path: str) -> str:
-        if scheme_of(path) == "file":  # not by a parser of URLs: a `?` is a wild card, and `%20` is what it is, as for Hadoop
+        if scheme_of(path) == "file":  # no URL parser: as in Hadoop, `?` is a wild card and `%20` is literal
             path = re.sub("^file:(//[^/]*)?", "", path, flags=re.IGNORECASE)
         return os.path.abspath(path)
 
@@ -74,7 +83,7 @@ class LocalFiles:
             for item in found:
                 try:
                     status = item.stat()
-                except FileNotFoundError:  # gone since, or a link to nowhere
+                except FileNotFoundError:  # deleted meanwhile, or a broken link
                     continue
                 if item.is_dir():
                     entries.append(Entry(item.path, True))
@@ -102,7 +111,7 @@ class FsspecFiles:
         return str(self._fs.unstrip_protocol(path)).rstrip("/")
 
     def list(self, directory: str) -> list[Entry]:
-        self._fs.invalidate_cache()  # of listings, where a file system keeps them
+        self._fs.invalidate_cache()  # some file systems cache listings
         bare = self._bare(directory)
         found = [info for info in self._fs.ls(bare, detail=True) if str(info["name"]).rstrip("/") != bare.rstrip("/")]
         return [self._entry(info) for info in found]
@@ -111,7 +120,7 @@ class FsspecFiles:
         return self._fs.open(path, "rb")
 
     def _bare(self, path: str) -> str:
-        return str(self._fs._strip_protocol(path))  # fsspec has no public name for it, and `ls` of some wants it done
+        return str(self._fs._strip_protocol(path))  # has no public name in fsspec, but `ls` of some file systems needs it
 
     def _entry(self, info: Mapping[str, Any]) -> Entry:
         name = str(info["name"]).rstrip("/")
@@ -121,7 +130,11 @@ class FsspecFiles:
         return Entry(path, False, self._modified(name, info), int(info["size"] or 0))
 
     def _modified(self, name: str, info: Mapping[str, Any]) -> int:
-        """The time in the listing; if that has none, one request for each version of a file."""
+        """Return the modification time (ms) from the listing. If the listing has none, ask once for each version of a file; this blocks.
+
+        Raises:
+            UnsupportedStoreError: the file system has no modification times.
+        """
         for key in _TIMES:
             if info.get(key) is not None:
                 return milliseconds(info[key])
@@ -139,10 +152,15 @@ class FsspecFiles:
 
 
 class ObjectFiles:
-    """A bucket by obstore, if no fsspec package for it is installed. A directory is a common prefix."""
+    """A bucket that is accessed by obstore, if no fsspec package for it is installed. A directory is a common prefix of keys."""
 
     def __init__(self, url: str) -> None:
-        """Sends no request. MissingDependencyError without obstore; ConfigurationError if the URL names no bucket."""
+        """Make the client of the bucket. Sends no request.
+
+        Raises:
+            MissingDependencyError: obstore is not installed.
+            ConfigurationError: the URL names no bucket.
+        """
         from kstream.storage.object_store import object_client
 
         parts = urlsplit(url)
@@ -173,7 +191,7 @@ class ObjectFiles:
 
 
 class _ObjectFile(io.RawIOBase):
-    """obstore's reader as Python has files."""
+    """A reader of obstore as a Python file."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader
@@ -194,7 +212,11 @@ class _ObjectFile(io.RawIOBase):
 
 
 def milliseconds(moment: Any) -> int:
-    """Convert a modification time to ms: from seconds, milliseconds, a datetime (UTC without a zone), or ISO 8601."""
+    """Return a modification time in ms since the epoch.
+
+    Args:
+        moment: seconds, milliseconds, a datetime (UTC if it has no zone), or ISO 8601 text.
+    """
     if isinstance(moment, str):
         moment = datetime.fromisoformat(moment.replace("Z", "+00:00"))
     if isinstance(moment, datetime):

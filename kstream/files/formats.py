@@ -1,8 +1,8 @@
-"""The records in the bytes of a file: lines, records of a fixed length, or whatever a function of the user's reads.
+"""File formats: reading lines, records of a fixed length, or the records of a user's function from the bytes of a file.
 
-Lines are those of Hadoop's TextInputFormat: ended by LF, CR or CRLF, not by form feeds and the like. A file may be read in several
-splits. A line belongs to the split [start, end) if it begins in (start, end], or at 0. So the reader of a split skips the line that it
-starts in, and reads past its end until the last line that belongs to it is whole.
+Lines are those of Hadoop's TextInputFormat: they end with LF, CR or CRLF, not with other separators such as form feeds. A file may be read
+in several splits. A line belongs to the split [start, end) if it begins in (start, end], or at 0. So the reader of a split skips its first
+line (unless the split starts at 0), and reads past the end of the split until its last line is complete.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BLOCK = 1 << 20
 
 
 class FileFormat(Protocol):
-    """How a file is cut and read. Made on the driver, pickled into the workers."""
+    """Defines how a file is cut into splits, and how its records are read. Made on the driver, pickled into the workers."""
 
     @property
     def unit(self) -> int:
@@ -35,13 +35,24 @@ class FileFormat(Protocol):
         ...
 
     def read(self, file: BinaryIO, split: Split) -> Iterable[Any]:
-        """Yield the records of a split, in the order of the file. `file` is positioned at the beginning of the split."""
+        """Return the records of a split, in the order of the file. Runs in a worker.
+
+        Args:
+            file: the open file, positioned at the beginning of the split.
+            split: the part of the file to read.
+
+        Raises:
+            FileLostError: the file is shorter than it was when its batch was planned.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class TextLines:
-    """Lines of UTF-8, as those of `sc.textFile`. `.gz`, `.bz2` and `.deflate` are decompressed; one task reads such a file."""
+    """Lines of UTF-8 text, as those of `sc.textFile`. Files that end in `.gz`, `.bz2` or `.deflate` are decompressed, each by one task.
+
+    Reading a file that ends in `.lz4`, `.snappy`, `.zst` or `.lzo` raises UnreadableFileError.
+    """
 
     unit: int = 1
 
@@ -61,7 +72,7 @@ class TextLines:
 
 @dataclass(frozen=True)
 class FixedRecords:
-    """Records of `length` bytes each, as bytes. RecordLengthError for a file that does not hold a whole number of them."""
+    """Records of `length` bytes each, as bytes. Reading raises RecordLengthError if the file's size is not a multiple of `length`."""
 
     length: int
 
@@ -90,7 +101,7 @@ class FixedRecords:
 
 @dataclass(frozen=True)
 class WholeFile:
-    """What `reader(file, path)` gives, `file` being the open file, bytes as they are stored."""
+    """The records that the user's `reader(file, path)` returns. `file` is open for reading bytes as they are stored."""
 
     reader: Reader
     unit: int = 1
@@ -103,7 +114,10 @@ class WholeFile:
 
 
 def _bounded(file: BinaryIO, split: Split) -> Callable[[int], bytes]:
-    """Return a read that stops at the size which the file had when it was planned, so that a re-run reads the same bytes."""
+    """Return a `read(n)` that stops at the size which the file had when it was planned. So a repeated batch reads the same bytes.
+
+    `read` raises FileLostError if the file is shorter now.
+    """
     at = split.start
 
     def read(count: int) -> bytes:
@@ -125,6 +139,7 @@ def _bounded(file: BinaryIO, split: Split) -> Callable[[int], bytes]:
 
 
 def _exactly(read: Callable[[int], bytes], count: int) -> bytes:
+    """Return exactly `count` bytes, by as many reads as needed."""
     data = read(count)
     while len(data) < count:
         data += read(count - len(data))
@@ -132,6 +147,7 @@ def _exactly(read: Callable[[int], bytes], count: int) -> bytes:
 
 
 def _decompressed(file: BinaryIO, path: str) -> Callable[[int], bytes]:
+    """Return a `read(n)` of the decompressed bytes. It raises EOFError if the file is cut."""
     if path.endswith(".gz"):
         return gzip.GzipFile(fileobj=file).read
     if path.endswith(".bz2"):
@@ -156,13 +172,13 @@ _LINE_ENDS = b"\r\n"
 
 
 def lines(read: Callable[[int], bytes], start: int = 0, end: int | None = None, block: int = BLOCK) -> Iterator[str]:
-    """Yield the lines of a split. Bytes that are no UTF-8 become U+FFFD; a byte order mark at the beginning of a file is dropped.
+    """Yield the lines of a split, without their ends. Invalid UTF-8 becomes U+FFFD. A byte order mark at the start of a file is dropped.
 
     Args:
-        read: `read(n)` returns the next bytes from `start` on, at most n, none at the end of the file.
-        start: of the split, in bytes.
-        end: of the split; None is the end of the file.
-        block: bytes of one read.
+        read: `read(n)` returns the next bytes from `start` on, at most n; b"" at the end of the file.
+        start: the first byte of the split.
+        end: the end of the split in bytes; None for the end of the file.
+        block: the number of bytes of one read.
     """
     skip_first = start > 0
     for begin, found in _whole_lines(read, start, block):
@@ -176,10 +192,10 @@ def lines(read: Callable[[int], bytes], start: int = 0, end: int | None = None, 
 
 
 def _whole_lines(read: Callable[[int], bytes], offset: int, block: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield the lines with their ends, block by block, each block with the offset of its first line."""
+    """Yield (offset of the first line, lines with their ends) for each block that is read."""
     rest, over = b"", False
     while not over:
-        data = read(max(block, len(rest)))  # a very long line is not copied again for each block
+        data = read(max(block, len(rest)))  # reads grow with a very long line, so that it is not copied for each block
         over = not data
         data = rest + data
         if offset == 0 and data.startswith(_BOM):
@@ -192,7 +208,7 @@ def _whole_lines(read: Callable[[int], bytes], offset: int, block: int) -> Itera
 
 
 def _beginning_up_to(end: int, begin: int, found: list[bytes]) -> list[bytes]:
-    """The lines that begin at `end` or before; the first one begins at `begin`."""
+    """Return the lines that begin at `end` or before. The first line begins at `begin`."""
     taken: list[bytes] = []
     for line in found:
         if begin > end:

@@ -1,4 +1,4 @@
-"""WatchedDirectory: a directory on a file system that Python reaches – listed on the driver, read in the workers."""
+"""WatchedDirectory: a directory on a file system that Python can read. The driver lists it, and the workers read its files."""
 
 from __future__ import annotations
 
@@ -14,33 +14,49 @@ from kstream.files.formats import FileFormat
 from kstream.storage.open import scheme_of
 
 MakeRDD = Callable[[int, Callable[[int], Iterable[Any]]], Any]
-"""(number of partitions, what makes one in a worker) → RDD; `kstream.spark.worker_rdd.WorkerRDD` without its SparkContext."""
+"""(number of partitions, function that returns the records of partition i, in a worker) → RDD. In practice
+`kstream.spark.worker_rdd.WorkerRDD` with its SparkContext bound."""
 
 
 class FileSource(Protocol):
-    """What a file stream asks of where its files lie. Used by one thread at a time."""
+    """A directory from which a file stream takes its files. Used on the driver, by one thread at a time."""
 
     @property
     def directory(self) -> str:
-        """As the user gave it."""
+        """The path or URL as the user gave it."""
         ...
 
     def list(self, newer_than_ms: int) -> list[FileStatus]:
-        """The files in the directory now; those modified at `newer_than_ms` or before may be left out. Blocks.
+        """Return the files in the directory now. Blocks.
 
-        FileNotFoundError if there is no such directory; KStreamError if it can never be watched; else what its client raises.
+        Args:
+            newer_than_ms: files modified at this time (ms) or before may be left out.
+
+        Raises:
+            FileNotFoundError, NotADirectoryError: there is no such directory.
+            KStreamError: the directory can never be watched. Errors of the file system's client are raised, too.
         """
         ...
 
     def rdd(self, files: Sequence[FileStatus], format: FileFormat) -> Any:
-        """An RDD of the files' records, in the order of `files`; a partition holds records of one file. Looks at nothing."""
+        """Return an RDD of the files' records, in the order of `files`. A partition has records of one file; its task reads them.
+
+        Args:
+            files: the files of a plan.
+            format: how their records are read.
+        """
         ...
 
 
 class WatchedDirectory:
-    """See the module. A file is read by one task, a large one by several, each about `split_bytes`.
+    """The FileSource for file systems that Python can read. A small file is read by one task, a large one by several.
 
-    What lies on `memory://` is in the driver's process alone: its bytes are sent along with the tasks.
+    Files on `memory://` exist only in the driver's process. So `rdd` reads them on the driver, and the bytes are sent with the tasks.
+
+    Args:
+        directory: a path or URL, with wild cards or without.
+        split_bytes: the size in bytes of the part of a file that one task reads.
+        make_rdd: makes an RDD.
     """
 
     def __init__(self, directory: str, split_bytes: int, make_rdd: MakeRDD) -> None:
@@ -59,7 +75,7 @@ class WatchedDirectory:
 
 
 class ReadTask:
-    """Reads split i, in a worker. FileLostError if the file is not there any more."""
+    """The function of the tasks: called with i, it yields the records of split i. FileLostError if the file no longer exists."""
 
     def __init__(self, url: str, splits: Sequence[Split], format: FileFormat, contents: Mapping[str, bytes]) -> None:
         self._url = url
@@ -83,6 +99,7 @@ class ReadTask:
 
 
 def _content(url: str, status: FileStatus) -> bytes:
+    """Return all bytes of a file. FileLostError if the file no longer exists."""
     try:
         with closing(file_system(url).open(status.path)) as file:
             return file.read()
