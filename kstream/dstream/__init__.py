@@ -1,9 +1,9 @@
 """DStreams: a stream makes one RDD for each batch time; the graph holds all inputs and outputs of a context.
 
 One idea: operators are applied to RDDs, not to data. A DStream is a user's handle on a DStreamNode. `DStreamNode.getOrCompute(time)` makes
-(or remembers) the RDD of a batch from its parents' RDDs; an output operation turns it into a Job. Inputs are planned first
-(`InputDStream.plan`), in one place, by the JobGenerator. Computing never looks outside, so any remembered or pending batch can be computed
-again from its plan. Files, in their order:
+the RDD of a batch from its parents' RDDs, and remembers it. An output operation turns the RDD into a Job. Inputs are planned first
+(`InputDStream.plan`), in one place, by the JobGenerator. Computing never asks the source, so any remembered or pending batch can be
+computed again from its plan. Files, in their order:
 
     reference, recipe       the record of the calls that built a graph, and its restoring
     ports                   interfaces of higher rooms that streams use

@@ -48,6 +48,7 @@ class FilePlan(PlannedInput):
         return 0
 
     def encode(self) -> Mapping[str, Json]:
+        """Return the stored form; see the module."""
         data: dict[str, Json] = {"files": [file.to_json() for file in self.files], "since": self.since_ms, "listed": self.listed_ms}
         if self.changes:
             data["changed"] = [[change.path, change.taken, change.found] for change in self.changes]
@@ -97,6 +98,7 @@ class FileInputDStream(InputDStream[FilePlan]):
         return FilePlan((), self._selection.since_ms, self._selection.listed_ms)
 
     def decode(self, data: Mapping[str, Json]) -> FilePlan:
+        """Return the plan whose `encode` gave this data. NotRecoverableError if the data is of another kind of input."""
         if "files" not in data:
             raise self.another_kind(data)
         return FilePlan.decode(data)
@@ -130,6 +132,7 @@ class FileInputDStream(InputDStream[FilePlan]):
         return {times[bisect_left(times, Time(file.mtime_ms))] for file in found}
 
     def planned(self, time: Time, plan: FilePlan) -> None:
+        """Move the time of the last listing, and log a warning for each file that changed after a batch had taken it."""
         self._selection.listed_ms = plan.listed_ms
         self._selection.mark_reported(plan.changes)
         for change in plan.changes:
@@ -139,10 +142,12 @@ class FileInputDStream(InputDStream[FilePlan]):
             )  # fmt: skip
 
     def remember_plan(self, time: Time, plan: FilePlan) -> None:
+        """Keep the plan, and mark its files as taken."""
         super().remember_plan(time, plan)
         self._selection.mark_taken(time, plan.files)
 
     def restored(self, time: Time, plan: FilePlan) -> None:
+        """Take the start and the last listing from the newest stored plan. `remember_plan` restores the taken files."""
         self._selection.since_ms = plan.since_ms
         self._selection.listed_ms = plan.listed_ms
 
@@ -173,6 +178,7 @@ class FileInputDStream(InputDStream[FilePlan]):
         return listed
 
     def _warn(self, trouble: str) -> None:
+        """Log a warning, unless the last listing failed in the same way."""
         if trouble != self._trouble:
             logger.warning("%s", trouble)
         self._trouble = trouble
@@ -202,6 +208,7 @@ class FileInputDStream(InputDStream[FilePlan]):
         return InputOutcome(lost=lost, report=bool(lost))
 
     def clear_metadata(self, time: Time) -> None:
+        """Forget old plans, and the files that they took."""
         super().clear_metadata(time)
         self._selection.forget(time - self.remember_duration)
 

@@ -59,10 +59,12 @@ class DStreamGraph:
 
     @property
     def input_streams(self) -> list[InputDStream]:
+        """All inputs, by id."""
         return list(self._inputs)
 
     @property
     def output_streams(self) -> list[ForEachDStream]:
+        """All output operations, in order of creation."""
         return list(self._outputs)
 
     def in_order(self) -> list[DStreamNode]:
@@ -164,7 +166,10 @@ class DStreamGraph:
         return {number: outcome for number, outcome in found if outcome is not None}
 
     def clear_metadata(self, time: Time) -> None:
-        """Forget the RDDs and plans that neither batches from `time` on nor states that are not made yet need. Unpersist the RDDs."""
+        """Forget RDDs and plans that are no longer needed when the batches up to `time` have ended, and unpersist the RDDs.
+
+        Data that is needed for a state up to `time` that is not made yet is kept.
+        """
         time = min([time, *(stream.caught_up_to() for stream in self.active_states())])
         for output in self._outputs:
             output.clear_metadata(time)

@@ -24,7 +24,7 @@ P = TypeVar("P", bound=PlannedInput)
 
 
 class InputDStream(DStream[Any], DStreamNode, Generic[P]):
-    """Base of all inputs. All calls come on the driver.
+    """Base of all inputs. All methods are called on the driver.
 
     Threads: one thread at a time calls the methods that plan and move cursors: the thread that starts or stops the context, and the
     JobGenerator's thread in between. At the same time the JobScheduler's thread may call `outcome`, and a user's thread `rdd` (by `slice`).
@@ -86,7 +86,7 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         self.services = services
 
     def stop(self) -> None:
-        """Release what `start` has acquired. May be called more than once, and if `start` has failed or was not called."""
+        """Release what `start` has acquired. May be called more than once, also if `start` has failed or was not called."""
 
     def starting_point(self) -> P:
         """Return the plan without records that stores the starting offsets of a first start. Called after `start`."""
@@ -215,7 +215,7 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
 
     @property
     def exhausted(self) -> bool:
-        """Whether a bounded input has planned all of its data. When every input has, and every batch has ended, the context stops."""
+        """Whether a bounded input has planned all of its data. When all inputs have, and all batches have ended, the context stops."""
         return False
 
     def recipe(self) -> Recipe | None:
@@ -238,16 +238,20 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         return None if plan is None else self.outcome(time, plan)
 
     def has_batch(self, time: Time) -> bool:
+        """Whether the plan of a batch is kept."""
         return time in self._plans
 
     def newest_planned(self) -> Time | None:
+        """Return the newest batch whose plan is kept; None if there is none. Any thread."""
         return max(list(self._plans), default=None)
 
     def compute(self, time: Time) -> RDD[Any] | None:
+        """Return the RDD of a batch from its kept plan; None without a plan."""
         plan = self._plans.get(time)
         return None if plan is None else self.placed(time, lambda: self.rdd(time, plan))
 
     def clear_metadata(self, time: Time) -> None:
+        """Forget the RDDs and the plans of times ≤ `time` − remember duration."""
         super().clear_metadata(time)
         for old in [t for t in self._plans if t <= time - self.remember_duration]:
             del self._plans[old]

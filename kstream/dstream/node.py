@@ -38,13 +38,19 @@ class DStreamNode(ABC):
         self.dependencies = tuple(dependencies)
         self.slide_duration = slide_duration
         self.given_name: str | None = None
+        """The name that the user has set."""
         self.creation_site = self.recorder.site or user_call_site()
+        """The line of the user's code that made this stream."""
         self.base_scope = self.recorder.scope
+        """The scope of the operator on Spark's pages; None outside an operator."""
         self.zero_time: Time | None = None
+        """One interval before the first batch of the stream. Set by `initialize`."""
         self.remember_duration = slide_duration
         self.checkpoint_duration: Duration | None = None
         self.storage_level: StorageLevel | None = None
+        """The level at which RDDs are persisted; None for not persisted."""
         self._generated: dict[Time, RDD[Any]] = {}
+        """The remembered RDDs, by batch time."""
         self._lock = threading.RLock()
 
     @property

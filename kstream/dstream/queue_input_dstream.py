@@ -51,15 +51,18 @@ class QueueInputDStream(InputDStream[JsonPlan]):
         return False
 
     def plan(self, time: Time) -> JsonPlan:
+        """Return a plan with the number of elements that the batch takes from the queue."""
         waiting = max(0, len(self._queue) - self._next)
         return JsonPlan({"rdds": min(1, waiting) if self._one_at_a_time else waiting})
 
     def planned(self, time: Time, plan: JsonPlan) -> None:
+        """Take the planned number of elements for the batch."""
         taken = range(self._next, self._next + plan["rdds"])
         self._next = taken.stop
         self._batches[time] = [self._made.pop(index, self._queue[index]) for index in taken]
 
     def restored(self, time: Time, plan: JsonPlan) -> None:
+        """Raise NotRecoverableError: the elements of the queue were lost with the earlier driver."""
         raise self.not_recoverable(time=time.milliseconds)
 
     @staticmethod
@@ -87,6 +90,7 @@ class QueueInputDStream(InputDStream[JsonPlan]):
         return sc.parallelize([], 1) if self._default is None else self._default  # as in Spark: one partition without records
 
     def clear_metadata(self, time: Time) -> None:
+        """Forget old plans, and the elements that their batches took."""
         super().clear_metadata(time)
         for old in [t for t in self._batches if t <= time - self.remember_duration]:
             del self._batches[old]

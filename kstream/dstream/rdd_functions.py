@@ -46,6 +46,7 @@ def under_one_key(record: Any) -> tuple[int, Any]:
 
 
 def value_of(pair: tuple[Any, Any]) -> Any:
+    """Return the value of a (key, value) pair."""
     return pair[1]
 
 

@@ -110,7 +110,7 @@ class ReceivedBlocks:
         return sum(len(self._blocks.get_unallocated_blocks(stream)) for stream in self._blocks.stream_ids)
 
     def close(self) -> None:
-        """Close the driver's port, end all block stores (their executors continue) and close the log. Blocks on the stores.
+        """Close the driver's port, end all block stores (their executors may continue) and close the log. Blocks on the stores.
 
         No block can be read after this. A store that cannot be ended is only logged.
         """

@@ -42,6 +42,7 @@ class PlannedBlock:
     handle: WriteAheadLogRecordHandle | None = None
 
     def to_json(self) -> list[Json]:
+        """Return the stored form: `[id, number of records or null]`, with the handle as a third element if there is one."""
         handle = handle_to_json(self.handle)
         return [self.block_id, self.num_records, *([] if handle is None else [handle])]
 
@@ -64,6 +65,7 @@ class ReceiverPlan(PlannedInput):
 
     @property
     def block_ids(self) -> list[str]:
+        """The ids of the blocks, in the order of arrival."""
         return [block.block_id for block in self.blocks]
 
     def encode(self) -> Mapping[str, Json]:
@@ -122,6 +124,11 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         return ReceiverPlan(())
 
     def decode(self, data: Mapping[str, Json]) -> ReceiverPlan:
+        """Return the plan whose `encode` gave this data.
+
+        Raises:
+            NotRecoverableError: the data is of another kind of input, or the class of a handle no longer exists.
+        """
         if "blocks" not in data:
             raise self.another_kind(data)
         return ReceiverPlan([PlannedBlock.from_json(row) for row in data["blocks"]])
@@ -136,6 +143,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         """Do nothing: the tracker reads from the log which blocks the stored plans have allocated."""
 
     def planned(self, time: Time, plan: ReceiverPlan) -> None:
+        """Allocate the blocks of the plan, which is durable."""
         self._blocks.allocate(self.id, plan.block_ids)
         with self._loss_lock:
             self._planned_here.update(plan.block_ids)
@@ -146,7 +154,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         """Return an RDD of the plan's blocks, one partition a block. Without blocks it is a plain empty RDD.
 
         Raises:
-            BlocksLostError: a block has no replica on a live store and no handle, and the policy is "fail". With the other policies the
+            BlocksLostError: a block has no replica on a known store and no handle, and the policy is "fail". With the other policies the
                 RDD leaves such blocks out, and the next `outcome` reports them.
         """
         blocks = self._blocks.locations(
@@ -193,6 +201,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         return {"progress": {"description": f"Receiver[{name}]", "metrics": {"blocks": len(plan.blocks)}}}
 
     def clear_metadata(self, time: Time) -> None:
+        """Forget old plans, release their blocks, and forget the losses of these blocks."""
         before = dict(self._plans)
         super().clear_metadata(time)
         for old, plan in before.items():

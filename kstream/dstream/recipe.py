@@ -41,6 +41,7 @@ class CallSite:
 
     @property
     def short_form(self) -> str:
+        """`<function> at <file>:<line>`, as on Spark's pages."""
         return f"{self.function} at {self.file}:{self.line}"
 
 
@@ -264,6 +265,7 @@ class Replay:
         return getattr(target, call["call"])(*args, **kwargs)
 
     def _decode(self, value: Any) -> Any:
+        """Return the argument that `Recorder._encode` stored as this JSON value."""
         if not isinstance(value, dict):
             return value
         ((kind, inner),) = value.items()

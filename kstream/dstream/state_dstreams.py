@@ -45,6 +45,7 @@ class StateDStream(StatefulDStream):
         self._initial = initial
 
     def compute(self, time: Time) -> RDD[Any] | None:
+        """Return the RDD of the new states. A batch whose parent has no RDD has new states too, from an empty RDD of values."""
         values = self.dependencies[0].getOrCompute(time)
         state = self.previous(time) or self._initial
         sc = self.ssc.sparkContext
@@ -141,7 +142,9 @@ class MapWithStateDStreamImpl(DStreamNode):
         return states.mapped
 
     def set_storage_level(self, level: StorageLevel) -> None:
+        """Set the storage level of the states, with which these records are persisted."""
         self.states.set_storage_level(level)
 
     def set_checkpoint_interval(self, interval: Duration) -> None:
+        """Set the checkpoint interval of the states."""
         self.states.set_checkpoint_interval(interval)

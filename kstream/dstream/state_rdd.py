@@ -172,6 +172,8 @@ def _encoded(stream: str, prefix: str, index: int, elements: Iterable[Any]) -> I
 
 
 def _written(place: StorePlace) -> Callable[[str, str, int, Iterable[Any]], Iterator[tuple[str, int, str, int]]]:
+    """Return a function for `mapPartitionsWithIndex` that writes a partition to a file and yields the file's name."""
+
     def write(stream: str, prefix: str, index: int, elements: Iterable[Any]) -> Iterator[tuple[str, int, str, int]]:
         name = _name_of(prefix, index)
         place.write(name, encode_state(elements, _dumps))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 _WRITTEN_EVERY = Duration(10_000)
 _FULL_LINEAGE = 2  # in checkpoint intervals: the lineage that `_shorten_lineage` lets grow
-_LEAST_GAIN = 4  # the lineage must be this many times longer than the part that is computed again
+_LEAST_GAIN = 4  # the lineage must be this many times as long as the part that is computed again
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class StatefulDStream(DStreamNode):
         Args:
             time: the batch of the state.
             state: the RDD of the state; None if there is no state yet.
-            empty_before: whether there was no state before. If there was one, asking for an older state raises NoRDDError.
+            empty_before: whether there was no state at `time`. If there was one, asking for an older state raises NoRDDError.
         """
         with self._lock:
             self._beginning = Beginning(time, empty_before)
@@ -242,11 +242,13 @@ class StatefulDStream(DStreamNode):
             return self._generated[time]
 
     def written(self, time: Time, read: Callable[[], RDD[Any]]) -> None:
-        """Note that the state of a batch is durable: later batches are made from it. Any thread; returns at once.
+        """Note that the state of a batch is durable: later batches are made from it.
+
+        Any thread; blocks while another thread makes an RDD of this stream.
 
         Args:
             time: the batch.
-            read: makes an RDD of the written state. It is called later, by the thread that makes RDDs.
+            read: makes an RDD of the written state. It is called later, by the thread that makes RDDs or by `go_back`.
         """
         with self._lock:
             if self._written is None or time > self._written.time:
@@ -266,10 +268,13 @@ class StatefulDStream(DStreamNode):
             return min(lineage.unread, default=None)
 
     def go_back(self) -> None:
-        """Forget the states after the last written state, so that they are made again from it. Any thread.
+        """Forget the states after the last written state, so that they are made again from it.
 
         Called when blocks of the state were lost with an executor. If the plan of a batch is no longer kept, or no state was written,
         nothing changes; then only a restart helps.
+
+        Any thread. Blocks while another thread makes an RDD of this stream, and while the driver reads the written state (only if the
+        workers cannot open the store).
         """
         with self._lock:
             written = self._written
@@ -345,7 +350,7 @@ class StatefulDStream(DStreamNode):
         super().clear_metadata(time)
 
     def remove_outdated_checkpoints(self) -> None:
-        """Remove the files of Spark's RDD checkpoints that no remembered RDD needs. Called by the cleaner's thread; blocks on the store.
+        """Remove the files of Spark's RDD checkpoints that no remembered RDD needs. The cleaner's thread; blocks on the file system.
 
         A checkpoint has files only after a job has run. An older checkpoint stays until a newer one has files.
         """

@@ -62,6 +62,7 @@ class TransformedDStream(DStreamNode):
         return result
 
     def _parent_rdd(self, parent: DStreamNode, time: Time) -> RDD[Any]:
+        """Return the RDD of a parent. NoRDDError if it has none."""
         rdd = parent.getOrCompute(time)
         if rdd is None:
             raise NoRDDError(f"{self.operator}: a parent stream has no RDD for batch {time}", time=time.milliseconds)
@@ -79,6 +80,7 @@ class UnionDStream(TransformedDStream):
         return any(parent.has_batch(time) for parent in self.dependencies)
 
     def compute(self, time: Time) -> RDD[Any] | None:
+        """Return the union of the parents that were planned for the batch; None if there are none. NoRDDError if one has no RDD."""
         rdds = [self._parent_rdd(parent, time) for parent in self.dependencies if parent.has_batch(time)]
         return self.placed(time, lambda: self._union(rdds)) if rdds else None
 

@@ -57,12 +57,14 @@ class WindowedDStream(DStreamNode):
         return True
 
     def reaches_back_to(self, time: Time) -> Time:
+        """Return the oldest batch of the window."""
         return time - self.window_duration + self.dependencies[0].slide_duration
 
     def parent_remember_duration(self) -> Duration:
         return self.remember_duration + self.window_duration
 
     def compute(self, time: Time) -> RDD[Any] | None:
+        """Return the union of the parent's RDDs in the window; an empty RDD if there are none."""
         parent = self.dependencies[0]
         rdds = parent.slice_rdds(time - self.window_duration + parent.slide_duration, time)
         sc = self.ssc.sparkContext
@@ -133,7 +135,7 @@ def _step(
     Args:
         combine: combines two values.
         inverse: takes a value out of a total.
-        keep: says whether a (key, total) is kept; None keeps all.
+        keep: returns whether a (key, total) is kept; None keeps all.
         first_new: the index of the list of the first batch that has come.
     """
 

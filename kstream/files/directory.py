@@ -52,6 +52,7 @@ class Entry:
 
     @property
     def name(self) -> str:
+        """The last component of the path."""
         return self.path.rpartition("/")[2]
 
 

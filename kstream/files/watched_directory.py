@@ -65,10 +65,12 @@ class WatchedDirectory:
         self._make_rdd = make_rdd
 
     def list(self, newer_than_ms: int) -> list[FileStatus]:
+        """Return all files in the directory now, the old ones too. Blocks. See `FileSource.list`."""
         files = file_system(self.directory)
         return files_in(files.list, files.qualified(self.directory))
 
     def rdd(self, files: Sequence[FileStatus], format: FileFormat) -> Any:
+        """Return an RDD with one partition a split. On `memory://` it reads the files now; FileLostError if one no longer exists."""
         splits = cut(files, self._split_bytes, format.unit, format.can_cut)
         contents = {f.path: _content(self.directory, f) for f in files} if scheme_of(self.directory) == "memory" else {}
         return self._make_rdd(len(splits), ReadTask(self.directory, splits, format, contents))
@@ -90,6 +92,7 @@ class ReadTask:
             yield from self._format.read(file, split)
 
     def _open(self, status: FileStatus) -> BinaryIO:
+        """Open a file, or the bytes of it that came with the task. FileLostError if the file no longer exists."""
         if status.path in self._contents:
             return BytesIO(self._contents[status.path])
         try:
@@ -108,6 +111,7 @@ def _content(url: str, status: FileStatus) -> bytes:
 
 
 def _gone(status: FileStatus) -> FileLostError:
+    """Return the error for a planned file that no longer exists."""
     return FileLostError(
         f"{status.path} ({status.size} bytes) is gone since its batch was planned. A file must stay until no batch or window needs it, or "
         "a restart cannot run its batch again.",

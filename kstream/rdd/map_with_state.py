@@ -76,10 +76,12 @@ class State:
 
     @property
     def is_updated(self) -> bool:
+        """Whether `update` was called in this call, and `remove` was not."""
         return self._updated
 
     @property
     def is_removed(self) -> bool:
+        """Whether `remove` was called in this call."""
         return self._removed
 
     def _check(self, call: str) -> None:

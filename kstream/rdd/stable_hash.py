@@ -1,7 +1,7 @@
 """stable_hash: the hash of a key that chooses the partition of the key's state. Stored states depend on it: it must never change.
 
-pyspark's portable_hash is Python's `hash`. For text that differs between processes unless PYTHONHASHSEED is set in all of them. stable_hash
-writes a key in a canonical form and hashes the form by BLAKE2b. So it is the same in every process and every version of Python and Spark.
+pyspark's portable_hash is Python's `hash`. The hash of a text differs between processes, unless all have the same PYTHONHASHSEED.
+stable_hash writes a key in a canonical form and hashes the form by BLAKE2b. So it is the same in every process, Python and Spark.
 
 Keys that are equal as keys of a dict have the same form: 1, 1.0, True and Decimal(1) are one key; a named tuple equals a tuple; two
 datetimes of one instant in two zones are one key. None and tuples are valid keys. An object of another class is written as the parts from

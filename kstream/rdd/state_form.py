@@ -70,7 +70,7 @@ class Bucket:
         """Return the bucket with some changes.
 
         Args:
-            changes: of entries of this bucket.
+            changes: the changes of this bucket's entries.
 
         Returns:
             The pieces of the new bytes, and the least update time. The entries between two changed ones are copied as one piece.
@@ -145,8 +145,8 @@ class StateForm:
         """Return the next entry of a bucket with this mark; None if there is none. No other entry of the bucket is unpacked.
 
         Args:
-            number: of the bucket.
-            mark: of the entry.
+            number: the number of the bucket.
+            mark: the mark of the entry.
             after: the slot after which the search begins.
         """
         if not self.lengths[number]:
@@ -216,8 +216,8 @@ class StateForm:
         """Return the pieces of a bucket with one entry changed, which is the most frequent case. The columns are not unpacked.
 
         Args:
-            number: of the bucket.
-            place: of the entry.
+            number: the number of the bucket.
+            place: the place of the entry.
             updated: the new update time.
             pickle: the new pickle; b"" keeps the old one.
         """

@@ -181,6 +181,7 @@ class StateMap:
 
 
 def _dump(key: Any, value: Any) -> bytes:
+    """Pickle a (key, state). StateNotStorableError with the key if that fails."""
     try:
         return pickle.dumps((key, value), PICKLE_PROTOCOL)
     except Exception as e:
@@ -193,6 +194,7 @@ def _dump(key: Any, value: Any) -> bytes:
 
 
 def _load(data: memoryview) -> tuple[Any, Any]:
+    """Unpickle a (key, state). StateNotStorableError if that fails."""
     try:
         return pickle.loads(data)
     except Exception as e:

@@ -38,6 +38,7 @@ class TestInputStream(InputDStream[JsonPlan]):
         self.register_recipe()
 
     def plan(self, time: Time) -> JsonPlan:
+        """Return a plan with the index of the batch and its number of records."""
         assert self.zero_time is not None
         index = time.since(self.zero_time).milliseconds // self.slide_duration.milliseconds - 1
         return JsonPlan({"index": index}, len(self._records(index) or ()))
