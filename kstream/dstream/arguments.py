@@ -46,7 +46,7 @@ def takes_only_rdds(func: Callable[..., Any], rdds: int) -> bool:
     """Whether `func` takes only RDDs, and not the batch time before them.
 
     The number of its required positional parameters decides; if it is too low for either form, the number of all positional parameters.
-    So `lambda rdd, name=name: …` takes (rdd).
+    So `lambda rdd, name=name: …` takes (rdd). A builtin without a readable signature counts as one that takes only RDDs.
 
     Args:
         func: the user's function.
@@ -69,7 +69,10 @@ def takes_only_rdds(func: Callable[..., Any], rdds: int) -> bool:
 
 
 def takes_time(function: Callable[..., Any]) -> bool:
-    """Whether a mapping function takes (time, key, value, state) and not (key, value, state). TypeError if it takes neither."""
+    """Whether a mapping function takes (time, key, value, state) and not (key, value, state). TypeError if it takes neither.
+
+    A builtin without a readable signature counts as one that takes (key, value, state).
+    """
     parameters = _positional(function)
     if parameters is None:
         return False
@@ -85,7 +88,7 @@ def with_time_and_key(function: Callable[..., Any]) -> Update:
     fullest form of Spark's Scala API.
 
     Raises:
-        TypeError: `function` has another number of required parameters.
+        TypeError: `function` has three required parameters, or more than four.
     """
     parameters = _positional(function)
     required = 0 if parameters is None else parameters.required

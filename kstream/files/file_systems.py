@@ -1,6 +1,6 @@
 """The file systems of watched directories: the local disk, object stores, and all that fsspec knows. On the driver and in the workers.
 
-All paths are absolute paths of the local disk or full URLs of other file systems. So a path in a plan can be opened on any machine.
+All paths are absolute paths of the local disk or full URLs of other file systems. So a path in a plan can be opened without other facts.
 """
 
 from __future__ import annotations
