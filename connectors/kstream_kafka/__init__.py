@@ -1,6 +1,6 @@
 """Kafka for kstream: what `pyspark.streaming.kafka` of Spark 2.4 and the JVM's kafka-0-10 offered, without a jar.
 
-The driver plans offset ranges, the workers read exactly those, and nobody joins a consumer group. Rooms, in their order:
+The driver plans offset ranges, the workers read exactly those ranges, and the direct stream joins no consumer group. The rooms, in order:
 
     errors       the errors of this package
     client/      the clients of the brokers, parameters, security, redaction, connection errors and their diagnosis
@@ -65,7 +65,7 @@ __all__ = [
     "value_only",
 ]
 
-# Imported on first use: workers, brokers and feeds need no part of the driver's side.
+# A name is imported at its first use, because workers, brokers and feeds need no part of the driver's side.
 _LAZY = {
     "Broker": "planning.offset_range",
     "CanCommitOffsets": "planning.offset_range",
@@ -90,17 +90,30 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name at its first use. AttributeError if there is no such name."""
     if name not in _LAZY:
         raise AttributeError(f"module 'kstream_kafka' has no attribute {name!r}")
     return getattr(importlib.import_module(f"kstream_kafka.{_LAZY[name]}"), name)
 
 
 def __dir__() -> list[str]:
+    """Return the public names, imported or not."""
     return list(__all__)
 
 
 def restore_input(ssc: StreamHost, recipe: Recipe) -> DStream[Any]:
-    """Make a stored input stream again. A hook of the core, called at a restart."""
+    """Create a stored input stream again from its recipe, and register it with the graph. A hook of the core, called at a restart.
+
+    Args:
+        ssc: the StreamingContext.
+        recipe: the stored form of the stream.
+
+    Returns:
+        The stream.
+
+    Raises:
+        KafkaConfigError: a stored parameter cannot work.
+    """
     from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 
     stream = DirectKafkaInputDStream.from_recipe(ssc, recipe)

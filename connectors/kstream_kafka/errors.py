@@ -21,8 +21,8 @@
         ├── OwnershipLostError            a receiver's session is over: another may read its partitions     (retriable)
         └── PollTimeoutError              no record of a range came in `spark.streaming.kafka.consumer.poll.ms`  (retriable)
 
-The facts are attributes. The message names the event, the values and the remedy. All errors can be pickled, because the lower half is
-raised in Spark's Python workers. The clients and `librdkafka.py` map confluent_kafka's exceptions, with `from`.
+The facts of an error are its attributes. The message names the event, the values and the remedy. All errors can be pickled, because
+Spark's Python workers raise the errors of the lower half. The clients and `librdkafka.py` map confluent_kafka's exceptions, with `from`.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ from typing import Any, ClassVar
 from kstream.errors import KStreamError
 
 TopicAndNumber = tuple[str, int]
+"""(topic, partition number)"""
 CONTINUE_HINT = (
     "To continue with the remaining records, restart with onDataLoss='skip' (the loss goes to the ledger), or set other offsets: "
     "`kstream offsets`."
 )
-"""The remedy for every loss."""
+"""The end of each message about a loss."""
 
 
 def _list(partitions: Iterable[TopicAndNumber], most: int = 5) -> str:
-    """Return `orders-0, orders-1 … (12 in all)`, for one line."""
+    """Return the partitions in one line, as `orders-0, orders-1 … (12 in all)`. At most `most` of them are named."""
     names = [f"{topic}-{partition}" for topic, partition in sorted(partitions)]
     more = f" … ({len(names)} in all)" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -76,7 +77,7 @@ class BrokerUnreachableError(KafkaError):
 
 
 class AuthenticationFailedError(KafkaError):
-    """The brokers refuse the credentials. Facts: broker, protocol, mechanism, reason, hint. Never the credentials."""
+    """The brokers refuse the credentials. Facts: broker, protocol, mechanism, reason, hint. No fact holds the credentials."""
 
     def __init__(self, broker: str, protocol: str, mechanism: str, reason: str, hint: str) -> None:
         by = f"{protocol}, {mechanism}" if mechanism else protocol
@@ -122,13 +123,15 @@ class NotAuthorizedError(KafkaError):
 
 
 def _stopped(sentence: str) -> str:
+    """Return the sentence with a full stop at its end."""
     return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
 
 
 class UnknownTopicError(KafkaError):
     """Topics do not exist. Facts: topics, known (the number of topics that this client may see), waited_ms.
 
-    It comes at the start and at each look for partitions. For a topic that a stream already reads, `PartitionRevokedError` comes instead.
+    A stream raises it at the start and when it looks for new partitions. For a topic that it already reads, a stream raises
+    `PartitionRevokedError` instead.
     """
 
     retriable = True
@@ -175,7 +178,7 @@ class PartitionRevokedError(KafkaError):
 
 
 class RangesNotAvailableError(KafkaError):
-    """Ranges of createRDD lie partly outside of their logs. Facts: ranges: list of (topic, partition, from, until, earliest, latest)."""
+    """Ranges of createRDD lie partly outside of their logs. Fact: ranges, a list of (topic, partition, from, until, earliest, latest)."""
 
     def __init__(self, ranges: Sequence[tuple[str, int, int, int, int, int]]) -> None:
         rows = "; ".join(f"{t}-{p} [{a}, {b}) where the log is [{first}, {end})" for t, p, a, b, first, end in ranges[:5])
@@ -187,7 +190,10 @@ class RangesNotAvailableError(KafkaError):
 
 
 class _RangeError(KafkaError):
-    """An error of the read of one range. Facts: topic, partition, from_offset, until_offset and the class's own."""
+    """An error of the read of one range. Facts: topic, partition, from_offset, until_offset, and those of the subclass.
+
+    `where` is the range: (topic, partition, from, until).
+    """
 
     def __init__(self, where: tuple[str, int, int, int], message: str, **facts: Any) -> None:
         topic, partition, from_offset, until_offset = where
@@ -208,8 +214,11 @@ class DataLossError(KafkaError):
 
 
 class RangeLostError(_RangeError, DataLossError):
-    """The loss of one range. Facts: lost_from, lost_until (the lost offsets), resume_at (the next offset that can be read; the range's end
-    or more: none)."""
+    """The loss of records of one range. Facts: lost_from, lost_until, resume_at.
+
+    The offsets [lost_from, lost_until) are lost. `resume_at` is the next offset that can be read. If it is the range's end or more, no
+    later record of the range can be read.
+    """
 
     lost_from: int
     lost_until: int
@@ -217,7 +226,7 @@ class RangeLostError(_RangeError, DataLossError):
 
 
 class RecordsRemovedError(RangeLostError):
-    """The log begins after an offset to read. Facts: at, earliest, latest."""
+    """The log begins after the next offset to read. Facts: at (that offset), earliest, latest, and those of RangeLostError."""
 
     cause = "retention"
 
@@ -237,7 +246,10 @@ class RecordsRemovedError(RangeLostError):
 
 
 class LogTruncatedError(RangeLostError):
-    """The log was cut below an offset that was read or planned. Facts: reason, and those of RangeLostError."""
+    """The log was cut below an offset that was read or planned. Facts: reason, and those of RangeLostError.
+
+    `lost` are the lost offsets: (the first one, the offset after the last one).
+    """
 
     cause = "truncation"
 
@@ -254,7 +266,7 @@ class LogTruncatedError(RangeLostError):
 
 
 class LogShrankError(DataLossError):
-    """A partition ends before the next offset to read. Facts: partitions: list of (topic, partition, next, latest)."""
+    """Partitions end before their next offset to read. Fact: partitions, a list of (topic, partition, next, latest)."""
 
     cause = "truncation"
 
@@ -268,7 +280,7 @@ class LogShrankError(DataLossError):
 
 
 class TopicRecreatedError(DataLossError):
-    """A topic was deleted and created again. Facts: topic, planned_id, found_id, ranges: list of (partition, from, until)."""
+    """A topic was deleted and created again. Facts: topic, planned_id, found_id, ranges (a list of (partition, from, until))."""
 
     cause = "recreation"
 
@@ -287,7 +299,7 @@ class TopicRecreatedError(DataLossError):
 
 
 class PollTimeoutError(_RangeError):
-    """No record of a range came in time. Facts: at, waited_ms, reason."""
+    """No record of a range came in time. Facts: at (the next offset to read), waited_ms, reason (the client's last error, may be empty)."""
 
     retriable = True
 
@@ -318,7 +330,7 @@ class ZooKeeperUnreachableError(KafkaError):
 
 
 class OwnershipLostError(KafkaError):
-    """A consumer's membership of its group is over: it may acknowledge nothing any more. Facts: consumer, reason."""
+    """A consumer's membership of its group is over, so the consumer may acknowledge no more records. Facts: consumer, reason."""
 
     retriable = True
 

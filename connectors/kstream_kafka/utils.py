@@ -39,7 +39,7 @@ Decoder: TypeAlias = "Callable[[Any], Any] | None"
 Handler: TypeAlias = "Callable[[Any], Any] | None"
 
 POLL_MS = 120_000
-"""How long a task of a DataFrame outside of a stream waits for the next record: Spark's default."""
+"""Milliseconds that a task of a DataFrame outside of a stream waits for the next record. Spark's default."""
 
 
 class KafkaUtils:
@@ -101,19 +101,20 @@ class KafkaUtils:
 
         Args:
             ssc: the StreamingContext.
-            topics: Spark 2.4's form: names, a compiled pattern, or a list of one name that starts with `^` and is a pattern.
+            topics: Spark 2.4's form: names, a compiled pattern, or a list of one pattern as text, which starts with `^`.
                 0-10 form: a strategy of `LocationStrategies`.
             kafkaParams: Spark 2.4's form: parameters by the Java client's or librdkafka's names. `bootstrap.servers` is required;
                 `auto.offset.reset` is largest (latest) by default. 0-10 form: a strategy of `ConsumerStrategies`.
-            fromOffsets: Spark 2.4's form: where to start. Partition → position reads only those partitions; one position counts for all.
-                A position is an offset, 'earliest', 'latest', 'committed', '-1000' (records before the end), '-10m' (time ago), a
-                datetime or ISO time. A checkpoint's offsets win. 0-10 form: a PerPartitionConfig.
+            fromOffsets: Spark 2.4's form: where to start. With a mapping partition → position, only these partitions are read. One
+                position applies to all partitions. A position is an offset, 'earliest', 'latest', 'committed', '-1000' (records before
+                the end), '-10m' (time ago), a datetime or ISO time. The offsets of a checkpoint win. 0-10 form: a PerPartitionConfig.
             keyDecoder: bytes → key; None leaves bytes.
             valueDecoder: bytes → value; None leaves bytes.
-            messageHandler: KafkaMessageAndMetadata → element. `value_only` gives the values at most speed, `consumer_record`
-                ConsumerRecords. By default elements are (key, value) in Spark 2.4's form, and ConsumerRecords in the 0-10 form.
-            untilOffsets: where to stop, as `fromOffsets`. When every partition is read so far and the batches have ended, the context stops
-                gracefully and leaves the SparkContext running.
+            messageHandler: KafkaMessageAndMetadata → element. With `value_only` the elements are the values, which is fastest. With
+                `consumer_record` they are ConsumerRecords. By default elements are (key, value) in Spark 2.4's form, and ConsumerRecords
+                in the 0-10 form.
+            untilOffsets: where to stop, written as `fromOffsets`. When every partition is read up to there and the batches have ended, the
+                context stops gracefully and leaves the SparkContext running.
             downtime: the policy for batches missed while the driver was down: 'catch-up' or 'by-timestamp'. Default: the setting
                 spark.streaming.kstream.downtime.
             onDataLoss: the policy for records that are gone before they were read: 'fail', 'skip' or 'report'. Default: the setting
@@ -179,8 +180,8 @@ class KafkaUtils:
     ) -> DStream[Any]:
         """Create a stream of (key, value) by a receiver, with group and offsets in ZooKeeper, as in Spark 2.4. Prefer `createDirectStream`.
 
-        No request is sent before `ssc.start()`. In either mode stored blocks that no batch has read yet die with the driver, although their
-        offsets are written, unless there is a write-ahead log.
+        No request is sent before `ssc.start()`. Without a write-ahead log, stored blocks that no batch has read yet are lost if the driver
+        dies, although their offsets are written. This holds with and without `reliable`.
 
         Args:
             ssc: the StreamingContext.
@@ -188,13 +189,14 @@ class KafkaUtils:
             groupId: the consumer group.
             topics: topic → number of consumer threads: the receiver's share of the partitions among all consumers of the group, in this
                 job or another.
-            kafkaParams: must have `bootstrap.servers`, because Kafka 4 registers no brokers in ZooKeeper. The old consumer's parameters
-                are in docs/kafka-receiver.md, the others are those of `createDirectStream`.
+            kafkaParams: the Kafka parameters. `bootstrap.servers` is required, because Kafka 4 registers no brokers in ZooKeeper.
+                docs/kafka-receiver.md lists the old consumer's parameters. The others are those of `createDirectStream`.
             storageLevel: the storage level of received blocks.
             keyDecoder: bytes → key; None leaves bytes.
             valueDecoder: bytes → value; None leaves bytes.
             reliable: None and True: the offsets of a block are written after the block was stored, so every record arrives at least once.
-                False: offsets are written every `auto.commit.interval.ms`, and records that were read and not stored die with the receiver.
+                False: offsets are written every `auto.commit.interval.ms`. If the receiver dies, records that it has read and not stored
+                are lost.
 
         Returns:
             The stream.
@@ -229,15 +231,15 @@ class KafkaUtils:
         """Create an RDD of the records of offset ranges, as in Spark 2.4 or in the 0-10 API.
 
         Spark 2.4's form asks the brokers at once and blocks. The 0-10 form sends no request before the RDD is computed; a range after the
-        end of its log fails then. Settings of the SparkContext count as for the RDDs of a stream: spark.streaming.kafka.consumer.poll.ms
-        and spark.streaming.kafka.allowNonConsecutiveOffsets.
+        end of its log fails then. As for the RDDs of a stream, these settings of the SparkContext apply:
+        spark.streaming.kafka.consumer.poll.ms and spark.streaming.kafka.allowNonConsecutiveOffsets.
 
         Args:
             sc: the SparkContext.
             kafkaParams: as for `createDirectStream`.
             offsetRanges: the ranges. Partition i of the RDD holds the records of range i, unless packed.
-            leaders: Spark 2.4's form: accepted and not needed, because the client finds the leaders. 0-10 form: a LocationStrategy;
-                elements are ConsumerRecords.
+            leaders: Spark 2.4's form: ignored, because the client finds the leaders. 0-10 form: a LocationStrategy; then the elements are
+                ConsumerRecords unless there is a messageHandler.
             keyDecoder: bytes → key; None leaves bytes.
             valueDecoder: bytes → value; None leaves bytes.
             messageHandler: as for `createDirectStream`.
@@ -249,6 +251,8 @@ class KafkaUtils:
 
         Raises:
             RangesNotAvailableError: Spark 2.4's form: a range lies partly outside of its log.
+            BrokerUnreachableError: Spark 2.4's form: no broker answered.
+            UnknownTopicError: Spark 2.4's form: a topic does not exist.
             KafkaConfigError: a parameter cannot work.
             TypeError: `offsetRanges` is no list of OffsetRange.
 
@@ -289,8 +293,8 @@ class KafkaUtils:
     ) -> DataFrame:
         """Create a DataFrame of the records of offset ranges, with the columns of Spark's Kafka source. Does not block.
 
-        key and value are binary, `timestamp` is a timestamp, `headers` an array of (key, value) or null. The workers build Arrow batches.
-        Each action reads Kafka again, and fails for a range that is not in its log.
+        `key` and `value` are binary, `timestamp` is a timestamp, `headers` is an array of (key, value) or null. The workers build Arrow
+        batches. Each action reads Kafka again, and fails for a range that is not in its log.
 
         Args:
             spark: the session.
@@ -321,7 +325,11 @@ class KafkaUtils:
 
 
 def _spark24_form(topics: Any, kafkaParams: Any, fromOffsets: Any) -> tuple[Subscribed, KafkaParams, Positions]:
-    """Return subscription, parameters and starts of Spark 2.4's form. Offsets by partition must be of exactly the named topics."""
+    """Return the subscription, the parameters and the starting positions of Spark 2.4's form.
+
+    Raises:
+        KafkaConfigError: positions by partition are not of exactly the named topics, or of a topic outside of the pattern.
+    """
     subscribed, starts = subscription(topics), Positions.parse(fromOffsets, "fromOffsets")
     if starts.each:
         given = {topic for topic, _ in starts.each}
@@ -333,17 +341,22 @@ def _spark24_form(topics: Any, kafkaParams: Any, fromOffsets: Any) -> tuple[Subs
 
 
 def _decoding(given: Mapping[str, Any], key: Decoder, value: Decoder, handler: Handler) -> Decoding:
-    """Return the decoding of the 0-10 form: ConsumerRecords, decoded by the parameters' deserialisers unless the user gives decoders."""
+    """Return the decoding of the 0-10 form.
+
+    By default elements are ConsumerRecords, and the deserialisers among the parameters decode. The user's decoders and handler win.
+    """
     return Decoding(decoder_of(given, "key.deserializer", key), decoder_of(given, "value.deserializer", value), handler or consumer_record)
 
 
 def _checked(config: Any) -> PerPartitionConfig | None:
+    """Return the rate limits as given. TypeError unless they have both methods."""
     if config is not None and not (hasattr(config, "maxRatePerPartition") and hasattr(config, "minRatePerPartition")):
         raise TypeError("perPartitionConfig should be a PerPartitionConfig")
     return config
 
 
 def _ranges(given: Sequence[OffsetRange]) -> list[OffsetRange]:
+    """Return the ranges as a list. TypeError if they are no list or tuple of OffsetRange."""
     if not isinstance(given, list | tuple) or not all(isinstance(r, OffsetRange) for r in given):  # pyright: ignore
         raise TypeError("offsetRanges should be list of OffsetRange")
     return list(given)

@@ -1,1 +1,1 @@
-"""The doors to confluent_kafka: the driver's client, parameters, security, redaction, and the diagnosis of a connection."""
+"""The clients of the brokers: the driver's client, Kafka parameters, security, redaction, and the diagnosis of connections."""

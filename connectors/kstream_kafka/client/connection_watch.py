@@ -6,11 +6,12 @@ timeout of 15 s on the driver and of 120 s in a worker. The watch ends the wait 
 - a broker refused the credentials, the certificate or the token, or the client refused the broker's certificate;
 - or all brokers close the connection without an answer, and `diagnose` finds that the listener is of another kind.
 
-It waits GRACE_S first, and until every broker is down, because another broker or the next try may succeed. Connections that are refused or
-broken, as while a broker restarts, end no wait. The watch is pure apart from `diagnose`. No Kafka import.
+The watch waits GRACE_S first, because another broker or the next try may succeed. Then an error is final if every broker is down, or if
+one broker has refused the client three times. Connections that are refused or broken, as while a broker restarts, end no wait. Only
+`diagnose` does I/O. This module does not import confluent_kafka.
 
-`diagnose` asks a listener once, by a connection of its own, after the client has failed. librdkafka's texts leave out what the user must
-know: "certificate verify failed" is a wrong CA as well as a wrong host name, and a plain client at a TLS port gets no text at all.
+`diagnose` asks a listener over a new connection, after the client has failed. librdkafka's texts leave out facts that the user needs:
+"certificate verify failed" is a wrong CA as well as a wrong host name, and a plain client at a TLS port gets no text at all.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from kstream_kafka.client.redaction import redact
 from kstream_kafka.errors import AuthenticationFailedError, BrokerUnreachableError, KafkaError, TlsFailedError
 
 GRACE_S = 1.0
-"""Seconds after a request, and after an error, before the error is final."""
+"""Seconds after a request, and after an error, before the error can be final."""
 LOOK_AGAIN_S = 5.0
 """Seconds between two diagnoses of the same client."""
 MOST_LOOKS = 3
-"""Addresses diagnosed, one after the other."""
+"""The most addresses that are diagnosed, one after the other."""
 TIMEOUT_S = 3.0
 """Seconds to connect to a listener, and to read its answer."""
 
@@ -51,7 +52,13 @@ _CLIENT_CERTIFICATE = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.k
 
 @dataclass(frozen=True, slots=True)
 class ConnectionDiagnosis:
-    """The reason why a client cannot connect to a listener, and the advice to the user."""
+    """The reason why a client cannot connect to a listener.
+
+    Attributes:
+        kind: whether TLS or the authentication failed.
+        reason: the reason, for the error message.
+        hint: the advice to the user.
+    """
 
     kind: Kind
     reason: str
@@ -60,7 +67,14 @@ class ConnectionDiagnosis:
 
 @dataclass
 class _Refusal:
-    """The last error of one broker, and how often it came."""
+    """The last error of one broker.
+
+    Attributes:
+        kind: the kind of the error.
+        text: librdkafka's text, redacted, without the broker's name.
+        since: the time of the first error of this kind, by the monotonic clock, in seconds.
+        times: how often an error of this kind came.
+    """
 
     kind: Kind
     text: str
@@ -69,9 +83,9 @@ class _Refusal:
 
 
 class ConnectionWatch:
-    """The watch of one client. One thread at a time.
+    """The watch of one client's connection errors. Not thread-safe: one thread at a time.
 
-    `on_request` and `on_response` mark the begin and the end of a request. `on_error` takes what the client's error callback gets.
+    `on_request` and `on_response` mark the begin and the end of a request. The client's error callback calls `on_error`.
     """
 
     def __init__(
@@ -84,7 +98,7 @@ class ConnectionWatch:
 
         Args:
             settings: the client's librdkafka properties.
-            probe: the function that asks a listener; None for `diagnose`.
+            probe: finds out why an address fails, given the address and the settings; None for `diagnose`.
             monotonic: a clock in seconds.
         """
         self._settings = settings
@@ -99,7 +113,7 @@ class ConnectionWatch:
 
     @property
     def has_errors(self) -> bool:
-        """Whether there was an error since the last response. Cheap, because it is called for every chunk."""
+        """Whether there was an error since the last response. The check is cheap, because a read makes it for every chunk."""
         return self._all_down or bool(self._refusals)
 
     def on_request(self) -> None:
@@ -108,16 +122,16 @@ class ConnectionWatch:
         self._next_diagnosis = 0.0
 
     def on_response(self) -> None:
-        """Note that a broker has answered. Earlier errors count no more."""
+        """Note that a broker has answered. Earlier errors no longer count."""
         self._refusals.clear()
         self._all_down = False
 
     def on_error(self, code: str, text: str) -> None:
-        """Note an error of the client.
+        """Note an error of the client. An error that is neither of TLS nor of authentication clears the broker's earlier ones.
 
         Args:
-            code: the name of the librdkafka error, as `_ALL_BROKERS_DOWN`.
-            text: librdkafka's text, which begins with the broker's name and address.
+            code: the name of the librdkafka error, for example `_ALL_BROKERS_DOWN`.
+            text: librdkafka's text, which normally begins with the broker's name and address.
         """
         if code == "_ALL_BROKERS_DOWN":
             self._all_down = True
@@ -138,7 +152,11 @@ class ConnectionWatch:
             self._refusals[broker] = _Refusal(kind, error, self._monotonic())
 
     def fatal_error(self) -> KafkaError | None:
-        """Return the error that ends the wait for a response, or None while a retry may help. May block for seconds in `diagnose`."""
+        """Return the error that ends the wait for a response. May block for seconds in `diagnose`.
+
+        Returns:
+            AuthenticationFailedError or TlsFailedError; None while a retry may help.
+        """
         now = self._monotonic()
         if not self.has_errors or now - self._since < GRACE_S:
             return None
@@ -152,7 +170,14 @@ class ConnectionWatch:
         return None
 
     def timeout_error(self, waited_ms: int) -> KafkaError:
-        """Return the error of a request that got no response in `waited_ms`. May block for seconds in `diagnose`."""
+        """Return the error of a request that got no response in time. May block for seconds in `diagnose`.
+
+        Args:
+            waited_ms: how long the request waited, for the message.
+
+        Returns:
+            AuthenticationFailedError or TlsFailedError if the reason is known; otherwise BrokerUnreachableError.
+        """
         for broker, refusal in self._refusals.items():
             if not _HUNG_UP.search(refusal.text):
                 return self._refused(broker, refusal)
@@ -164,6 +189,7 @@ class ConnectionWatch:
         return str(self._settings.get("bootstrap.servers", ""))
 
     def _diagnosed(self) -> KafkaError | None:
+        """Diagnose up to MOST_LOOKS addresses, and return the first error found; None if there is none. Blocks for seconds."""
         addresses = dict.fromkeys([*filter(None, self._refusals), *self._bootstrap.split(",")])
         for address in list(addresses)[:MOST_LOOKS]:
             diagnosis = self._diagnosis_of(address)
@@ -172,12 +198,14 @@ class ConnectionWatch:
         return None
 
     def _diagnosis_of(self, address: str) -> ConnectionDiagnosis | None:
+        """Diagnose one address. None if nothing was found, or if it cannot be asked."""
         try:
             return self._probe(address, self._settings)
-        except (OSError, ValueError):  # an unreadable CA file, or an invalid address
+        except (OSError, ValueError):  # an invalid address, or an error of a given probe
             return None
 
     def _refused(self, broker: str, refusal: _Refusal) -> KafkaError:
+        """Return the error for a broker's refusal. A refused certificate is diagnosed first, which may block for seconds."""
         if "certificate verify failed" in refusal.text:
             diagnosis = self._diagnosis_of(broker)
             if diagnosis is not None:
@@ -186,6 +214,7 @@ class ConnectionWatch:
         return self._error(broker, ConnectionDiagnosis(refusal.kind, refusal.text, hint))
 
     def _error(self, broker: str, diagnosis: ConnectionDiagnosis) -> KafkaError:
+        """Return the diagnosis as an error about this broker, or about all brokers if it is not known."""
         kind = TlsFailedError if diagnosis.kind == "tls" else AuthenticationFailedError
         protocol = str(self._settings.get("security.protocol", "PLAINTEXT"))
         mechanism = str(self._settings.get("sasl.mechanism", "")) if "SASL" in protocol.upper() else ""
@@ -193,13 +222,17 @@ class ConnectionWatch:
 
 
 def _kind_of(code: str, text: str) -> Kind | None:
-    """Return the kind of an error. librdkafka has two codes for a TLS failure, and `_TRANSPORT` for a refused certificate."""
+    """Return the kind of an error; None if it is neither of TLS nor of authentication.
+
+    librdkafka has two codes for a TLS failure: `_SSL`, and `_TRANSPORT` for a refused certificate. Only the text of the latter shows TLS.
+    """
     if code == "_AUTHENTICATION":
         return "authentication"
     return "tls" if code == "_SSL" or _TLS.search(text) else None
 
 
 def _sasl_hint(text: str, settings: Mapping[str, Any]) -> str:
+    """Return the advice for a failed authentication, by librdkafka's text and the client's settings."""
     if "supported mechanisms: " in text and "not valid in current SASL state" not in text:
         return f"Set sasl.mechanism to one that the listener has: {text.rpartition('supported mechanisms: ')[2].rstrip('.')}."
     if "not valid in current SASL state" in text:
@@ -218,6 +251,7 @@ _ALERTS = {
 
 
 def _tls_hint(text: str, settings: Mapping[str, Any]) -> str:
+    """Return the advice for a failed TLS connection, by the alert in librdkafka's text and the client's settings."""
     alert = _ALERT.search(text)
     if alert is None:
         return "Check ssl.ca.location, and that the broker's certificate is of the host in bootstrap.servers."
@@ -232,14 +266,17 @@ def _tls_hint(text: str, settings: Mapping[str, Any]) -> str:
 
 
 def diagnose(address: str, settings: Mapping[str, Any]) -> ConnectionDiagnosis | None:
-    """Find out why a client cannot connect to a listener. Connects as the client would, and sends no secret. Blocks for a few seconds.
+    """Find out why a client cannot connect to a listener. Connects as the client would, and sends no secret. Blocks for up to some seconds.
 
     Args:
         address: `host:port` of the listener.
         settings: the client's librdkafka properties.
 
     Returns:
-        The diagnosis; None if nothing was found.
+        The diagnosis; None if nothing was found, also if the listener does not answer.
+
+    Raises:
+        ValueError: the address has no valid port.
     """
     host, port = host_and_port(address)
     protocol = str(settings.get("security.protocol", "PLAINTEXT")).upper()
@@ -259,7 +296,17 @@ def diagnose(address: str, settings: Mapping[str, Any]) -> ConnectionDiagnosis |
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Parse `host:port` or `[::1]:port`, with or without `PROTOCOL://`. The port is 9092 if it is missing."""
+    """Parse `host:port` or `[::1]:port`, with or without `PROTOCOL://`.
+
+    Args:
+        address: the address.
+
+    Returns:
+        Host and port. The port is 9092 if it is missing.
+
+    Raises:
+        ValueError: the port is no number.
+    """
     bare = address.strip().rpartition("://")[2].partition("/")[0]
     if bare.startswith("["):
         host, _, port = bare[1:].partition("]")
@@ -269,7 +316,7 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def _diagnose_tls(host: str, port: int, settings: Mapping[str, Any], sasl: bool) -> ConnectionDiagnosis | None:
-    """Do the handshake with the client's own trust store and host name check. Offers no client certificate."""
+    """Diagnose a listener for a client that uses TLS, with that client's trust store and host name check. Offers no client certificate."""
     context = _context(settings)
     try:
         with socket.create_connection((host, port), TIMEOUT_S) as plain, context.wrap_socket(plain, server_hostname=host) as secured:
@@ -290,6 +337,7 @@ def _diagnose_tls(host: str, port: int, settings: Mapping[str, Any], sasl: bool)
 
 
 def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
+    """Return a TLS context with the client's trust store, host name check and verification. OSError if the trust store is unreadable."""
     location, pem = settings.get("ssl.ca.location"), settings.get("ssl.ca.pem")
     named = None if location in (None, "", "probe") else Path(str(location))  # librdkafka's "probe" is the system's own
     folder = named is not None and named.is_dir()
@@ -302,6 +350,7 @@ def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 def _diagnose_certificate(e: ssl.SSLCertVerificationError, host: str) -> ConnectionDiagnosis:
+    """Return the diagnosis for a broker's certificate that was refused: wrong host name, wrong dates, or unknown authority."""
     reason = e.verify_message.rstrip(".")
     if "mismatch" in reason.lower():
         hint = (
@@ -316,6 +365,7 @@ def _diagnose_certificate(e: ssl.SSLCertVerificationError, host: str) -> Connect
 
 
 def _speaks_tls(host: str, port: int) -> bool:
+    """Return whether the listener does a TLS handshake, or ends it with a TLS alert. Verifies no certificate. Blocks."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
@@ -328,6 +378,7 @@ def _speaks_tls(host: str, port: int) -> bool:
 
 
 def _diagnose_sasl(connection: socket.socket, protocol: str, fitting: str) -> ConnectionDiagnosis | None:
+    """Return the diagnosis for a listener that asks for SASL while the client uses `protocol`; None if it asks for none."""
     mechanisms = _mechanisms(connection)
     if not mechanisms:
         return None
@@ -336,9 +387,10 @@ def _diagnose_sasl(connection: socket.socket, protocol: str, fitting: str) -> Co
 
 
 def _mechanisms(connection: socket.socket) -> list[str] | None:
-    """Return the SASL mechanisms of a Kafka listener, none if it has no SASL; None if the listener does not answer as Kafka does.
+    """Return the SASL mechanisms of a Kafka listener; none if it has no SASL. None if the listener does not answer as Kafka does.
 
     Sends a SaslHandshakeRequest v1 for an unknown mechanism. The broker answers with its mechanisms, or that SASL is not expected here.
+    Blocks up to TIMEOUT_S for each read. ConnectionResetError if the listener closes the connection, TimeoutError if no answer comes.
     """
     connection.settimeout(TIMEOUT_S)
     request = struct.pack(">hhih", 17, 1, 1, 0) + struct.pack(">h", 1) + b"?"
@@ -356,7 +408,7 @@ def _mechanisms(connection: socket.socket) -> list[str] | None:
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
-    """Read `count` bytes. ConnectionResetError if the connection ends before."""
+    """Read `count` bytes. ConnectionResetError if the connection ends earlier."""
     data = b""
     while len(data) < count:
         more = connection.recv(count - len(data))

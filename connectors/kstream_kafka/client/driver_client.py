@@ -25,17 +25,17 @@ from kstream_kafka.errors import KafkaError, LeaderNotAvailableError, UnknownTop
 logger = logging.getLogger("kstream.kafka")
 
 UNKNOWN_TOPIC_WAIT_MS = 3_000
-"""How long a missing topic is searched for. A new topic takes a moment until every broker knows it."""
+"""Milliseconds for which the client searches for a missing topic. A new topic takes a moment until every broker knows it."""
 
 DESCRIBE_S = 3.0
-"""Timeout of the request for the reason why a topic is not visible."""
+"""Timeout in seconds of the request for the reason why a topic is not visible."""
 
 TIMES_IN_FLIGHT = 8
 """Offsets-for-times requests sent to a broker before the first answer."""
 NO_SUCH_TIME = -1
-"""The offset in the answer for a time later than all records."""
+"""The offset in the broker's answer for a time later than all records."""
 POLL_S = 0.05
-"""How often the client is polled while a request waits for its response."""
+"""Seconds between two polls of the client while a request waits for its response."""
 
 _LATEST = cast(OffsetSpec, OffsetSpec.latest())
 _EARLIEST = cast(OffsetSpec, OffsetSpec.earliest())
@@ -45,28 +45,41 @@ _COORDINATOR_BUSY = frozenset(
 
 
 class AdminRequests:
-    """Waits for the responses to the driver's requests, and no longer than a response can come. One thread at a time.
+    """Waits for the responses to the driver's requests, and stops as soon as no response can come. Not thread-safe: one thread at a time.
 
-    confluent_kafka delivers errors, statistics, log lines and token requests only to a thread that polls.
+    confluent_kafka delivers errors, statistics, log lines and token requests only to a thread that polls. So each wait polls the client.
     """
 
     def __init__(self, watch: ConnectionWatch, poll: Callable[[], object]) -> None:
-        """Wait on behalf of one client.
+        """Wait for the requests of one client.
 
         Args:
-            watch: the client's connection errors.
-            poll: delivers the client's events. Does not block.
+            watch: the watch of the client's connection errors.
+            poll: delivers the client's events. Must not block.
         """
         self._watch = watch
         self._poll = poll
 
     def on_request(self) -> None:
-        """Note that a request is sent next."""
+        """Note that the next request is about to be sent, and poll the client."""
         self._watch.on_request()
         self._poll()
 
     def run_blocking(self, request: Callable[[], Any]) -> Any:
-        """Run a blocking request in a daemon thread, poll meanwhile, and return its result. Errors as `await_result`."""
+        """Run a blocking request in a daemon thread, and wait for it.
+
+        If `KafkaError` ends the wait, the thread and its request are abandoned.
+
+        Args:
+            request: the blocking call.
+
+        Returns:
+            The result of the call.
+
+        Raises:
+            KafkaError: the brokers refuse this client, so no response can come.
+            Exception: the error of the call.
+        """
         self.on_request()
         future: Future[Any] = Future()
 
@@ -80,10 +93,17 @@ class AdminRequests:
         return self.await_result(future)
 
     def await_result(self, future: Any) -> Any:
-        """Wait for the future and return its result, or raise its error. Polls the client meanwhile.
+        """Wait for a future. Blocks, and polls the client meanwhile.
+
+        Args:
+            future: the future of a request.
+
+        Returns:
+            The result of the future.
 
         Raises:
             KafkaError: the brokers refuse this client, so no response can come. Raised as soon as that is known.
+            Exception: the error of the future, mostly a KafkaException of confluent_kafka.
         """
         while True:
             try:
@@ -103,7 +123,10 @@ class AdminRequests:
 
 
 class KafkaDriverClient:
-    """The driver's client. One thread at a time. Every request may block up to `default.api.timeout.ms`."""
+    """The driver's client of the brokers. Not thread-safe: one thread at a time.
+
+    Every request may block up to `default.api.timeout.ms`. Requests for offsets are retried, so they may block longer.
+    """
 
     def __init__(self, params: KafkaParams, max_retries: int = 1, statistics_ms: int = 0, clock: Clock | None = None) -> None:
         """Create the client. Sends no request.
@@ -111,8 +134,9 @@ class KafkaDriverClient:
         Args:
             params: the user's Kafka parameters.
             max_retries: how often a request for offsets is retried outside of a leader election.
-            statistics_ms: above 0, librdkafka counts requests at this interval, for tests and benchmarks: see `requests_sent`.
-            clock: for pauses and deadlines.
+            statistics_ms: the interval in ms at which librdkafka reports its counts of requests, for tests and benchmarks; 0 for none. See
+                `requests_sent`.
+            clock: the clock of pauses and deadlines; None for the system's.
 
         Raises:
             KafkaConfigError: librdkafka refuses a parameter.
@@ -133,12 +157,19 @@ class KafkaDriverClient:
     def partitions(self, subscription: Subscription) -> set[Partition]:
         """Return all partitions of the topics of a subscription.
 
-        Sends a full metadata request, because a request that names a topic could create it.
+        Sends full metadata requests, because a request that names a topic could create it. Notes the leaders' hosts for `leader_hosts`.
+
+        Args:
+            subscription: the topics. Those in `names` must exist.
+
+        Returns:
+            The partitions. For a subscription of single partitions, all partitions of their topics.
 
         Raises:
-            UnknownTopicError: a named topic is missing for UNKNOWN_TOPIC_WAIT_MS.
+            UnknownTopicError: a named topic is still missing after UNKNOWN_TOPIC_WAIT_MS.
             NotAuthorizedError: the brokers do not show a named topic to this client.
             BrokerUnreachableError: no broker answered.
+            KafkaError: the brokers refuse this client or the request.
         """
         deadline = self._clock.monotonic_ms() + UNKNOWN_TOPIC_WAIT_MS
         while True:
@@ -152,7 +183,18 @@ class KafkaDriverClient:
             self._pause()
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """Return the ids of these topics, by one request. Missing topics are left out; brokers before 2.8 have no ids."""
+        """Return the ids of these topics, by one request. Blocks.
+
+        Args:
+            topics: the names of the topics.
+
+        Returns:
+            topic → topic id. Missing topics are left out. Brokers before 2.8 have no ids.
+
+        Raises:
+            BrokerUnreachableError: no broker answered.
+            KafkaError: the brokers refuse the request.
+        """
         timeout = self._params.api_timeout_ms
         self._admin.poll(0)
         try:
@@ -161,17 +203,37 @@ class KafkaDriverClient:
             raise self._mapped(e, timeout) from e
 
     def latest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
-        """Return the end of each log: the high watermark, or the last stable offset under read_committed."""
+        """Return the end of each log: the high watermark, or the last stable offset under read_committed. Blocks.
+
+        Args:
+            partitions: the partitions.
+
+        Returns:
+            partition → end of its log, for every one of `partitions`.
+
+        Raises:
+            UnknownTopicError: a topic does not exist.
+            NotAuthorizedError: this client may not see a topic.
+            LeaderNotAvailableError: a leader returned no offset after all retries.
+            BrokerUnreachableError: no broker answered.
+        """
         return self._ends(partitions, _LATEST)
 
     def earliest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
-        """Return the begin of each log."""
+        """Return the begin of each log. Blocks. Arguments and errors as for `latest`."""
         return self._ends(partitions, _EARLIEST)
 
     def at_times(self, times_ms: Sequence[int], partitions: Collection[Partition]) -> list[dict[Partition, int | None]]:
-        """Return, for each time (ms), the first offset with that timestamp or a later one; None if the log has none.
+        """Return, for each time, the first offset with that timestamp or a later one. Blocks. Errors as for `latest`.
 
-        Sends one request a broker and time, TIMES_IN_FLIGHT of them at once.
+        Sends one request for each broker and time, for TIMES_IN_FLIGHT times at once.
+
+        Args:
+            times_ms: the times, in ms since the epoch.
+            partitions: the partitions.
+
+        Returns:
+            For each of `times_ms`: partition → offset, or None if the log has no such record.
         """
         found: list[dict[Partition, int | None]] = []
         for first in range(0, len(times_ms), TIMES_IN_FLIGHT):
@@ -182,9 +244,21 @@ class KafkaDriverClient:
         return found
 
     def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """Return the offsets that the group has committed. Partitions without a commit are left out.
+        """Return the offsets that a consumer group has committed. Blocks.
 
         While the coordinator loads the group, the request is retried up to `default.api.timeout.ms`.
+
+        Args:
+            group: the consumer group.
+            partitions: the partitions.
+
+        Returns:
+            partition → committed offset. Partitions without a commit are left out.
+
+        Raises:
+            NotAuthorizedError: this client may not read the group or a topic.
+            BrokerUnreachableError: no broker answered.
+            KafkaError: the brokers refuse the request.
         """
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*p) for p in partitions])
         timeout = self._params.api_timeout_ms
@@ -204,7 +278,14 @@ class KafkaDriverClient:
             self._pause()
 
     def commit(self, group: str, offsets: Mapping[Partition, int], on_done: Callable[[KafkaError | None], None]) -> None:
-        """Commit offsets for a group without members. Returns at once; a thread of the client calls `on_done(error or None)`."""
+        """Send a commit of offsets for a group without members. Does not wait for the response.
+
+        Args:
+            group: the consumer group.
+            offsets: the offset of each partition.
+            on_done: called once with the error, or with None after a successful commit. A thread of the client calls it, or this thread if
+                the response is already there. After a lost connection, that thread first diagnoses the connection, for up to some seconds.
+        """
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*p, at) for p, at in offsets.items()])
         timeout = self._params.api_timeout_ms
         self._admin.poll(0)
@@ -220,15 +301,21 @@ class KafkaDriverClient:
         future.add_done_callback(ended)
 
     def leader_hosts(self) -> dict[Partition, str]:
-        """Return the hosts of all leaders, from the last metadata: as old as the last request for partitions."""
+        """Return the hosts of all leaders. Sends no request: the answer is as old as the last metadata request."""
         return self._leader_hosts
 
     def requests_sent(self, name: str) -> dict[str, int]:
-        """Return how many requests of a kind (`ListOffsets`, `Metadata` …) were sent to each broker, as librdkafka counts them.
+        """Return how many requests of a kind were sent to each broker, as librdkafka counts them. Blocks up to 10 s.
 
-        Waits for the next statistics event, which has all requests sent before the call. Blocks up to 5 s.
+        Waits for two statistics events. The second one counts all requests that were sent before the call.
+
+        Args:
+            name: the kind of request: `ListOffsets`, `Metadata` …
+
+        Returns:
+            broker → number of requests. Brokers without such a request are left out.
         """
-        for _ in range(2):  # an event from before the call may wait; the second event is new
+        for _ in range(2):  # the first event may be from before the call; the second one is new
             self._sent = {}
             deadline = time.monotonic() + 5
             while not self._sent and time.monotonic() < deadline:
@@ -236,11 +323,11 @@ class KafkaDriverClient:
         return {broker: counts[name] for broker, counts in self._sent.items() if counts.get(name)}
 
     def close(self) -> None:
-        """Drop waiting callbacks. The connections end with the object."""
+        """Deliver the client's waiting events. The connections end when the object is deleted."""
         self._admin.poll(0)
 
     def _all_topics(self) -> dict[str, list[int]]:
-        """Return the partition numbers of every topic that is readable now, and note the leaders' hosts."""
+        """Return the partition numbers of every topic whose metadata has no error, and note the leaders' hosts. Blocks."""
         timeout = self._params.api_timeout_ms
         try:
             metadata = self._requests.run_blocking(lambda: self._admin.list_topics(timeout=timeout / 1000))
@@ -252,16 +339,21 @@ class KafkaDriverClient:
         return {name: sorted(partitions) for name, partitions in topics.items()}
 
     def _ends(self, partitions: Collection[Partition], spec: OffsetSpec) -> dict[Partition, LogEnd]:
+        """Request one end of each log and wait for all answers."""
         return self._all_answers(self._list_offsets(partitions, spec), spec)
 
     def _all_answers(self, sent: dict[TopicPartition, Any], spec: OffsetSpec) -> dict[Partition, LogEnd]:
-        """Return the answers of all partitions. Retries `max_retries` times, and up to `default.api.timeout.ms` during leader election."""
+        """Wait for the answers of all partitions, and return them.
+
+        Failed partitions are asked again `max_retries` times. If all failures come from a leader election or a lost connection, they are
+        asked again up to `default.api.timeout.ms`. Raises the errors of `latest`.
+        """
         found, failures = self._collect(sent)
         retries, deadline = 0, self._clock.monotonic_ms() + self._params.api_timeout_ms
         while failures and (retries < self._max_retries or (self._electing(failures) and self._clock.monotonic_ms() < deadline)):
             retries += 1
             self._pause()
-            self._all_topics()  # the client asks the leaders it knows: let it learn the new ones
+            self._all_topics()  # the client sends requests to the leaders that it knows: new metadata names the new leaders
             answers, failures = self._collect(self._list_offsets(failures, spec))
             found.update(answers)
         if failures:
@@ -269,13 +361,15 @@ class KafkaDriverClient:
         return found
 
     def _pause(self) -> None:
+        """Wait for `refresh.leader.backoff.ms`."""
         self._clock.wait(self._params.leader_backoff_ms, threading.Event())
 
     def _electing(self, failures: Mapping[Partition, ClientError]) -> bool:
+        """Return whether all failures come from a leader election or a lost connection."""
         return all(error.code() in LEADER_CHANGING | UNREACHABLE for error in failures.values())
 
     def _list_offsets(self, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[TopicPartition, Any]:
-        """Send one request a broker, and return a future for each partition. Does not wait."""
+        """Send one request to each broker, and return a future for each partition. Does not wait."""
         isolation = IsolationLevel.READ_COMMITTED if self._params.read_committed else IsolationLevel.READ_UNCOMMITTED
         wanted = {TopicPartition(topic, partition): spec for topic, partition in partitions}
         if not wanted:
@@ -284,7 +378,7 @@ class KafkaDriverClient:
         return self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=self._params.api_timeout_ms / 1000)
 
     def _collect(self, futures: dict[TopicPartition, Any]) -> tuple[dict[Partition, LogEnd], dict[Partition, ClientError]]:
-        """Wait, and return the answers and the retriable failures. Raises any other failure."""
+        """Wait for the futures. Return the answers and the failures that a retry may resolve; raise any other failure."""
         answers: dict[Partition, LogEnd] = {}
         failures: dict[Partition, ClientError] = {}
         for at, future in futures.items():
@@ -304,6 +398,7 @@ class KafkaDriverClient:
         return answers, failures
 
     def _no_answer(self, failures: dict[Partition, ClientError], retries: int) -> KafkaError:
+        """Return the error for partitions that are without an answer after all retries. Blocks; NotAuthorizedError for a hidden topic."""
         codes = {error.code() for error in failures.values()}
         if codes <= UNREACHABLE:
             return self._unreachable(self._params.api_timeout_ms)
@@ -314,7 +409,10 @@ class KafkaDriverClient:
         return LeaderNotAvailableError({p: error.str() for p, error in failures.items()}, retries)
 
     def _check_visible(self, topics: Sequence[str]) -> None:
-        """Raise NotAuthorizedError for a topic that the brokers do not show to this client. DescribeTopics does not create the topic."""
+        """Raise NotAuthorizedError for a topic that the brokers do not show to this client. Blocks.
+
+        The request is a DescribeTopics, because it does not create a topic.
+        """
         for topic, future in self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=DESCRIBE_S).items():
             try:
                 future.result()
@@ -323,18 +421,22 @@ class KafkaDriverClient:
                     raise self._mapped(e, 0, topic=topic) from e
 
     def _mapped(self, exception: KafkaException, waited_ms: int, topic: str = "", group: str = "") -> KafkaError:
+        """Return the connector's error for an exception of confluent_kafka. A lost connection may be diagnosed first, which blocks."""
         error: ClientError = exception.args[0]
         if error.code() in UNREACHABLE:
             return self._unreachable(waited_ms)
         return map_error(error, self._params.bootstrap, "DESCRIBE", topic, group)
 
     def _unreachable(self, waited_ms: int) -> KafkaError:
+        """Return the error for brokers that do not answer. May block for seconds in the diagnosis of the connection."""
         self._admin.poll(0)  # delivers pending errors to error_cb
         return self._watch.timeout_error(waited_ms)
 
     def _on_error(self, error: ClientError) -> None:
+        """Note an error of the connections. confluent_kafka calls it in the thread that polls."""
         self._watch.on_error(error.name(), error.str())
 
     def _on_statistics(self, text: str) -> None:
+        """Note the counts of requests. confluent_kafka calls it in the thread that polls, with librdkafka's statistics as JSON."""
         brokers = json.loads(text)["brokers"]
         self._sent = {name: broker["req"] for name, broker in brokers.items()}

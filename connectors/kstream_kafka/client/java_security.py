@@ -1,11 +1,12 @@
 r"""The Java client's parameters for TLS and SASL, in librdkafka's terms.
 
-They are read together: a key store is a type, a file, a password.
+They are read together, because a key store is a type, a file and a password.
 
-A parameter without a counterpart is refused by name, with a hint. No message shows a value that may be a secret.
+A parameter without a counterpart in librdkafka is refused by name, with a hint. No message shows a value that may be a secret.
 
 `sasl.jaas.config` may name the login modules for PLAIN, SCRAM, OAUTHBEARER and Kerberos. It has one entry, `package.Module flag key="value"
-… ;`, on one line or several, with `//` and `/* */` comments. Values stand in either quotes with Java's escapes (\" \\ \n \101), or bare.
+… ;`, on one line or several, with `//` and `/* */` comments. A value is bare, or in single or double quotes with Java's escapes
+(\" \\ \n \101).
 """
 
 from __future__ import annotations
@@ -37,14 +38,18 @@ _MSK = (
 
 
 def credentials(config: str, given: Mapping[str, Any]) -> dict[str, str]:
-    """Return librdkafka's properties for a login module.
+    """Return librdkafka's properties for a login module. Pure.
 
     Args:
         config: the value of `sasl.jaas.config`.
         given: all parameters of the user.
 
+    Returns:
+        property → value.
+
     Raises:
-        KafkaConfigError: the text is malformed, or librdkafka has no counterpart. The error does not show the text.
+        KafkaConfigError: the text is malformed, or librdkafka has no counterpart. The error shows the name of an unknown login module, and
+            nothing else of the text.
     """
     module, options = parse(config)
     name = module.rsplit(".", 1)[-1]
@@ -61,12 +66,26 @@ def credentials(config: str, given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def msk(key: str) -> KafkaConfigError:
-    """Return the error for Amazon's Java classes, with the alternative."""
+    """Return the error for a parameter that names Amazon's Java classes. Its hint names the alternative.
+
+    Args:
+        key: the name of the parameter.
+    """
     return KafkaConfigError(key, "is for Amazon MSK's IAM, whose classes only a Java client has", _MSK)
 
 
 def parse(config: str) -> tuple[str, dict[str, str]]:
-    """Return (class name, options) of the only entry. KafkaConfigError if Java would refuse it."""
+    """Parse a value of `sasl.jaas.config`.
+
+    Args:
+        config: the value.
+
+    Returns:
+        The class name of the login module, and its options without quotes and escapes.
+
+    Raises:
+        KafkaConfigError: the text has no login module with a flag, an option that is not key=value, an open quote, or a second entry.
+    """
     tokens = list(_tokens(config))
     if len(tokens) < 2 or tokens[0][0] != "word" or tokens[1][1].lower() not in _FLAGS:
         raise _malformed("does not begin with a login module and a flag")
@@ -83,6 +102,7 @@ def parse(config: str) -> tuple[str, dict[str, str]]:
 
 
 def _tokens(config: str) -> Iterator[tuple[str, str]]:
+    """Yield (kind, text) of each token: "quoted" without its quotes and escapes, "mark" or "word". KafkaConfigError for an open quote."""
     at = 0
     while at < len(config):
         match = _TOKEN.match(config, at)
@@ -96,15 +116,18 @@ def _tokens(config: str) -> Iterator[tuple[str, str]]:
 
 
 def _unescaped(match: re.Match[str]) -> str:
+    """Return the character of one escape sequence."""
     text = match[1]
     return chr(int(text, 8)) if text[0] in "01234567" else _LETTERS.get(text, text)
 
 
 def _malformed(what: str) -> KafkaConfigError:
+    """Return the error for a malformed text. `what` is the fault, as the end of a sentence that begins with the parameter's name."""
     return KafkaConfigError(JAAS_KEY, what, 'Write: package.Module required key="value" key="value";')
 
 
 def _password(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties for user name and password. KafkaConfigError if one is missing, or for a delegation token."""
     if options.get("tokenauth", "false").lower() == "true":
         raise KafkaConfigError(
             JAAS_KEY, "asks for a delegation token (tokenauth)", "librdkafka has none: set sasl.username and sasl.password."
@@ -115,7 +138,10 @@ def _password(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _token(options: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, str]:
-    """Return the properties for client credentials (OIDC), for an unsecured token, or none if an oauth_cb makes the tokens."""
+    """Return the properties of OAUTHBEARER: an unsecured token's, or those of client credentials (OIDC).
+
+    If the user gives an `oauth_cb`, only the extensions are returned. KafkaConfigError for client credentials without a token endpoint.
+    """
     extensions = ",".join(f"{k.removeprefix('extension_')}={v}" for k, v in options.items() if k.startswith("extension_"))
     found = {"sasl.oauthbearer.extensions": extensions} if extensions else {}
     if subject := options.get("unsecuredLoginStringClaim_sub"):
@@ -132,10 +158,11 @@ def _token(options: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, st
 
 
 def _kerberos(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of Kerberos: key table, principal and service name."""
     names = {"keyTab": "sasl.kerberos.keytab", "principal": "sasl.kerberos.principal", "serviceName": "sasl.kerberos.service.name"}
     found = {name: options[option] for option, name in names.items() if option in options}
     if options.get("useTicketCache", "false").lower() == "true" and "keyTab" not in options:
-        found["sasl.kerberos.kinit.cmd"] = ""  # librdkafka's value for: the ticket exists and is renewed elsewhere
+        found["sasl.kerberos.kinit.cmd"] = ""  # librdkafka then uses a ticket that exists and is renewed elsewhere
     return found
 
 
@@ -154,7 +181,7 @@ DROPPED = property_names(
     sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.scope.claim.name sasl.oauthbearer.header.urlencode
     """
 )
-"""Java's parameters without a meaning for librdkafka, and parameters of brokers."""
+"""Java's parameters that mean nothing to librdkafka, and parameters of brokers. They are accepted and ignored."""
 
 _UNSUPPORTED = {
     "security.providers": "OpenSSL is used, not Java's security providers.",
@@ -180,10 +207,13 @@ _KEY_JKS = (
 
 
 def translate(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Translate the parameters of TLS and SASL.
+    """Translate Java's parameters of TLS and SASL, and drop those without a meaning. Pure.
+
+    Args:
+        given: all parameters of the user.
 
     Returns:
-        librdkafka's properties, and the other parameters.
+        librdkafka's properties for the translated parameters, and the parameters that are left.
 
     Raises:
         KafkaConfigError: a parameter has no counterpart.
@@ -207,7 +237,17 @@ def translate(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
 
 
 def checked(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings with protocol and mechanism in capitals. KafkaConfigError for a combination that cannot work."""
+    """Check librdkafka's security properties, and write protocol and mechanism in capitals.
+
+    Args:
+        settings: librdkafka's properties. They are changed in place.
+
+    Returns:
+        `settings`.
+
+    Raises:
+        KafkaConfigError: a value, or a combination of values, cannot work.
+    """
     servers = str(settings.get("bootstrap.servers", ""))
     if "@" in servers:
         raise KafkaConfigError("bootstrap.servers", "has a user in it", "Give host:port; credentials are sasl.username and sasl.password.")
@@ -226,6 +266,7 @@ def checked(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_sasl(settings: Mapping[str, Any]) -> None:
+    """Check that the mechanism has its credentials, or a source of tokens. KafkaConfigError if not."""
     mechanism = settings.get("sasl.mechanism", "GSSAPI")
     if mechanism == "OAUTHBEARER":
         oidc = str(settings.get("sasl.oauthbearer.method", "")).lower() == "oidc"
@@ -240,6 +281,7 @@ def _check_sasl(settings: Mapping[str, Any]) -> None:
 
 
 def _one_of(key: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """Return the value in capitals. KafkaConfigError if it is not an allowed one."""
     text = str(value).upper()
     if text not in allowed:
         raise KafkaConfigError(key, f"is {value!r}", f"One of: {', '.join(allowed)}.")
@@ -247,7 +289,7 @@ def _one_of(key: str, value: Any, allowed: tuple[str, ...]) -> str:
 
 
 def _handler(key: str, name: str) -> None:
-    """Refuse callback handlers other than Kafka's own, which do nothing that librdkafka does not do."""
+    """Check a callback handler. KafkaConfigError unless it is one of Kafka's own: librdkafka does the work of those."""
     if name.startswith("software.amazon.msk"):
         raise msk(key)
     if not name.startswith(_KAFKAS_OWN):
@@ -255,6 +297,11 @@ def _handler(key: str, name: str) -> None:
 
 
 def _stores(given: Mapping[str, Any], rest: dict[str, Any], found: dict[str, Any]) -> None:
+    """Translate trust store and key store: move them from `rest` to `found`. A PKCS#12 key store stays in `rest`.
+
+    Raises:
+        KafkaConfigError: the type of a store is unknown to OpenSSL. The hint shows how to convert the file.
+    """
     trust, keys = rest.pop("ssl.truststore.location", None), rest.get("ssl.keystore.location")
     if trust:
         kind = str(given.get("ssl.truststore.type") or "JKS").upper()
@@ -270,6 +317,6 @@ def _stores(given: Mapping[str, Any], rest: dict[str, Any], found: dict[str, Any
         rest.pop("ssl.keystore.password", None)
         found.update({"ssl.certificate.location": str(keys), "ssl.key.location": str(keys)})
     elif kind == "PKCS12":
-        rest.pop("ssl.key.password", None)  # a PKCS#12 file has one password, that of the store
+        rest.pop("ssl.key.password", None)  # a PKCS#12 file has only one password: that of the store
     else:
         raise KafkaConfigError("ssl.keystore.location", f"is a {kind} file, which OpenSSL does not take", _KEY_JKS.format(keys))

@@ -1,11 +1,11 @@
-"""Shared by the driver's client and the workers' consumer: their creation, and the meaning of librdkafka's errors.
+"""The creation of librdkafka's clients and the meaning of its errors, for the driver's client and the workers' consumer.
 
-Of the connector only this module, the two clients and the demo's broker import confluent_kafka. Its exceptions become errors of the
-connector here and in the clients, with `from`.
+Of the connector only this module, the two clients and the demo's broker import confluent_kafka. This module and the clients turn the
+exceptions of confluent_kafka into errors of the connector, with `from`.
 
 librdkafka's log goes to the logger `kstream.kafka.librdkafka`. It is silent unless the application adds a handler to it: an unreachable
-broker is one error of the connector, not a screen of lines. The connector's warnings go to `kstream.kafka`. Both redact secrets,
-whatever librdkafka's `debug` is.
+broker is one error of the connector, not a screen of lines. The connector's warnings go to `kstream.kafka`. Both loggers redact secrets,
+whatever the value of librdkafka's `debug` is.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The zero topic id, of brokers before 2.8."""
 
 UNREACHABLE = frozenset({ClientError._TRANSPORT, ClientError._TIMED_OUT, ClientError._ALL_BROKERS_DOWN, ClientError._RESOLVE})
-"""No broker answers."""
+"""Errors that mean: no broker answers."""
 UNKNOWN_TOPIC = frozenset(
     {
         ClientError.UNKNOWN_TOPIC_OR_PART,
@@ -44,6 +44,7 @@ UNKNOWN_TOPIC = frozenset(
         ClientError._NOENT,
     }
 )
+"""Errors that mean: the topic or the partition does not exist."""
 LEADER_CHANGING = frozenset(
     {
         ClientError.NOT_LEADER_FOR_PARTITION,
@@ -59,20 +60,23 @@ LEADER_CHANGING = frozenset(
         ClientError.UNKNOWN_TOPIC_ID,
     }
 )
-"""A leader election, or a leader that is not ready: a retry helps."""
+"""Errors of a leader election, or of a leader that is not ready. A retry helps."""
 GROUP_ERRORS = frozenset({ClientError.GROUP_AUTHORIZATION_FAILED, ClientError._MAX_POLL_EXCEEDED, ClientError.COORDINATOR_NOT_AVAILABLE})
-"""Errors of consumer groups. The connector uses none, but librdkafka looks for a coordinator all the same."""
+"""Errors of consumer groups. The consumers join no group, but librdkafka looks for a coordinator all the same."""
 
 
 def map_error(error: ClientError, bootstrap: str, operation: str, topic: str, group: str) -> KafkaError:
-    """Return the connector's error for a broker's answer that a retry cannot change.
+    """Return the connector's error for a broker's answer that a retry cannot change. Pure.
 
     Args:
         error: the broker's answer.
         bootstrap: the value of `bootstrap.servers`.
-        operation: the operation on the topic, as READ or DESCRIBE.
-        topic: the topic, if the request named one.
-        group: the consumer group, if the request named one.
+        operation: the operation on the topic: "READ" or "DESCRIBE".
+        topic: the topic; empty if the request named none.
+        group: the consumer group; empty if the request named none.
+
+    Returns:
+        NotAuthorizedError for a missing ACL, otherwise a KafkaError with the redacted reason.
     """
     code, reason = error.code(), redact(error.str())
     if code == ClientError.TOPIC_AUTHORIZATION_FAILED:
@@ -85,10 +89,21 @@ def map_error(error: ClientError, bootstrap: str, operation: str, topic: str, gr
 
 
 def request_topic_ids(admin: Any, topics: Collection[str], timeout_s: float) -> dict[str, str]:
-    """Return the ids of the topics that exist. Blocks up to `timeout_s`; KafkaException if nobody answers.
+    """Return the ids of the topics that exist. Blocks up to `timeout_s` for each of two requests.
 
-    librdkafka's mock cluster has no ids, and the request would time out there. Unlike a metadata request that names a topic,
-    DescribeTopics never creates it.
+    The request is a DescribeTopics. It never creates a topic, unlike a metadata request that names one. librdkafka's mock cluster has no
+    ids, and the request would time out there, so it is not sent.
+
+    Args:
+        admin: the AdminClient of confluent_kafka.
+        topics: the names of the topics.
+        timeout_s: the timeout of a request, in seconds.
+
+    Returns:
+        topic → topic id. Missing topics, topics in a leader election, and topics of brokers without ids are left out.
+
+    Raises:
+        KafkaException: no broker answers, or the broker refuses the request.
     """
     if not topics or str(admin.cluster_id(timeout=timeout_s)).startswith(_MOCK):
         return {}
@@ -106,11 +121,14 @@ def request_topic_ids(admin: Any, topics: Collection[str], timeout_s: float) -> 
 
 
 def new_client(kind: Callable[..., Any], settings: Settings) -> Any:
-    """Create a client. With an `oauth_cb` it blocks for the first token.
+    """Create a client of confluent_kafka. With an `oauth_cb` the call blocks until the user's function has returned the first token.
 
     Args:
-        kind: the class of confluent_kafka.
-        settings: librdkafka properties. They are secrets from now on, unless they are public.
+        kind: the class of the client.
+        settings: librdkafka properties. From now on all texts are redacted by their values, except by public ones.
+
+    Returns:
+        The client. It logs to `kstream.kafka.librdkafka`.
 
     Raises:
         KafkaConfigError: librdkafka refuses a property. The text shows no secret.

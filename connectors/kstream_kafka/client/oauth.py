@@ -1,8 +1,8 @@
 """TokenCallback: the user's `oauth_cb`, as clients on the driver and in the workers call it.
 
 The user gives a function, which is pickled into the tasks, or an import path "package.module:function", which is resolved in each process.
-It gets the value of `sasl.oauthbearer.config`. It returns (token, expiry in seconds since 1970) or (token, expiry, principal, extensions),
-as for confluent_kafka.
+The function gets the value of `sasl.oauthbearer.config`. It returns (token, expiry in seconds since 1970) or (token, expiry, principal,
+extensions), as for confluent_kafka.
 """
 
 from __future__ import annotations
@@ -18,12 +18,25 @@ from kstream_kafka.errors import AuthenticationFailedError, KafkaConfigError
 
 KEY = "oauth_cb"
 Given = Callable[[str], Any] | str
+"""The user's function, or its import path."""
 
 
 class TokenCallback:
-    """An `oauth_cb` for librdkafka. `identity` is the same in every process to which the callback is pickled. `repr` shows no function."""
+    """An `oauth_cb` for librdkafka. It can be pickled if the user's function can. `repr` does not show the function.
+
+    Attributes:
+        identity: a text that a callback shares only with its pickled copies, and with callbacks of the same import path.
+    """
 
     def __init__(self, given: Given) -> None:
+        """Create the callback. Imports and calls nothing.
+
+        Args:
+            given: the user's function, or its import path.
+
+        Raises:
+            KafkaConfigError: `given` is neither a function nor an import path.
+        """
         if isinstance(given, str):
             module, colon, name = given.partition(":")
             if not (colon and module.strip() and name.strip()):
@@ -35,17 +48,35 @@ class TokenCallback:
         self._ready: Any = None
 
     def __call__(self, config: str) -> Any:
-        """Return a token for librdkafka: the one of `fetch_first` at the first call, a new one later."""
+        """Return a token for librdkafka, which calls this from a thread that polls. Blocks as long as the user's function does.
+
+        Args:
+            config: the value of `sasl.oauthbearer.config`.
+
+        Returns:
+            The result of the user's function. The first call returns the token of `fetch_first`.
+
+        Raises:
+            KafkaConfigError: the import path cannot be imported in this process.
+            TypeError: the function returned no token.
+            ValueError: the token has expired.
+            Exception: an error of the user's function.
+        """
         ready, self._ready = self._ready, None
         return ready if ready is not None else self._fetch(config)
 
     def fetch_first(self, config: str, address: str) -> None:
-        """Fetch the first token before the client is created. Otherwise the client would wait 10 s for it and name no reason.
+        """Fetch the first token before the client is created. Otherwise the client would wait 10 s for the token and name no reason.
 
-        Blocks as long as the user's function does.
+        Blocks as long as the user's function does. The first call of this object returns the token.
+
+        Args:
+            config: the value of `sasl.oauthbearer.config`.
+            address: the value of `bootstrap.servers`, for the error.
 
         Raises:
-            AuthenticationFailedError: the function raised an error, or returned no token.
+            KafkaConfigError: the import path cannot be imported in this process.
+            AuthenticationFailedError: the function raised an error, or returned no token or an expired one.
         """
         function = self._function()
         try:
@@ -56,6 +87,7 @@ class TokenCallback:
             raise AuthenticationFailedError(address, "SASL", "OAUTHBEARER", reason, hint) from None
 
     def _fetch(self, config: str, function: Callable[[str], Any] | None = None) -> Any:
+        """Call the user's function, check its token and redact it from now on. TypeError or ValueError for a token that cannot be used."""
         answer = (function or self._function())(config)
         if not isinstance(answer, tuple) or len(answer) < 2 or not isinstance(answer[0], str):
             raise TypeError(f"it returned {type(answer).__name__}")
@@ -65,6 +97,7 @@ class TokenCallback:
         return answer
 
     def _function(self) -> Callable[[str], Any]:
+        """Return the user's function. KafkaConfigError if its import path cannot be imported in this process."""
         if not isinstance(self._given, str):
             return self._given
         module, _, name = self._given.partition(":")

@@ -78,7 +78,7 @@ PRODUCER = property_names(
     transactional.id
     """
 )
-"""Properties of producers only. They are accepted, because people share one dict between both sides, and dropped."""
+"""Properties of producers only. They are accepted and dropped, because people share one dict between producer and consumer."""
 
 RENAMED = {
     "metadata.broker.list": "bootstrap.servers",
@@ -104,7 +104,7 @@ DROPPED = property_names(
     queued.max.message.chunks enable.auto.commit auto.commit.interval.ms socket.connection.setup.timeout.max.ms
     """
 )
-"""Known names without a meaning here: Java classes, ZooKeeper, group membership, commits. Reading uses no consumer group."""
+"""Known names of Java classes, ZooKeeper, group membership and commits. They are accepted and dropped: reads use no consumer group."""
 
 OWN = frozenset({"refresh.leader.backoff.ms", "default.api.timeout.ms"})
 """Parameters of kstream itself. `default.api.timeout.ms` is the timeout of each request of the driver."""
@@ -128,11 +128,11 @@ SMALL_FETCH = {
     "max.partition.fetch.bytes": 65536,
     "queued.min.messages": 1000,
 }
-"""For ranges of few records: the first record comes in about 1 ms, and little is fetched past the end of the range."""
+"""Fetch sizes for ranges of few records. The first record comes in about 1 ms, and little is fetched past the end of the range."""
 
 BULK_FETCH = {"fetch.wait.max.ms": 10, "fetch.queue.backoff.ms": 10, "max.partition.fetch.bytes": 4_194_304}
-"""For long ranges. The short wait matters here too: a consumer that has fetched past its range waits at the log's end, and gets the next
-range only after the response."""
+"""Fetch sizes for long ranges. The short wait matters here too: a consumer that has fetched past its range waits at the log's end, and can
+begin the next range only after the broker's response."""
 
 _SMALLEST_MESSAGE = 1000
 """The smallest message.max.bytes that librdkafka accepts."""
@@ -140,11 +140,11 @@ _SMALLEST_MESSAGE = 1000
 
 @dataclass(frozen=True, repr=False)
 class KafkaParams:
-    """Validated parameters.
+    """The user's Kafka parameters, validated and translated. Immutable. `repr` shows no secret.
 
     Attributes:
-        settings: librdkafka's properties, without dropped ones.
-        own: the parameters of kstream itself.
+        settings: librdkafka's properties, without the dropped parameters.
+        own: the parameters of kstream itself, see OWN.
     """
 
     settings: Mapping[str, Any]
@@ -152,10 +152,16 @@ class KafkaParams:
 
     @staticmethod
     def parse(given: Mapping[str, Any]) -> KafkaParams:
-        """Validate and translate the user's dict.
+        """Validate and translate the user's dict. Sends no request.
+
+        Args:
+            given: the parameters, by the Java client's or librdkafka's names.
+
+        Returns:
+            The parameters.
 
         Raises:
-            KafkaConfigError: a parameter is unknown, unsupported or malformed.
+            KafkaConfigError: a parameter is unknown, unsupported or malformed, or `bootstrap.servers` is missing.
             TypeError: `given` is no mapping.
         """
         if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -177,11 +183,12 @@ class KafkaParams:
 
     @property
     def bootstrap(self) -> str:
+        """The brokers' addresses, from `bootstrap.servers`."""
         return str(self.settings["bootstrap.servers"])
 
     @property
     def reset(self) -> str:
-        """The start of a stream without offsets: "earliest", "latest" (the default, as in Spark 2.4) or "error"."""
+        """The start of partitions without an offset: "earliest", "latest" (the default, as in Spark 2.4) or "error"."""
         return str(self.settings["auto.offset.reset"])
 
     @property
@@ -192,39 +199,44 @@ class KafkaParams:
 
     @property
     def read_committed(self) -> bool:
+        """Whether only records of committed transactions are read."""
         return self.settings["isolation.level"] == "read_committed"
 
     @property
     def metadata_max_age_ms(self) -> int:
-        """How often the driver looks for new partitions."""
+        """The time in ms between two looks of the driver for new partitions. KafkaConfigError if it is no whole number."""
         return _whole_number("metadata.max.age.ms", self.settings.get("metadata.max.age.ms", 300_000))
 
     @property
     def leader_backoff_ms(self) -> int:
-        """Pause before a request is retried for partitions without an answer."""
+        """The pause in ms before a request is retried for partitions without an answer."""
         return self.own.get("refresh.leader.backoff.ms", 200)
 
     @property
     def api_timeout_ms(self) -> int:
-        """Timeout of one request of the driver."""
+        """The timeout in ms of one request of the driver."""
         return self.own.get("default.api.timeout.ms", 15_000)
 
     def driver(self) -> dict[str, Any]:
-        """Return the properties of the driver's admin client: those of every kind of client."""
+        """Return the properties of the driver's admin client: all settings except those of consumers only."""
         return Properties({k: v for k, v in self.settings.items() if k not in CONSUMER})
 
     def executor(self) -> dict[str, Any]:
-        """Return the properties of the workers' consumers. `small` and `bulk` add the fetch sizes."""
+        """Return the properties of the workers' consumers, without fetch sizes. `small` and `bulk` add those.
+
+        Raises:
+            KafkaConfigError: a size is no whole number.
+        """
         settings = Properties(self.settings)
         settings["group.id"] = "spark-executor-" + str(settings.get("group.id", "kstream"))
         settings.update(
             {"auto.offset.reset": "error", "enable.auto.commit": "false", "enable.auto.offset.store": "false"},
         )
         settings["enable.partition.eof"] = "true"
-        settings.pop("group.instance.id", None)  # the same static member in every worker would fence the others
+        settings.pop("group.instance.id", None)  # workers with one static member id would fence each other
         buffer = "socket.receive.buffer.bytes"
         if buffer in settings and 0 < _whole_number(buffer, settings[buffer]) < 65536:
-            settings[buffer] = 65536  # 0 is the system's default, which grows by itself
+            settings[buffer] = 65536  # 0 means the system's default, which grows by itself
         fetch, message = "fetch.max.bytes", "message.max.bytes"
         if fetch in settings:  # librdkafka refuses a value below message.max.bytes, which has no other use for a consumer
             settings[fetch] = max(_SMALLEST_MESSAGE, _whole_number(fetch, settings[fetch]))
@@ -232,11 +244,11 @@ class KafkaParams:
         return settings
 
     def storable(self) -> dict[str, Any] | None:
-        """Return all parameters as JSON values for `parse`; None if one of them could hold a secret."""
+        """Return all parameters as JSON values, from which `parse` makes equal ones; None if `not_storable` names any."""
         return None if self.not_storable() else {**self.settings, **self.own}
 
     def not_storable(self) -> list[str]:
-        """Return the names of the parameters that could hold a secret or have no plain value."""
+        """Return the names of the parameters that could hold a secret or have no plain value, sorted."""
         return sorted(key for key, value in {**self.settings, **self.own}.items() if not is_public(key, value))
 
     def __repr__(self) -> str:
@@ -244,17 +256,29 @@ class KafkaParams:
 
 
 def small(executor: Mapping[str, Any]) -> dict[str, Any]:
-    """Return consumer properties for a range of few records. They replace the user's fetch sizes, for the sake of latency."""
+    """Return consumer properties for ranges of few records. SMALL_FETCH replaces the user's fetch sizes, because latency matters here.
+
+    Args:
+        executor: the properties from `KafkaParams.executor`.
+    """
     return Properties({**executor, **SMALL_FETCH})
 
 
 def bulk(executor: Mapping[str, Any]) -> dict[str, Any]:
-    """Return consumer properties for a long range. The user's fetch sizes win."""
+    """Return consumer properties for a long range. The user's fetch sizes win over BULK_FETCH.
+
+    Args:
+        executor: the properties from `KafkaParams.executor`.
+    """
     return Properties({**BULK_FETCH, **executor})
 
 
 def _translate(key: str, value: Any, given: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return the librdkafka properties of one parameter; none if it has no meaning here."""
+    """Return the librdkafka properties of one parameter; none if the parameter is dropped.
+
+    Raises:
+        KafkaConfigError: the parameter is unknown, its value is of a wrong type, or another name of it has another value.
+    """
     if key.startswith(_RAW):
         return [(key.removeprefix(_RAW), _plain(key, value))]
     name = RENAMED.get(key, key)
@@ -272,7 +296,7 @@ def _translate(key: str, value: Any, given: Mapping[str, Any]) -> list[tuple[str
 
 
 def _plain(key: str, value: Any) -> Any:
-    """Return the value as librdkafka takes it. KafkaConfigError unless it is a string, a number, a boolean or a callback."""
+    """Return the value in the form that librdkafka accepts. KafkaConfigError unless it is a string, a number, a boolean or a callback."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float) or (callable(value) and key.endswith("_cb")):
@@ -281,12 +305,14 @@ def _plain(key: str, value: Any) -> Any:
 
 
 def _nearest(key: str) -> str:
+    """Return the hint for an unknown parameter: the most similar known name, if there is one."""
     names = COMMON | CONSUMER | RENAMED.keys() | DROPPED | OWN | {java_security.JAAS_KEY, "ssl.truststore.location"} | java_security.DROPPED
     close = difflib.get_close_matches(key, sorted(names), n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else "A property of a newer librdkafka passes as 'librdkafka.<name>'."
 
 
 def _whole_number(key: str, value: Any) -> int:
+    """Return the value as an int. KafkaConfigError if it is none."""
     try:
         return int(value)
     except (TypeError, ValueError) as e:
@@ -294,6 +320,7 @@ def _whole_number(key: str, value: Any) -> int:
 
 
 def _one_of(key: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """Return the value in lower case. KafkaConfigError if it is not an allowed one."""
     text = str(value).lower()
     if text not in allowed:
         raise KafkaConfigError(key, f"is {value!r}", f"One of: {', '.join(allowed)}.")
@@ -301,4 +328,5 @@ def _one_of(key: str, value: Any, allowed: tuple[str, ...]) -> str:
 
 
 def _reset(value: Any) -> str:
+    """Return the reset policy by librdkafka's name. KafkaConfigError for an unknown one."""
     return _RESET[_one_of("auto.offset.reset", value, tuple(_RESET))]

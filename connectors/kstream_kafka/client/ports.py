@@ -1,6 +1,6 @@
 """The Protocols of Kafka clients: `KafkaDriverClient`, `KafkaRangeConsumer`, and the clients of the simulator and of tests implement them.
 
-Nothing here knows confluent_kafka. An offset is the next one to read; ends are exclusive.
+This module does not import confluent_kafka. The offset of a partition is the next one to read. Ends are exclusive.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class LogEnd:
 
 
 class Subscription(Protocol):
-    """The topics that a stream reads, and the partitions of them."""
+    """The topics and partitions that a stream reads. Immutable; no method sends a request."""
 
     @property
     def names(self) -> Collection[str]:
-        """Topics that must exist; empty for a pattern."""
+        """The topics that must exist; empty for a pattern."""
         ...
 
     @property
     def fixed(self) -> Collection[Partition]:
-        """The partitions if they are named one by one (Assign); empty if all partitions of the topics are read."""
+        """The partitions if the user named them one by one (Assign); empty if all partitions of the topics are read."""
         ...
 
     def wants(self, topic: str) -> bool:
@@ -53,10 +53,19 @@ class Subscription(Protocol):
 
 
 class DriverClient(Protocol):
-    """The driver's client of the brokers. One thread at a time. All methods may block on the broker, except `commit` and `leader_hosts`."""
+    """The driver's client of the brokers. Not thread-safe: one thread at a time.
+
+    All methods may block on the brokers, except `commit` and `leader_hosts`. Those that block raise KafkaError if no answer can come.
+    """
 
     def partitions(self, subscription: Subscription) -> set[Partition]:
         """Return all partitions of the topics of a subscription.
+
+        Args:
+            subscription: the topics.
+
+        Returns:
+            The partitions. For a subscription of single partitions, all partitions of their topics.
 
         Raises:
             UnknownTopicError: a named topic is missing.
@@ -65,31 +74,74 @@ class DriverClient(Protocol):
         ...
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """Return the ids of these topics, by one request. Topics without an id, and missing topics, are left out."""
+        """Return the ids of these topics, by one request.
+
+        Args:
+            topics: the names of the topics.
+
+        Returns:
+            topic → topic id. Topics without an id, and missing topics, are left out.
+        """
         ...
 
     def latest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
-        """Return the end of each partition's log (last stable offset under read_committed). At most one request a broker."""
+        """Return the end of each partition's log: the last stable offset under read_committed, else the high watermark.
+
+        Sends at most one request to each broker, unless a request is retried.
+
+        Args:
+            partitions: the partitions.
+
+        Returns:
+            partition → end of its log, for every one of `partitions`.
+
+        Raises:
+            UnknownTopicError: a topic does not exist.
+            LeaderNotAvailableError: a leader returned no offset.
+            BrokerUnreachableError: no broker answered.
+        """
         ...
 
     def earliest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
-        """Return the begin of each partition's log."""
+        """Return the begin of each partition's log. Arguments and errors as for `latest`."""
         ...
 
     def at_times(self, times_ms: Sequence[int], partitions: Collection[Partition]) -> list[dict[Partition, int | None]]:
-        """Return, for each time (ms), the first offset with that timestamp or a later one; None if the log has none so late."""
+        """Return, for each time, the first offset with that timestamp or a later one.
+
+        Args:
+            times_ms: the times, in ms since the epoch.
+            partitions: the partitions.
+
+        Returns:
+            For each of `times_ms`: partition → offset, or None if the log has no such record.
+        """
         ...
 
     def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """Return the offsets that the consumer group has committed. Partitions without a commit are left out."""
+        """Return the offsets that a consumer group has committed.
+
+        Args:
+            group: the consumer group.
+            partitions: the partitions.
+
+        Returns:
+            partition → committed offset. Partitions without a commit are left out.
+        """
         ...
 
     def commit(self, group: str, offsets: Mapping[Partition, int], on_done: Callable[[Exception | None], None]) -> None:
-        """Send a commit and return at once. Another thread calls `on_done(error or None)` later."""
+        """Send a commit. Does not wait for the response.
+
+        Args:
+            group: the consumer group, which must have no members.
+            offsets: the offset of each partition.
+            on_done: called once with the error, or with None after a successful commit. Usually another thread calls it later.
+        """
         ...
 
     def leader_hosts(self) -> dict[Partition, str]:
-        """Return the hosts of the partitions' leaders, from the last metadata. Sends no request."""
+        """Return partition → host of its leader, from the last metadata. Sends no request."""
         ...
 
     def close(self) -> None:
@@ -103,45 +155,67 @@ class FetchErrorKind(enum.Enum):
     END_OF_PARTITION = "end of partition"
     OUT_OF_RANGE = "offset out of range"
     RETRIABLE = "retriable"
-    """Connection lost, or a leader election: the client retries, and the poll timeout limits it."""
+    """A lost connection or a leader election. The client retries by itself, and the poll timeout limits the retries."""
     FATAL = "fatal"
 
 
 class RangeConsumer(Protocol):
-    """A worker's consumer, assigned to one partition, or to several small ranges. One thread."""
+    """A worker's consumer, assigned to one range or to several small ones. Not thread-safe: only the task's thread calls it."""
 
     def assign(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
-        """Fetch each (topic, partition) from an offset. The former assignment ends, and its fetched records are dropped.
+        """Fetch each (topic, partition) from an offset. The former assignment ends, and its fetched records are dropped. May block.
 
         Args:
-            begins: (topic, partition, offset, leader epoch of the plan or None), each partition once.
+            begins: (topic, partition, offset, leader epoch or None), each partition once. The epoch is the one under which the offset was
+                reached; the broker refuses it if it ended before that offset.
         """
         ...
 
     def unassign(self) -> None:
-        """Stop fetching."""
+        """Stop fetching. The consumer can be assigned again."""
         ...
 
     @property
     def consume(self) -> Callable[[int, float], list[Any]]:
-        """`consume(n, timeout)`: messages of confluent_kafka. Blocks until there are n, or until `timeout` seconds are over."""
+        """A function (n, timeout) that returns up to n messages of confluent_kafka, error events among them.
+
+        It blocks until there are n messages, or until `timeout` seconds are over. It raises KafkaError if the brokers refuse this client.
+        """
         ...
 
     def classify_error(self, error: Any) -> FetchErrorKind:
-        """Return the kind of an error event among the messages."""
+        """Return the kind of an error event. NotAuthorizedError for a topic that this client may not read.
+
+        Args:
+            error: the result of `error()` of a message.
+        """
         ...
 
     def topic_ids(self, topics: Collection[str], fresh: bool = False) -> dict[str, str]:
-        """Return the ids of these topics. Missing topics are left out. May block.
+        """Return the ids of these topics. May block.
 
         Args:
-            topics: the topics.
-            fresh: ask the broker now; otherwise an answer of about the last second is enough.
+            topics: the names of the topics.
+            fresh: whether to ask the broker now; otherwise an answer of about the last second is enough.
+
+        Returns:
+            topic → topic id. Missing topics are left out.
+
+        Raises:
+            KafkaError: the broker did not answer.
         """
         ...
 
     def log_range(self, topic: str, partition: int) -> tuple[int | None, int | None]:
-        """Ask the broker for (earliest, latest). (None, None) if it does not answer. May block."""
+        """Ask the broker for both ends of a log. May block.
+
+        Args:
+            topic: the topic.
+            partition: the partition's number.
+
+        Returns:
+            (earliest, latest); (None, None) if the broker does not answer.
+        """
         ...
 
     def last_error(self) -> str:
@@ -149,5 +223,5 @@ class RangeConsumer(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the consumer."""
+        """Close the consumer. It cannot be used afterwards."""
         ...

@@ -1,7 +1,7 @@
-"""Redaction: the secrets of this process's Kafka parameters, kept out of error messages and log lines.
+"""Redaction: keeps the secrets of this process's Kafka parameters out of error messages and log lines.
 
 Each client calls `add_secrets` with its settings before it is created. All text that comes from librdkafka or from a user's callback goes
-through `redact`. The allow-list `NOT_SECRET` decides what may be shown or stored. The look of a name decides nothing.
+through `redact`. Only parameters on the allow-list `NOT_SECRET` may be shown or stored, whatever their names look like.
 """
 
 from __future__ import annotations
@@ -40,19 +40,20 @@ NOT_SECRET = property_names(
 
 REDACTED = "[hidden]"
 SHORTEST = 4
-"""Shorter values are not searched for in texts: they would redact half of each text, and no secret is so short."""
+"""The shortest value that is redacted, in characters. Shorter ones would redact half of each text, and no secret is so short."""
 
 _SUSPECT = re.compile(r"-----|\n|://[^/\s]*@")
 LONG = 8
+"""Values of this length (in characters) or more are redacted inside of words too."""
 _WORDS = frozenset({"true", "false", "none", "hidden"})
-"""Values that reveal nothing and that texts need. The last one is part of `REDACTED` itself."""
+"""Values that are never redacted: they reveal nothing, and texts need them. The last one is part of `REDACTED` itself."""
 
 _USERINFO = re.compile(r"(?<=://)[^/@\s\"']+(?=@)")
 _VALUE = re.compile(r"=([^\s,;\"']+|\"[^\"]*\")")
 
 
 class _Secrets:
-    """The secrets of this process, and one pattern that finds them all. Any thread."""
+    """The secrets of this process, and one pattern that finds them all; None while there are none. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -60,6 +61,7 @@ class _Secrets:
         self.pattern: re.Pattern[str] | None = None
 
     def add(self, values: Iterable[str]) -> None:
+        """Add secrets, except short values and those in _WORDS. Values that are already known cost little."""
         new = {v for v in values if len(v) >= SHORTEST} - self._values - _WORDS
         if new:
             with self._lock:
@@ -77,19 +79,24 @@ _secrets = _Secrets()
 
 
 def is_public(key: str, value: Any) -> bool:
-    """Return whether a setting may be shown and stored: its name is in NOT_SECRET, and its value is no key and no URL with a password."""
+    """Return whether a setting may be shown and stored: its name is in NOT_SECRET, and its value holds no secret. Pure.
+
+    Args:
+        key: the name of the setting.
+        value: its value. A key in PEM form, a URL with a user, and anything but a string or a number are taken for secrets.
+    """
     return key in NOT_SECRET and isinstance(value, str | int | float) and not _SUSPECT.search(str(value))
 
 
 def add_secrets(settings: Mapping[str, Any]) -> None:
-    """Redact the values of all settings that are not public from now on. Cheap for settings that are already known. Any thread."""
+    """From now on, redact the values of these settings, except public ones. Cheap for settings that are already known. Any thread."""
     for key, value in settings.items():
         if isinstance(value, str) and not is_public(key, value):
             _secrets.add(_parts(value))
 
 
 def add_secret(secret: str) -> None:
-    """Redact this value from now on, for example a token. Any thread."""
+    """From now on, redact this value, for example a token. Any thread."""
     _secrets.add([secret])
 
 
@@ -106,7 +113,7 @@ def redacted(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Properties(dict[str, Any]):
-    """Settings of a client, which may be pickled and printed by accident. `repr` and `str` show no secret."""
+    """The settings of a client. `repr` and `str` show no secret, in case the settings are printed by accident. It can be pickled."""
 
     def __repr__(self) -> str:
         return f"Properties({redacted(self)})"
@@ -115,9 +122,10 @@ class Properties(dict[str, Any]):
 
 
 class RedactionFilter(logging.Filter):
-    """Redacts each record of the logger to which it is added."""
+    """A log filter that redacts each record of its logger."""
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Redact the record's message in place. Returns True, so every record is logged."""
         text = record.getMessage()
         safe = redact(text)
         if safe != text:
@@ -126,7 +134,7 @@ class RedactionFilter(logging.Filter):
 
 
 def _parts(value: str) -> list[str]:
-    """Return the value and its parts that a text may show alone: its lines, the values of its `key=value` parts, the password of a URL."""
+    """Return the value, and its parts that a text may show alone: lines, the values of `key=value` parts, the password of a URL."""
     found = [value, *(line for line in value.splitlines() if not line.startswith("-----"))]
     found += [part.strip('"') for part in _VALUE.findall(value)]
     if "://" in value:

@@ -1,1 +1,1 @@
-"""Planning without I/O: positions, offsets and limits in; offset ranges, plans and tasks out."""
+"""Planning without I/O: from positions, offsets and limits to offset ranges, plans and tasks."""

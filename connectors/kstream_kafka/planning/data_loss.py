@@ -10,11 +10,22 @@ from kstream.batch.plan import FAIL, REPORT, SKIP
 from kstream_kafka.errors import KafkaConfigError
 
 POLICIES = (FAIL, SKIP, REPORT)
-"""The values of `onDataLoss`."""
+"""The values of `onDataLoss`: fail, skip and report."""
 
 
 def check_policy(policy: str | None, key: str) -> str | None:
-    """Return the policy. KafkaConfigError, which names `key`, if there is no such policy."""
+    """Check a policy for data loss.
+
+    Args:
+        policy: the policy, or None.
+        key: the name of the parameter, for the error.
+
+    Returns:
+        `policy`.
+
+    Raises:
+        KafkaConfigError: there is no such policy.
+    """
     if policy is not None and policy not in POLICIES:
         raise KafkaConfigError(key, f"is {policy!r}", f"One of: {', '.join(POLICIES)}.")
     return policy
@@ -22,7 +33,7 @@ def check_policy(policy: str | None, key: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """Offsets [lost_from, lost_until) of a partition whose records no batch has read or will read.
+    """Lost records of a partition: no batch has read or will read the offsets [lost_from, lost_until). Immutable.
 
     Attributes:
         topic: the topic.
@@ -30,7 +41,7 @@ class LostRange:
         lost_from: the first lost offset.
         lost_until: the offset after the last lost one; None for all later offsets.
         cause: "retention", "truncation", "recreation" or "deletion".
-        detail: a text for people.
+        detail: what happened, as a text for people.
     """
 
     topic: str
@@ -53,5 +64,5 @@ class LostRange:
 
     @staticmethod
     def from_json(entry: Mapping[str, Any]) -> LostRange:
-        """Read the stored form."""
+        """Return the lost range of an entry that `to_json` made."""
         return LostRange(entry["topic"], entry["partition"], entry["from"], entry["until"], entry["cause"], entry["detail"])

@@ -1,6 +1,6 @@
-"""OffsetRange, TopicAndPartition, Broker, KafkaMessageAndMetadata: the values of Spark 2.4's Kafka API, by its names.
+"""OffsetRange, TopicAndPartition, Broker, KafkaMessageAndMetadata: the values of Spark 2.4's Kafka API, with its names.
 
-Ranges are half-open everywhere: `fromOffset` is read, `untilOffset` is not.
+All ranges are half-open: `fromOffset` is included, `untilOffset` is excluded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 
 def utf8_decoder(s: bytes | None) -> str | None:
-    """Decode UTF-8. The default key and value decoder.
+    """Decode UTF-8. This is the default decoder of keys and values.
 
     Args:
         s: bytes, or None.
@@ -39,7 +39,7 @@ class TopicAndPartition:
 
 
 TopicPartition = TopicAndPartition
-"""TopicAndPartition by its name in the 0-10 API and in Kafka's clients."""
+"""The name of TopicAndPartition in the 0-10 API and in Kafka's clients."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -80,22 +80,25 @@ class OffsetRange:
 
     @property
     def topicAndPartition(self) -> TopicAndPartition:
-        """The partition."""
+        """The partition of the range."""
         return TopicAndPartition(self.topic, self.partition)
 
     def topicPartition(self) -> TopicAndPartition:
-        """Return the partition, as in the 0-10 API."""
+        """Return the partition of the range, by its name in the 0-10 API."""
         return TopicAndPartition(self.topic, self.partition)
 
     @staticmethod
     def create(topic: str, partition: int, fromOffset: int, untilOffset: int) -> OffsetRange:
-        """Create a range, as Spark's factory of the same name.
+        """Create a range, like Spark's factory of the same name.
 
         Args:
             topic: the topic.
             partition: the partition's number.
             fromOffset: the first offset.
             untilOffset: the offset after the last one.
+
+        Returns:
+            The range.
         """
         return OffsetRange(topic, partition, fromOffset, untilOffset)
 
@@ -105,7 +108,14 @@ class OffsetRange:
 
     @staticmethod
     def from_json(values: Sequence[Any]) -> OffsetRange:
-        """Read the stored form. ValueError unless it has four values."""
+        """Return the range of a stored form.
+
+        Args:
+            values: `[topic, partition, from, until]`.
+
+        Raises:
+            ValueError: there are not exactly four values, or a number is none.
+        """
         topic, partition, from_offset, until_offset = values
         return OffsetRange(str(topic), int(partition), int(from_offset), int(until_offset))
 
@@ -115,41 +125,41 @@ class OffsetRange:
 
 @runtime_checkable
 class HasOffsetRanges(Protocol):
-    """An object with the offset ranges of a batch: a KafkaRDD.
+    """An object that has the offset ranges of a batch: a KafkaRDD.
 
     Example:
         stream.foreachRDD(lambda rdd: print(rdd.offsetRanges()) if isinstance(rdd, HasOffsetRanges) else None)
     """
 
     def offsetRanges(self) -> list[OffsetRange]:
-        """Return the ranges."""
+        """Return the offset ranges that were planned."""
         ...
 
 
 @runtime_checkable
 class CanCommitOffsets(Protocol):
-    """An object that commits ranges to Kafka: a direct stream."""
+    """An object that commits offsets to Kafka: a direct stream."""
 
     def commitAsync(self, offsetRanges: Sequence[OffsetRange], callback: Any = None) -> None:
-        """Commit the ends of ranges for the group `group.id`.
+        """Commit the ends of ranges for the consumer group `group.id`. Any thread; returns at once.
 
         Args:
-            offsetRanges: ranges that are done.
-            callback: `callback(offsets, error)`, or an object with Java's `onComplete`.
+            offsetRanges: ranges whose records are processed.
+            callback: `callback(offsets, error)`, or an object with Java's `onComplete`. None keeps the former callback.
         """
         ...
 
 
 class KafkaMessageAndMetadata:
-    """A Kafka record for a `messageHandler`. `key` and `message` are decoded at each access.
+    """A Kafka record for a `messageHandler`. Each access to `key` or `message` decodes again.
 
-    It pickles with its raw bytes. As in Spark 2.4 the decoders stay behind, and an unpickled copy decodes UTF-8.
+    A record is pickled with its raw bytes and without its decoders, as in Spark 2.4. An unpickled copy decodes UTF-8.
 
     Attributes:
         topic: the topic.
         partition: the partition's number.
         offset: the offset.
-        timestamp: milliseconds since the epoch, −1 if the record has none.
+        timestamp: milliseconds since the epoch; −1 if the record has none.
 
     Example:
         KafkaUtils.createDirectStream(ssc, ["orders"], kafkaParams, messageHandler=lambda m: (m.offset, m.message))
@@ -174,9 +184,9 @@ class KafkaMessageAndMetadata:
             topic: the topic.
             partition: the partition's number.
             offset: the offset.
-            key: the raw key.
-            message: the raw value.
-            timestamp: milliseconds since the epoch, −1 for none.
+            key: the raw key; None if the record has none.
+            message: the raw value; None if the record has none.
+            timestamp: milliseconds since the epoch; −1 for none.
             keyDecoder: bytes → key; None leaves bytes.
             valueDecoder: bytes → value; None leaves bytes.
         """

@@ -1,9 +1,9 @@
-"""Packing: the splits that each task reads. Small ranges share a task, large ones are split, both only on request. Pure.
+"""Packing: the splits that each task reads. On request, small ranges share a task and large ones are split. Pure.
 
-A Python task costs some 30 ms and more, a small range that is read together with others a tenth of that: a few tasks read a thousand
-partitions with a few records each far sooner. A range of millions of records, on the other hand, keeps one core busy while others wait.
-Packed tasks hold splits in the order of (topic, partition, offset) and follow each other in that order, so the order inside a Kafka
-partition is kept.
+A Python task costs 30 ms or more. A small range that is read together with others costs a tenth of that. So a few tasks read a thousand
+partitions with a few records each much faster than a thousand tasks. A range of millions of records, on the other hand, keeps one core busy
+while other cores wait. The splits of packed tasks are in the order of (topic, partition, offset), within a task and from task to task. So
+the order inside a Kafka partition is kept.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import TypeAlias
 from kstream_kafka.planning.offset_range import OffsetRange
 
 RANGE_COST = 100
-"""The cost of a range besides its records, in records: client and broker need about as long to assign a range and to serve it in a fetch.
-Without it a task with hundreds of ranges of one record would count for less than one with a short range."""
+"""The cost of a range besides its records, in records. To assign a range and to serve it in a fetch takes client and broker about as long
+as so many records. Without this cost, a task with hundreds of ranges of one record would weigh less than a task with one short range."""
 
 SMALL_RANGE = 1_000
-"""Up to so many records a range is small: it is read with small fetches, together with other small ranges of its task."""
+"""The most records of a small range. Small ranges are read with small fetches, together with other small ranges of the same task."""
 MOST_TOGETHER = 250
-"""Most ranges read at once. The client's work for each assigned partition grows with their number; above some hundreds that costs more than
-the saved fetches. And a fetch brings up to 64 KiB of each partition, wanted or not."""
+"""The most ranges that are read at once. The client's work for each assigned partition grows with the number of partitions. Above some
+hundreds that costs more than the saved fetches. And a fetch brings up to 64 KiB of each partition, even if fewer bytes are needed."""
 MOST_RECORDS_TOGETHER = 10_000
-"""Most records of ranges read at once, because they may wait in memory for their turn."""
+"""The most records of all ranges that are read at once, because records may wait in memory for their turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """The wanted distribution of ranges over tasks.
+    """The limits for the distribution of ranges over tasks.
 
     Attributes:
-        max_tasks: most tasks a batch; 0 is no limit.
-        max_records_per_task: longer ranges are split; 0 is no limit.
+        max_tasks: the most tasks of a batch; 0 is no limit.
+        max_records_per_task: the length above which ranges are split; 0 is no limit.
     """
 
     max_tasks: int = 0
@@ -42,17 +42,17 @@ class Packing:
 
 
 NOT_PACKED = Packing()
-"""Task i reads range i."""
+"""No limits: task i reads range i."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeSplit:
-    """A range that one task reads, or a part of a range.
+    """An offset range, or a part of one, that one task reads. Immutable.
 
     Attributes:
         range: the offsets.
-        leader_epoch: the leader epoch of its end when it was planned; None if it is unknown.
-        from_epoch: the leader epoch under which its first offset was reached; None if it is unknown.
+        leader_epoch: the leader epoch of the log's end when the range was planned; None if it is unknown.
+        from_epoch: the leader epoch under which the first offset was reached; None if it is unknown.
     """
 
     range: OffsetRange
@@ -61,21 +61,22 @@ class RangeSplit:
 
 
 TaskSplits: TypeAlias = tuple[RangeSplit, ...]
+"""The splits of one task, in the order in which the task yields them."""
 
 
 def pack(splits: Sequence[RangeSplit], packing: Packing) -> tuple[TaskSplits, ...]:
     """Distribute whole ranges over tasks.
 
-    Without limits task i reads range i, empty ranges included. With `max_records_per_task` alone the parts of a range have consecutive
-    tasks, and a shorter range has its own task. With `max_tasks` there are no more tasks than that, none of them empty: without records
-    there is no task. With both, ranges are split first, and a task may hold more than one part.
+    Without limits, task i reads range i, empty ranges included. With `max_records_per_task` alone, the parts of a range have consecutive
+    tasks, and a shorter range has its own task. With `max_tasks`, there are at most so many tasks, and none is empty. If there are no
+    records, there is no task. With both limits, ranges are split first, and a task may hold more than one part.
 
     Args:
         splits: the whole ranges.
         packing: the limits.
 
     Returns:
-        The splits of each task.
+        The splits of each task, by the task's index.
     """
     if packing.max_records_per_task > 0:
         splits = [part for split in splits for part in _split(split, packing.max_records_per_task)]
@@ -86,7 +87,7 @@ def pack(splits: Sequence[RangeSplit], packing: Packing) -> tuple[TaskSplits, ..
 
 
 def _split(split: RangeSplit, most: int) -> list[RangeSplit]:
-    """Return parts of at most `most` records, as even as possible."""
+    """Return the parts of a range: at most `most` offsets each, as even as possible."""
     r = split.range
     parts = max(1, -(-r.count() // most))
     edges = [r.fromOffset + r.count() * i // parts for i in range(parts + 1)]
@@ -100,7 +101,7 @@ def _split(split: RangeSplit, most: int) -> list[RangeSplit]:
 def _cut(splits: Sequence[RangeSplit], most: int) -> list[list[RangeSplit]]:
     """Cut the splits into at most `most` runs of neighbours. A split goes to the run in which its middle lies, by weight.
 
-    So no run weighs more than an equal share and one split.
+    The weight of a split is its number of records plus RANGE_COST. No run weighs more than an equal share plus one split.
     """
     if len(splits) <= most:
         return [[split] for split in splits]
@@ -112,7 +113,7 @@ def _cut(splits: Sequence[RangeSplit], most: int) -> list[list[RangeSplit]]:
 
 
 def _merged(splits: Iterable[RangeSplit]) -> list[RangeSplit]:
-    """Join neighbouring parts of one range, so that they are read as one split."""
+    """Return the splits with neighbouring parts of one range joined, so that a task reads them as one split."""
     merged: list[RangeSplit] = []
     for split in splits:
         if merged and _continues(merged[-1], split):
@@ -126,20 +127,22 @@ def _merged(splits: Iterable[RangeSplit]) -> list[RangeSplit]:
 
 
 def _continues(one: RangeSplit, other: RangeSplit) -> bool:
+    """Return whether `other` begins where `one` ends, in the same partition and with the same leader epoch."""
     a, b = one.range, other.range
     return (a.topic, a.partition, a.untilOffset, one.leader_epoch) == (b.topic, b.partition, b.fromOffset, other.leader_epoch)
 
 
 def is_small(split: RangeSplit) -> bool:
-    """Return whether the split is read with small fetches."""
+    """Return whether the split has at most SMALL_RANGE records, so that it is read with small fetches."""
     return split.range.count() <= SMALL_RANGE
 
 
 def groups(splits: Iterable[RangeSplit]) -> Iterator[tuple[RangeSplit, ...]]:
-    """Group the splits of a task as they are read: small neighbours together, as far as memory allows, a large one alone, empty ones not.
+    """Yield the groups of splits that a task reads at once, in the order of the splits.
 
-    No two splits of a group are of one partition, because a client reads a partition from one offset at a time. A user's ranges may leave
-    gaps or overlap.
+    Small neighbours share a group, up to MOST_TOGETHER splits and MOST_RECORDS_TOGETHER records. A large split is a group of its own. Empty
+    splits are in no group. No two splits of a group are of one partition, because a client reads a partition from one offset at a time. Two
+    splits of one partition may have a gap between them or overlap, if the user gave such ranges.
     """
     together: dict[tuple[str, int], RangeSplit] = {}
     records = 0

@@ -1,13 +1,13 @@
 """KafkaPlan: a direct stream's part of a batch, and its stored form.
 
-    {"ranges": [[topic, partition, from, until], …],    every partition in every plan, empty ranges included, by topic and number
-     "leader_epochs": [epoch or null, …],               of range i, as the leader said with its end
-     "from_epochs": [epoch or null, …],                 under which the beginning of range i was reached: that of the plan before
-     "topic_ids": {topic: id} or null}                  null where the brokers tell none
+    {"ranges": [[topic, partition, from, until], …],    all partitions of the stream, empty ranges included, sorted by topic and number
+     "leader_epochs": [epoch or null, …],               for range i: the epoch in the leader's answer about the end of the log
+     "from_epochs": [epoch or null, …],                 for range i: the epoch under which its beginning was reached, from the plan before
+     "topic_ids": {topic: topic id} or null}            null if the brokers have no topic ids
 
-and only where there is something to say: `"ahead": [[topic, partition], …]` while a given start offset lies past the log's end,
-`"until": [[topic, partition, offset], …]` in a bounded run once its stopping offsets are known, `"lost": [{…}, …]` for losses found while
-planning.
+Three entries are stored only if they are needed: `"ahead": [[topic, partition], …]` while a given start offset is past the log's end,
+`"until": [[topic, partition, offset], …]` in a bounded run as soon as its stopping offsets are known, and `"lost": [{…}, …]` for losses
+found while planning.
 """
 
 from __future__ import annotations
@@ -24,7 +24,17 @@ from kstream_kafka.planning.packing import RangeSplit
 
 @dataclass(frozen=True)
 class KafkaPlan(PlannedInput):
-    """See the module. Range i ends at its `untilOffset`, which the next plan of the stream begins at."""
+    """What a direct stream reads in one batch. Immutable: any thread. The next plan begins where the ranges of this one end.
+
+    Attributes:
+        ranges: one range for each partition of the stream, empty ranges included, sorted by topic and number.
+        leader_epochs: for each range, the leader epoch in the answer about the log's end; None if it is unknown.
+        from_epochs: for each range, the leader epoch under which its first offset was reached; None if it is unknown.
+        topic_ids: topic → topic id; empty if the brokers have no ids.
+        ahead: partitions whose given start is past the log's end. They wait with an empty range.
+        stopping_offsets: where a bounded run ends; None while that is unknown, and in a run without stopping offsets.
+        lost: losses that were found while planning.
+    """
 
     ranges: Sequence[OffsetRange]
     leader_epochs: Sequence[int | None]
@@ -32,34 +42,35 @@ class KafkaPlan(PlannedInput):
     topic_ids: Mapping[str, str] = field(default_factory=dict[str, str])
     ahead: frozenset[Partition] = frozenset()
     stopping_offsets: Mapping[Partition, int] | None = None
-    """Where a bounded run ends; None while that is not known, and in a run without bounds."""
     lost: Sequence[LostRange] = ()
 
     @property
     def num_records(self) -> int:
+        """The number of offsets of all ranges. It is also the number of records, unless compaction or transactions left gaps."""
         return sum(r.count() for r in self.ranges)
 
     @property
     def splits(self) -> list[RangeSplit]:
-        """The ranges with their epochs, as they are read."""
+        """The ranges with their epochs, before they are packed into tasks."""
         return [RangeSplit(*row) for row in zip(self.ranges, self.leader_epochs, self.from_epochs, strict=True)]
 
     @property
     def until_offsets(self) -> dict[Partition, int]:
-        """The `untilOffset` of each partition: where it stands after this plan."""
+        """partition → `untilOffset`: the next offset of the partition after this plan."""
         return {(r.topic, r.partition): r.untilOffset for r in self.ranges}
 
     @property
     def until_epochs(self) -> dict[Partition, int | None]:
-        """The leader epochs under which the `untilOffset`s were reached.
+        """partition → leader epoch under which its `untilOffset` was reached; None if it is unknown.
 
-        An empty range has reached nothing: what its leader says now may be said of a log that was cut below it and has grown again.
+        For an empty range that is the epoch of its beginning, if known, because the range reads nothing. The epoch in the leader's answer
+        may be that of a log that was cut below the offset and has grown again.
         """
         rows = zip(self.ranges, self.from_epochs, self.leader_epochs, strict=True)
         return {(r.topic, r.partition): begun if begun is not None and not r.count() else now for r, begun, now in rows}
 
     def encode(self) -> dict[str, Json]:
-        """Return the stored form."""
+        """Return the stored form, as described at the top of this module."""
         data: dict[str, Json] = {
             "ranges": [r.to_json() for r in self.ranges],
             "leader_epochs": list(self.leader_epochs),
@@ -76,12 +87,16 @@ class KafkaPlan(PlannedInput):
 
     @staticmethod
     def is_of(data: Mapping[str, Json]) -> bool:
-        """Whether the stored data is of a Kafka stream, and not of another kind of input."""
+        """Return whether the stored data is the plan of a Kafka stream, and not that of another kind of input."""
         return "ranges" in data
 
     @staticmethod
     def decode(data: Mapping[str, Json]) -> KafkaPlan:
-        """The inverse of `encode`; also of plans that have no `from_epochs` yet."""
+        """Return the plan of a stored form. It may lack `from_epochs`, as the plans of older versions do.
+
+        Args:
+            data: the result of `encode`.
+        """
         until = data.get("until")
         ranges = [OffsetRange.from_json(r) for r in data["ranges"]]
         unknown = [None] * len(ranges)
@@ -97,11 +112,19 @@ class KafkaPlan(PlannedInput):
 
 
 def skipped_between(before: KafkaPlan, after: KafkaPlan) -> list[str]:
-    """The offsets between two consecutive plans of a stream that neither has, and no entry in `after` explains. Pure.
+    """Return the offsets that lie between two consecutive plans of a stream and are in neither. Pure.
 
-    Silent about a partition that is in one of the plans only (it is new, was deleted, left the subscription or came back to it), about
-    a topic with another id (made anew), about a partition that `after` has a loss of, and about offsets that are read again.
+    These are not reported: a partition that only one of the plans has (it is new, was deleted, left the subscription or came back to it), a
+    recreated topic, a partition with a loss in `after`, and offsets that are read again.
+
+    Args:
+        before: a plan.
+        after: the next plan of the stream.
+
+    Returns:
+        The skipped offsets as texts, for example `orders-0 [100, 200)`.
     """
+    # In the set `anew`, the recreated topics, `number` is a topic id. In the last line `n` is a partition's number.
     until_offsets = before.until_offsets
     lost = {(entry.topic, entry.partition) for entry in after.lost}
     anew = {topic for topic, number in after.topic_ids.items() if before.topic_ids.get(topic, number) != number}

@@ -1,4 +1,4 @@
-"""The offset planner: the range of each partition in one batch. Pure: maps in, ranges out.
+"""The offset planner: it computes the range of each partition in one batch. Pure: its functions read maps and return ranges.
 
 It implements `DirectKafkaInputDStream.maxMessagesPerPartition` and `clamp` of Spark's kafka-0-10 (v3.0.1). The 0-8 form has the same shares
 with whole-number rates. A rate is in records a second; the batch interval makes it a number of records.
@@ -15,9 +15,10 @@ from kstream_kafka.planning.offset_range import OffsetRange, TopicAndPartition
 
 
 class PerPartitionConfig:
-    """Rate limits for each partition. Subclass it and give it to `createDirectStream`.
+    """Rate limits for each partition. Subclass it and give an instance to `createDirectStream`.
 
-    The driver calls it for every partition of every batch, so it must be fast. It is stored with the graph, so it must be picklable.
+    The driver calls its methods for every partition of every batch, so they must be fast. The object is stored with the graph, so it must
+    be picklable.
 
     Example:
         class SlowOrders(PerPartitionConfig):
@@ -28,10 +29,13 @@ class PerPartitionConfig:
     """
 
     def maxRatePerPartition(self, topicPartition: TopicAndPartition) -> int:
-        """Return the most records of a partition in a second; 0 is no limit.
+        """Return the most records a second of a partition; 0 is no limit.
 
         Args:
             topicPartition: the partition.
+
+        Returns:
+            Records a second.
 
         Raises:
             NotImplementedError: unless a subclass overrides it.
@@ -39,24 +43,27 @@ class PerPartitionConfig:
         raise NotImplementedError
 
     def minRatePerPartition(self, topicPartition: TopicAndPartition) -> int:
-        """Return the fewest records of a partition in a *batch* (not in a second, as in Spark) if a rate limits the batch.
+        """Return the fewest records of a partition in a *batch* that a rate limits. As in Spark, it is not a rate a second.
 
         Args:
             topicPartition: the partition.
+
+        Returns:
+            Records a batch; 1 unless a subclass overrides it.
         """
         return 1
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """The limits of one batch.
+    """The rate limits of one batch.
 
     Attributes:
-        batch_ms: the batch interval.
-        max_rate: the most records of a partition in a second; 0 is no limit.
-        min_rate: the fewest records of a partition in a *batch*, because Spark compares it after the multiplication by seconds.
-        estimate: the whole stream's rate under back-pressure; None without back-pressure or without a measurement.
-        limited: False only if nothing ever limits a batch.
+        batch_ms: the batch interval in ms.
+        max_rate: partition → the most records a second; 0 is no limit.
+        min_rate: partition → the fewest records a *batch*, because Spark compares it after the multiplication by seconds.
+        estimate: the whole stream's rate under back-pressure, in records a second; None if there is none.
+        limited: False only if no rate limits any batch of the stream.
     """
 
     batch_ms: int
@@ -67,12 +74,15 @@ class RateLimits:
 
 
 def estimated_rate(backpressure: bool, measured: float | None, initial: float) -> float | None:
-    """Return the stream's rate under back-pressure: the measured one, or the initial one before a measurement. None if there is none.
+    """Return the stream's rate under back-pressure: the measured one, or the initial one before a measurement.
 
     Args:
         backpressure: whether back-pressure is on.
-        measured: the measured rate, in records a second.
-        initial: the initial rate; 0 is none.
+        measured: the measured rate, in records a second; None before a measurement.
+        initial: the initial rate, in records a second; 0 is none.
+
+    Returns:
+        Records a second; None without back-pressure, or without any rate.
     """
     if not backpressure:
         return None
@@ -81,15 +91,15 @@ def estimated_rate(backpressure: bool, measured: float | None, initial: float) -
 
 
 def share_by_lag(rate: float, lags: Mapping[Partition, int], max_rate: Callable[[Partition], int]) -> dict[Partition, float]:
-    """Share a rate in proportion to the lags.
+    """Share a stream's rate among its partitions, in proportion to their lags.
 
     Args:
-        rate: records a second.
-        lags: unread records of each partition.
-        max_rate: the limit of a partition; 0 is no limit.
+        rate: the rate of the stream, in records a second.
+        lags: partition → number of unread records.
+        max_rate: partition → its limit in records a second; 0 is no limit. A share above the limit is cut, not given to others.
 
     Returns:
-        The rate of each partition. All are 0 without any lag, which the caller takes for no limit.
+        partition → records a second. Without any lag all rates are 0, and `max_messages` then sets no limit.
     """
     total = sum(lags.values())
     if total == 0:
@@ -102,7 +112,19 @@ def share_by_lag(rate: float, lags: Mapping[Partition, int], max_rate: Callable[
 
 
 def max_messages(current: Mapping[Partition, int], latest: Mapping[Partition, int], limits: RateLimits) -> dict[Partition, int] | None:
-    """Return the most records of each partition in this batch; None if nothing limits it."""
+    """Return the most records of each partition in one batch.
+
+    Under back-pressure, partitions share the estimated rate by their lags. Otherwise each has its own limit, and one without a limit gets
+    all its unread records. A partition with a rate gets at least its `min_rate`.
+
+    Args:
+        current: the next offset of each partition.
+        latest: the end of each partition's log.
+        limits: the limits of the batch.
+
+    Returns:
+        partition → number of records; None if nothing limits the batch.
+    """
     if limits.estimate is not None and limits.estimate > 0:
         lags = {p: max(end - current[p], 0) for p, end in latest.items()}
         rates = share_by_lag(limits.estimate, lags, limits.max_rate)
@@ -119,7 +141,13 @@ def max_messages(current: Mapping[Partition, int], latest: Mapping[Partition, in
 
 
 def clamp(current: Mapping[Partition, int], latest: Mapping[Partition, int], limits: RateLimits) -> dict[Partition, int]:
-    """Return the `untilOffset` of each partition's range: as far as the limits allow, never after the log's end."""
+    """Return the `untilOffset` of each partition's range: as far as the limits allow, and never after the log's end.
+
+    Args:
+        current: the next offset of each partition.
+        latest: the end of each partition's log.
+        limits: the limits of the batch.
+    """
     most = max_messages(current, latest, limits)
     if most is None:
         return dict(latest)
@@ -132,17 +160,20 @@ def plan_ranges(
     limits: RateLimits,
     ahead: Collection[Partition] = (),
 ) -> list[OffsetRange]:
-    """Plan one range for each partition, empty ones included, by topic and number. Never plans a negative range.
+    """Plan one range for each partition, sorted by topic and number. A range may be empty, never negative.
 
     Args:
         current: the next offset of each partition, new partitions included.
         latest: the end of each partition's log.
         limits: the limits of the batch.
-        ahead: partitions whose start, given by the user, is after the end of their log. They wait with an empty range.
+        ahead: partitions whose start, given by the user, is after the end of their log. They get an empty range.
+
+    Returns:
+        The ranges.
 
     Raises:
-        LogShrankError: another partition ends before its next offset.
-        PartitionRevokedError: a partition has no end.
+        LogShrankError: the log of a partition that is not in `ahead` ends before the next offset.
+        PartitionRevokedError: `latest` has no end for a partition.
     """
     gone = current.keys() - latest.keys()
     if gone:

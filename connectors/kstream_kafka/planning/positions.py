@@ -1,11 +1,11 @@
-"""Positions: where reading starts or stops, as users write it. Pure.
+"""Positions: the places in a log where reading starts or stops, as users write them. Pure.
 
     "earliest"  "latest"             either end of the log
     "committed"                      the committed offset of the consumer group `group.id`
     1234                             that offset (for one partition only)
     "-1000"                          1,000 records before the end (never before the beginning)
     "-10m"                           the records of the last ten minutes: s, m, h, d
-    "2026-11-21T10:00:00+01:00"      the first record of that moment or later; also a datetime. Without a zone: local time
+    "2026-11-21T10:00:00+01:00"      the first record with that timestamp or a later one; also a datetime. Without a zone: local time
 
 A negative *number* is refused: −1 and −2 mean latest and earliest in Spark's JSON, and would mean something else here.
 """
@@ -31,11 +31,12 @@ HINT = "Give 'earliest', 'latest', 'committed', an offset, '-1000' (records befo
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """One position.
+    """One position. Immutable.
 
     Attributes:
         kind: the kind of position.
-        value: an offset ("offset"), records before the end ("back"), milliseconds ago ("ago"), or ms since the epoch ("time").
+        value: by kind: an offset ("offset"), records before the end ("back"), milliseconds ago ("ago"), or milliseconds since the epoch
+            ("time"). 0 for the other kinds.
     """
 
     kind: Kind
@@ -43,7 +44,15 @@ class Position:
 
     @staticmethod
     def parse(given: Any, key: str) -> Position:
-        """Read what a user writes. A KafkaConfigError names the parameter `key`."""
+        """Return the position that a user wrote.
+
+        Args:
+            given: a Position, an offset, a text or a datetime.
+            key: the name of the parameter, for the error.
+
+        Raises:
+            KafkaConfigError: `given` is no position.
+        """
         if isinstance(given, Position):
             return given
         if isinstance(given, datetime):
@@ -57,12 +66,12 @@ class Position:
         raise KafkaConfigError(key, f"is {given!r}", HINT)
 
     def to_json(self) -> list[str | int]:
-        """Return the stored form."""
+        """Return the stored form, `[kind, value]`."""
         return [self.kind, self.value]
 
     @staticmethod
     def from_json(values: list[Any]) -> Position:
-        """Read the stored form."""
+        """Return the position of a stored form."""
         return Position(values[0], int(values[1]))
 
     def __str__(self) -> str:
@@ -70,6 +79,7 @@ class Position:
 
 
 def _from_text(text: str, key: str) -> Position:
+    """Return the position of a text without blanks at its ends. A KafkaConfigError names the parameter `key`."""
     name = _NAMES.get(text.lower(), text.lower())
     if name in ("earliest", "latest", "committed"):
         return Position(name)
@@ -88,7 +98,7 @@ def _from_text(text: str, key: str) -> Position:
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """A position for every partition.
+    """The positions of a stream's partitions. False in a condition if there is no position at all. Immutable.
 
     Attributes:
         default: the position of partitions that are not in `each`; None if there is none.
@@ -100,7 +110,15 @@ class Positions:
 
     @staticmethod
     def parse(given: PositionsLike, key: str) -> Positions:
-        """Read a mapping of partitions to positions, one position for all, or None. A KafkaConfigError names the parameter `key`."""
+        """Return the positions that a user wrote.
+
+        Args:
+            given: a mapping of partitions to positions, one position for all partitions, or None for no position.
+            key: the name of the parameter, for the error.
+
+        Raises:
+            KafkaConfigError: a partition or a position is malformed, or one offset is given for all partitions.
+        """
         if given is None:
             return Positions()
         if isinstance(given, Mapping):
@@ -115,16 +133,17 @@ class Positions:
         return self.each.get(partition, self.default)
 
     def __bool__(self) -> bool:
+        """Return whether there is any position."""
         return self.default is not None or bool(self.each)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stored form."""
+        """Return the stored form, `{"default": …, "each": […]}`."""
         default = None if self.default is None else self.default.to_json()
         return {"default": default, "each": [[*p, *at.to_json()] for p, at in sorted(self.each.items())]}
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> Positions:
-        """Read the stored form."""
+        """Return the positions of a stored form."""
         default = None if values["default"] is None else Position.from_json(values["default"])
         return Positions(default, {(str(t), int(n)): Position.from_json(at) for t, n, *at in values["each"]})
 
@@ -141,10 +160,17 @@ NO_POSITIONS = Positions()
 
 
 def as_partition(key: Any, name: str = "fromOffsets") -> Partition:
-    """Return the user's partition as a pair. It may be a TopicAndPartition, a pair, or any object with `topic` and `partition`.
+    """Return a user's partition as a pair.
+
+    Args:
+        key: a TopicAndPartition, a (topic, partition) pair, or any object with `topic` and `partition`.
+        name: the name of the parameter, for the error.
+
+    Returns:
+        (topic, partition number).
 
     Raises:
-        KafkaConfigError: it is none of these. The error names the parameter `name`.
+        KafkaConfigError: `key` is none of these.
     """
     try:
         topic, number = (key.topic, key.partition) if hasattr(key, "topic") else key

@@ -1,4 +1,4 @@
-"""The progress of a direct stream's batch for listeners and the progress report: plain values from ranges and log ends. Pure."""
+"""The progress of a direct stream's batch as plain values, for listeners and the progress report. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def metadata_of(
 
     Args:
         ranges: the planned ranges.
-        latest: the ends of the logs; None if they are unknown.
-        pinned: offsets of records from the future, under the by-timestamp policy.
-        description: the topics.
+        latest: the ends of the logs when the batch was planned; None if they are unknown.
+        pinned: partition → offset of a record from the future, under the by-timestamp policy.
+        description: the subscription in words.
 
     Returns:
-        `offsets` (the ranges), `Description` (Spark's text, of ranges that are not empty) and `progress` (JSON values).
+        A dict with `offsets` (the ranges), `Description` (Spark's text about the ranges that are not empty) and `progress` (JSON values).
     """
     described = (f"topic: {r.topic}\tpartition: {r.partition}\toffsets: {r.fromOffset} to {r.untilOffset}" for r in ranges if r.count())
     return {
@@ -34,7 +34,7 @@ def metadata_of(
 def _progress(
     ranges: Sequence[OffsetRange], latest: Mapping[Partition, LogEnd] | None, pinned: Mapping[Partition, int], description: str
 ) -> dict[str, Any]:
-    """Return the progress by the names of Structured Streaming. `latestOffset` and the lag are null if the log ends are unknown."""
+    """Return the progress with the names of Structured Streaming. If the log ends are unknown, `latestOffset` and `metrics` are None."""
     progress: dict[str, Any] = {
         "description": description,
         "startOffset": _nested({(r.topic, r.partition): r.fromOffset for r in ranges}),
@@ -57,7 +57,7 @@ def _progress(
 
 
 def _nested(offsets: Mapping[Partition, int]) -> dict[str, dict[str, int]]:
-    """Return `{"topic": {"0": offset}}`, as Structured Streaming writes offsets."""
+    """Return the offsets as Structured Streaming writes them: `{"topic": {"0": offset}}`."""
     nested: dict[str, dict[str, int]] = {}
     for (topic, number), at in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(number)] = at

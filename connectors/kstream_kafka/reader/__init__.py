@@ -1,1 +1,1 @@
-"""Reading of offset ranges in the workers: KafkaRDD, tasks, consumers, decoding, and the report of what a read met."""
+"""Reading of offset ranges in the workers: KafkaRDD, tasks, consumers, decoding, and the read report."""

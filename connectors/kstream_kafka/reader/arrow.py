@@ -1,7 +1,7 @@
-"""Record batches of Kafka messages, with the columns of Spark's Kafka source. Needs pyarrow and numpy; no Spark.
+"""Record batches of Kafka messages, with the columns of Spark's Kafka source. Needs pyarrow and numpy, but no Spark.
 
-Each column is built from a whole chunk. A value that all records share needs no Python object a record: topic, partition, mostly the
-type of the timestamp, offsets without gaps, no headers. Reading the messages from librdkafka costs several times more than all of this.
+Each column is built from a whole chunk. Some columns need no Python object for each record: topic, partition, offsets without gaps, mostly
+the type of the timestamp, and headers if there are none. Reading the messages from librdkafka costs several times more than all of this.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kstream_kafka.planning.offset_range import OffsetRange
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 TIMESTAMP = pa.timestamp("us", "UTC")
-"""An instant. Spark shows it in the time zone of its session."""
+"""The type of a point in time. Spark shows it in the time zone of its session."""
 
 SCHEMA = pa.schema(
     [
@@ -30,40 +30,51 @@ SCHEMA = pa.schema(
         ("headers", HEADERS),
     ]
 )
-"""The schema of Spark's Kafka source. Every column may be null, as there."""
+"""The schema of Spark's Kafka source. As in Spark, every column may be null."""
 SCHEMA_WITHOUT_HEADERS = pa.schema(list(SCHEMA)[:-1])
 
 MOST_BYTES = 16 << 20
-"""A larger record batch is yielded in slices: Spark copies a whole batch into the memory of its JVM, outside of the heap."""
+"""The size in bytes above which a record batch is yielded in slices: Spark copies a batch into its JVM's memory outside of the heap."""
 FEW_RECORDS = 1_000
-"""Smaller chunks share a record batch, because a batch costs as much as a few hundred records."""
+"""Chunks with fewer records share a record batch, because a batch costs as much as a few hundred records."""
 ENOUGH_RECORDS = 10_000
-"""About so many records share a batch: as many as a full chunk has."""
+"""Records after which a shared batch is complete: about as many as a full chunk has."""
 
 Chunk: TypeAlias = tuple[OffsetRange, list[Any]]
-"""A range and messages of it, offsets rising."""
+"""A range, and messages of it with rising offsets."""
 
 
 def schema(include_headers: bool) -> pa.Schema:
-    """Return the schema, with or without `headers`."""
+    """Return the schema of the record batches, with or without the column `headers`."""
     return SCHEMA if include_headers else SCHEMA_WITHOUT_HEADERS
 
 
 def record_batches(chunks: Iterable[Chunk], include_headers: bool = True) -> Iterator[pa.RecordBatch]:
-    """Yield all messages in their order, in record batches of limited size. Lazy; runs in a Spark task; blocks as `chunks` does.
+    """Yield all messages in their order, in record batches of limited size. Lazy. Runs in a Spark task and blocks while `chunks` blocks.
 
-    Each chunk is a batch. Small chunks share one. A batch above MOST_BYTES is cut between records.
+    A large chunk becomes one batch, and small chunks share a batch. A batch above MOST_BYTES is cut between records.
+
+    Args:
+        chunks: the chunks. Their errors are raised here.
+        include_headers: whether there is a column `headers`.
+
+    Raises:
+        ArrowInvalid: a timestamp is after the year 294,000.
     """
     for together in _gathered(chunks):
         yield from _slices(to_record_batch(together, include_headers))
 
 
 def to_record_batch(chunks: Sequence[Chunk], include_headers: bool = True) -> pa.RecordBatch:
-    """Return a row for each message of these chunks, in their order.
+    """Return one record batch with a row for each message of these chunks, in their order.
 
-    key and value are bytes or null. A record without a timestamp has null and timestampType −1 (Spark shows the instant −1 ms); 0 is the
-    producer's time, 1 the broker's. `headers` is null for a record without headers. Keys or values may have 2 GiB in all, more than the
-    client ever holds of one partition.
+    `key` and `value` are bytes or null. A record without a timestamp has a null `timestamp` (Spark shows the instant −1 ms) and
+    `timestampType` −1. Type 0 is the producer's time, type 1 the broker's. `headers` is null for a record without headers. The keys, or the
+    values, of a batch may have 2 GiB together, which is more than the client ever holds of one partition.
+
+    Args:
+        chunks: the chunks; at least one.
+        include_headers: whether there is a column `headers`.
 
     Raises:
         ArrowInvalid: a timestamp is after the year 294,000.
@@ -98,7 +109,7 @@ def _places(chunks: Sequence[Chunk]) -> tuple[pa.Array, pa.Array, pa.Array]:
 
 
 def _offsets(messages: list[Any]) -> pa.Array:
-    """Return the column `offset`. Offsets rise, so the first and the last one show whether there is a gap."""
+    """Return the column `offset` of one chunk. Its offsets rise, so the first and the last one show whether there is a gap."""
     first, last = (messages[0].offset(), messages[-1].offset()) if messages else (0, -1)
     if last - first == len(messages) - 1:
         return pa.array(np.arange(first, last + 1, dtype=np.int64))
@@ -110,7 +121,7 @@ def _times(messages: list[Any]) -> tuple[pa.Array, pa.Array]:
     kinds: set[int] = set()
     stamps: list[int] = []
     add_kind, add_stamp = kinds.add, stamps.append
-    for m in messages:  # faster than comprehensions over the pairs, because no pair is kept
+    for m in messages:  # faster than two comprehensions over a list of pairs, because no pair is kept
         kind, stamp = m.timestamp()
         add_kind(kind)
         add_stamp(stamp)
@@ -124,12 +135,13 @@ def _times(messages: list[Any]) -> tuple[pa.Array, pa.Array]:
 
 
 def _headers(messages: list[Any]) -> pa.Array:
+    """Return the column `headers`: null for a message without headers."""
     found = [m.headers() or None for m in messages]
     return pa.array(found, HEADERS) if any(found) else pa.nulls(len(messages), HEADERS)
 
 
 def _gathered(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
-    """Group the chunks of each record batch: small neighbours together, the others alone."""
+    """Yield the chunks of each record batch: small neighbours together, a large chunk alone."""
     waiting: list[Chunk] = []
     rows = size = 0
     for chunk in chunks:
@@ -148,7 +160,7 @@ def _gathered(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
 
 
 def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield the batch, or slices of about MOST_BYTES if its records have about the same size. Copies nothing."""
+    """Yield the batch in slices of equal row counts. They have at most about MOST_BYTES if the rows have similar sizes. Copies nothing."""
     parts = max(1, -(-batch.nbytes // MOST_BYTES))
     rows = max(1, -(-batch.num_rows // parts))
     for first in range(0, batch.num_rows, rows):

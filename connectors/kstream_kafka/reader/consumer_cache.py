@@ -1,15 +1,16 @@
-"""ConsumerCache: the Kafka consumers of a Python worker process, one a configuration, lent to one task at a time, kept between batches.
+"""ConsumerCache: the Kafka consumers of a Python worker process, one for each configuration.
 
-To create a consumer takes 50–100 ms, to assign another range about 1 ms. The cache takes the place of the JVM connector's consumer pool,
-where an executor kept a consumer per partition. A worker process runs one task at a time, so one consumer is enough. Only Spark's Python
-workers use the cache. A worker is one thread, so there is no lock.
+The cache lends a consumer to one task at a time and keeps it between batches. To create a consumer takes 50–100 ms, to assign another range
+about 1 ms. The cache replaces the JVM connector's consumer pool, in which an executor keeps one consumer for each partition. A worker
+process runs one task at a time, so one consumer is enough. Only Spark's Python workers use the cache. A worker has one thread, so there is
+no lock.
 
-Rules, each against a real fault:
-- A forked child must not touch its parent's consumers, not even to close them: their threads did not survive the fork.
-- A repeated task gets a new consumer, and the cached one is dropped, because it may be the cause of the first failure.
-- A read that failed drops its consumer.
-- A generator that was abandoned (`take`) may be closed late, when the consumer reads for the next task. Only the task that holds the loan
-  may unassign.
+These rules each prevent a fault that has occurred:
+- A forked child must not touch its parent's consumers, not even to close them, because their threads did not survive the fork.
+- A repeated task gets a new consumer, and the cached one is closed, because it may be the cause of the first failure.
+- After a failed read, its consumer is closed.
+- A generator that was abandoned (by `take`) may be closed late, while the consumer already reads for the next task. Only the task with the
+  latest loan may unassign the consumer.
 """
 
 from __future__ import annotations
@@ -23,11 +24,18 @@ from typing import Any
 from kstream_kafka.client.ports import RangeConsumer, Settings
 
 Factory = Callable[[Settings], RangeConsumer]
+"""A function that creates a consumer from its properties."""
 
 
 @dataclass
 class _Entry:
-    """A cached consumer. `loan` counts its loans; `borrower` is the task attempt that has it now, or None."""
+    """A cached consumer.
+
+    Attributes:
+        consumer: the consumer.
+        loan: how often the consumer was lent.
+        borrower: the id of the task attempt that has the consumer now; None if it is free.
+    """
 
     consumer: RangeConsumer
     loan: int = 0
@@ -36,7 +44,11 @@ class _Entry:
 
 @dataclass
 class ConsumerCache:
-    """The consumers of this process. `make` creates one from its properties."""
+    """The consumers of this process, one for each configuration. Not thread-safe: a worker has one thread.
+
+    Attributes:
+        make: creates a consumer from its properties.
+    """
 
     make: Factory
     _entries: dict[tuple[Any, ...], _Entry] = field(default_factory=dict[tuple[Any, ...], _Entry])
@@ -45,12 +57,21 @@ class ConsumerCache:
 
     @contextmanager
     def lend(self, settings: Settings, task_attempt: int = -1, retry: bool = False) -> Generator[RangeConsumer]:
-        """Lend a consumer. It is unassigned afterwards.
+        """Lend a consumer for a `with` block. Creates one if there is none, which blocks for 50–100 ms.
+
+        After the block the consumer is unassigned and kept. If the block fails, it is closed. A repeated task, and a task that has the
+        cached consumer already, get one of their own, which is closed after the block.
 
         Args:
             settings: complete consumer properties.
             task_attempt: Spark's unique id of the task attempt.
-            retry: whether the task is a repeated one, which gets a new consumer.
+            retry: whether the task is a repeated one. Then the cached consumer is closed.
+
+        Yields:
+            The consumer.
+
+        Raises:
+            KafkaError: the consumer cannot be created.
         """
         self._forget_after_fork()
         key = _key(settings)
@@ -58,7 +79,7 @@ class ConsumerCache:
         if retry and entry is not None:
             self._drop(key, entry)
         if retry or (entry is not None and entry.borrower == task_attempt):
-            # The second case: one task reads two ranges in turns (a zip of a stream with itself), and each needs a consumer.
+            # In the second case a task reads two ranges in turns (a zip of a stream with itself). Each range needs a consumer.
             yield from self._uncached(settings)
             return
         if entry is None:
@@ -79,12 +100,13 @@ class ConsumerCache:
                 entry.consumer.unassign()
 
     def close(self) -> None:
-        """Close every consumer of this process."""
+        """Close every consumer that this process has created and kept."""
         self._forget_after_fork()
         for key, entry in list(self._entries.items()):
             self._drop(key, entry)
 
     def _uncached(self, settings: Settings) -> Generator[RangeConsumer]:
+        """Yield a new consumer, and close it afterwards."""
         consumer = self.make(settings)
         try:
             yield consumer
@@ -92,24 +114,29 @@ class ConsumerCache:
             consumer.close()
 
     def _drop(self, key: tuple[Any, ...], entry: _Entry) -> None:
+        """Remove a consumer from the cache, and close it."""
         if self._entries.get(key) is entry:
             del self._entries[key]
         entry.consumer.close()
 
     def _forget_after_fork(self) -> None:
+        """In a forked child: set the parent's consumers aside without touching them."""
         if self._pid != os.getpid():
-            self._of_the_parent.extend(self._entries.values())  # kept, because to free them would touch them
+            self._of_the_parent.extend(self._entries.values())  # kept, because freeing a consumer would touch it
             self._entries.clear()
             self._pid = os.getpid()
 
 
 def _key(settings: Settings) -> tuple[Any, ...]:
-    """Return the settings by value. A callback counts by its identity or its name, because every task unpickles its own copy."""
+    """Return the key of settings: equal for equal values. Callbacks are compared by `_callback_key`: each task unpickles its own copy."""
     return tuple((k, _callback_key(v) if callable(v) else v) for k, v in sorted(settings.items()))
 
 
 def _callback_key(callback: Callable[..., Any]) -> str:
-    """Return the identity of a callback. Two token callbacks of one name may be two users, who must not share a connection."""
+    """Return the identity of a callback, or its name if it has none.
+
+    A token callback has an identity, because two callbacks of one name may be of two users, who must not share a connection.
+    """
     return str(getattr(callback, "identity", None) or getattr(callback, "__qualname__", "callback"))
 
 
@@ -117,10 +144,10 @@ _cache: ConsumerCache | None = None
 
 
 def of_this_process() -> ConsumerCache:
-    """Return the cache of this worker process, created at its first use."""
+    """Return the cache of this worker process. The first call creates it."""
     global _cache
     if _cache is None:
-        from kstream_kafka.reader.range_consumer import KafkaRangeConsumer  # only a task that reads loads librdkafka
+        from kstream_kafka.reader.range_consumer import KafkaRangeConsumer  # imported late, because only a task that reads needs librdkafka
 
         _cache = ConsumerCache(KafkaRangeConsumer)
     return _cache

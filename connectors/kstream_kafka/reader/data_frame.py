@@ -1,4 +1,4 @@
-"""DataFrames of Kafka ranges: the workers read, and give Spark record batches of Arrow. No record is pickled; none is a row before SQL."""
+"""DataFrames of Kafka ranges. The workers read Kafka and give Arrow record batches to Spark, so no record is pickled."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 INSTALL = "pip install 'kstream-spark[spark]'"
+"""The command that installs pyarrow and pandas."""
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 SCHEMA = StructType(
     [
@@ -43,14 +44,17 @@ SCHEMA = StructType(
 
 
 def kafka_data_frame(spark: SparkSession, reads: RangeReads, include_headers: bool = True) -> DataFrame:
-    """Return a DataFrame of ranges: partition i holds the records of task i, in their order.
+    """Return a DataFrame of the records of ranges. Partition i holds the records of task i, in their order.
 
-    Called on the driver by `KafkaUtils.createDataFrame` and `foreachBatch`. Does not block and runs no job: each action reads Kafka again.
+    `KafkaUtils.createDataFrame` and `foreachBatch` call it on the driver. It does not block and runs no job. Each action reads Kafka again.
 
     Args:
         spark: the session.
         reads: the ranges of each task.
         include_headers: whether there is a column `headers`.
+
+    Returns:
+        The DataFrame, with the columns of SCHEMA.
 
     Raises:
         MissingDependencyError: pyarrow or pandas, which Spark's Arrow functions need, is missing or too old. The workers need both too.
@@ -68,14 +72,14 @@ def kafka_data_frame(spark: SparkSession, reads: RangeReads, include_headers: bo
 
 
 def read_tasks(reads: RangeReads, ids: Iterator[Any], include_headers: bool) -> Iterator[Any]:
-    """Yield the record batches of tasks. Runs in the workers, which find it by its name.
+    """Yield the record batches of tasks. Runs in a Spark task and blocks on the brokers. It is pickled by its name.
 
-    All task numbers are read before the first record, however Spark distributes them over partitions: Spark kills a worker whose input was
-    not read to its end, and its consumer with it.
+    All task numbers are read before the first record, however Spark distributes them over partitions. If a worker does not read its input
+    to the end, Spark kills the worker, and its cached consumer is lost.
 
     Args:
         reads: the ranges of each task.
-        ids: record batches with the numbers of the tasks to read.
+        ids: record batches whose first column has the numbers of the tasks to read.
         include_headers: whether there is a column `headers`.
     """
     from kstream_kafka.reader.arrow import record_batches  # the driver loads no pyarrow
@@ -87,10 +91,10 @@ def read_tasks(reads: RangeReads, ids: Iterator[Any], include_headers: bool) -> 
 
 @contextmanager
 def _no_cycle_collection() -> Generator[None]:
-    """Switch the cycle collector off. Reading creates ten thousands of objects a second and no cycles, and collections took a fifth of the
-    worker's time.
+    """Switch Python's cycle collector off during a `with` block.
 
-    Meanwhile no user code runs in this worker: Python functions on a DataFrame have their own worker.
+    A read creates tens of thousands of objects a second and no cycles, and collections took a fifth of the worker's time. No user code runs
+    in this worker meanwhile, because Python functions on a DataFrame have their own worker.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -102,7 +106,11 @@ def _no_cycle_collection() -> Generator[None]:
 
 
 def _require_arrow() -> None:
-    """Check for pyarrow and pandas on the driver. In a worker Spark's error would only be that the worker did not connect back."""
+    """Check that the driver has pyarrow and pandas. In a worker, Spark's only error would be that the worker did not connect back.
+
+    Raises:
+        MissingDependencyError: one of them is missing or too old.
+    """
     from pyspark.sql.pandas.utils import require_minimum_pandas_version, require_minimum_pyarrow_version
 
     for package, require in (("pyarrow", require_minimum_pyarrow_version), ("pandas", require_minimum_pandas_version)):

@@ -1,11 +1,12 @@
-"""Decoding: from chunks of Kafka messages to the elements of a stream, a whole chunk at a time.
+"""Decoding: it turns Kafka messages into the elements of a stream, a whole chunk at a time.
 
 There are four kinds of elements: (key, value) tuples, values (`messageHandler=value_only`), ConsumerRecords (`consumer_record`), and the
-results of any other `messageHandler`. List comprehensions over a chunk do the work, never a generator a record: that is most of the speed
-of reading in Python.
+results of any other `messageHandler`. List comprehensions over a chunk do the work, and no generator runs for each record. This is most of
+the speed of reading in Python.
 
-Java's deserialisers go by class name, for parameters from a Java or Scala job. `key.deserializer` and `value.deserializer` of the 0-10 form
-may name Kafka's own classes. Any other class is the user's code, and a decoder must be given instead. Kafka's numbers are big-endian.
+Parameters from a Java or Scala job name deserialisers by their Java classes. In the 0-10 form, `key.deserializer` and `value.deserializer`
+may name Kafka's own classes. Any other class is the user's Java code, and the user must give a decoder instead. Kafka's deserialisers of
+numbers are big-endian.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ class ConsumerRecord(NamedTuple):
         topic: the topic.
         partition: the partition's number.
         offset: the offset.
-        timestamp: milliseconds since the epoch, −1 if the record has none.
-        timestampType: 0 for CreateTime, 1 for LogAppendTime, −1 for none.
+        timestamp: milliseconds since the epoch; −1 if the record has none.
+        timestampType: 0 for CreateTime, 1 for LogAppendTime, −1 if the record has no timestamp.
         key: the key, decoded by the stream's decoder; None if the record has none.
         value: the value, decoded by the stream's decoder; None if the record has none.
-        headers: (name, bytes or None) pairs in their order, empty if there are none.
+        headers: (name, bytes or None) pairs in their order; empty if there are none.
         leaderEpoch: the leader epoch; None if the broker did not send it.
     """
 
@@ -47,13 +48,15 @@ class ConsumerRecord(NamedTuple):
 
 
 Decoder: TypeAlias = Callable[[Any], Any]
+"""A function from the bytes of a key or value, or None, to the decoded object."""
 Chunk: TypeAlias = list[Any]
+"""Messages of confluent_kafka."""
 
 
 def value_only(message: KafkaMessageAndMetadata) -> Any:
-    """A messageHandler for the decoded values alone, the fastest way to read.
+    """A messageHandler that returns only the decoded value. With it, reading is fastest.
 
-    The stream does not call it for each record. It decodes the values of whole chunks.
+    The stream does not call this function for each record. It recognises the function and decodes the values of whole chunks.
 
     Args:
         message: a record.
@@ -68,7 +71,7 @@ def value_only(message: KafkaMessageAndMetadata) -> Any:
 
 
 def consumer_record(message: KafkaMessageAndMetadata) -> Any:
-    """A messageHandler for ConsumerRecords, as in the 0-10 API. The stream applies it to whole chunks and never calls it.
+    """A messageHandler that makes the elements ConsumerRecords, as in the 0-10 API. The stream recognises it and never calls it.
 
     Args:
         message: a record.
@@ -84,14 +87,26 @@ def consumer_record(message: KafkaMessageAndMetadata) -> Any:
 
 @dataclass(frozen=True)
 class Decoding:
-    """The way from messages to elements. Pickled into the tasks. A decoder of None leaves the bytes as they are."""
+    """The decoders and the handler that make elements from messages. Immutable; pickled into the tasks.
+
+    Attributes:
+        key_decoder: bytes → key; None leaves bytes.
+        value_decoder: bytes → value; None leaves bytes.
+        message_handler: KafkaMessageAndMetadata → element; None for (key, value) tuples.
+    """
 
     key_decoder: Decoder | None = utf8_decoder
     value_decoder: Decoder | None = utf8_decoder
     message_handler: Callable[[KafkaMessageAndMetadata], Any] | None = None
 
     def of_chunk(self, where: OffsetRange) -> Callable[[Chunk], list[Any]]:
-        """Return the function from a chunk of messages of this range to their elements, in order."""
+        """Return the function that turns a chunk of messages of a range into the list of their elements, in order.
+
+        Errors of the user's decoders and handler come from that function.
+
+        Args:
+            where: the range. Only its topic and partition are used.
+        """
         if self.message_handler is value_only:
             return _values(self.value_decoder)
         if self.message_handler is consumer_record:
@@ -102,10 +117,11 @@ class Decoding:
 
 
 TEXT = Decoding()
-"""(key, value) of UTF-8."""
+"""The default: (key, value) tuples, decoded as UTF-8."""
 
 
 def _values(decoder: Decoder | None) -> Callable[[Chunk], list[Any]]:
+    """Return the function from a chunk of messages to their decoded values."""
     if decoder is None:
         return lambda chunk: [m.value() for m in chunk]
     if decoder is utf8_decoder:
@@ -114,7 +130,12 @@ def _values(decoder: Decoder | None) -> Callable[[Chunk], list[Any]]:
 
 
 def key_values(key: Decoder | None, value: Decoder | None) -> Callable[[Chunk], list[Any]]:
-    """Return the function from a chunk of messages to (key, value) tuples."""
+    """Return the function from a chunk of messages to (key, value) tuples.
+
+    Args:
+        key: the decoder of keys; None leaves bytes.
+        value: the decoder of values; None leaves bytes.
+    """
     if key is None and value is None:
         return lambda chunk: [(m.key(), m.value()) for m in chunk]
     if key is utf8_decoder and value is utf8_decoder:
@@ -126,9 +147,12 @@ def key_values(key: Decoder | None, value: Decoder | None) -> Callable[[Chunk], 
 
 
 def _consumer_records(key: Decoder | None, value: Decoder | None, where: OffsetRange) -> Callable[[Chunk], list[Any]]:
-    """librdkafka counts types of timestamps from 1, Spark from 0. librdkafka's 0 is none, with the time −1."""
+    """Return the function from a chunk of messages, which must not be empty, to ConsumerRecords.
+
+    librdkafka counts the types of timestamps from 1, and Spark from 0. librdkafka's 0 means no timestamp, with the time −1.
+    """
     topic, partition, none = where.topic, where.partition, ()
-    new, record = tuple.__new__, ConsumerRecord  # as the class's constructor, without the cost of its call
+    new, record = tuple.__new__, ConsumerRecord  # the same as a call of the constructor, and faster
 
     def undecoded(chunk: Chunk) -> list[Any]:
         return [
@@ -174,7 +198,7 @@ def _consumer_records(key: Decoder | None, value: Decoder | None, where: OffsetR
 
 
 def _column(decoder: Decoder | None, raw: Iterable[bytes | None]) -> Iterable[Any]:
-    """Return the keys or values of a chunk, decoded."""
+    """Return the decoded keys or values of a chunk."""
     if decoder is None:
         return raw
     if decoder is utf8_decoder:
@@ -183,6 +207,7 @@ def _column(decoder: Decoder | None, raw: Iterable[bytes | None]) -> Iterable[An
 
 
 def _handled(decoding: Decoding, handler: Callable[[KafkaMessageAndMetadata], Any], where: OffsetRange) -> Callable[[Chunk], list[Any]]:
+    """Return the function that calls the user's handler with each message of a chunk, as a KafkaMessageAndMetadata."""
     topic, partition = where.topic, where.partition
     key_decoder, value_decoder, record = decoding.key_decoder, decoding.value_decoder, KafkaMessageAndMetadata
     return lambda chunk: [
@@ -239,7 +264,10 @@ def decoder_of(given: Mapping[str, Any], key: str, chosen: Decoder | None) -> De
     Args:
         given: the user's parameters.
         key: `key.deserializer` or `value.deserializer`.
-        chosen: the decoder argument. It wins if it is not the default.
+        chosen: the decoder that the user gave. It wins unless it is the default, `utf8_decoder`.
+
+    Returns:
+        The decoder; None leaves bytes.
 
     Raises:
         KafkaConfigError: the class is not Kafka's own.

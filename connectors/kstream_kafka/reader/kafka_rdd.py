@@ -1,4 +1,4 @@
-"""KafkaRDD: the records of planned ranges, read by the workers when a partition is computed. One range a partition, unless packed."""
+"""KafkaRDD: the records of planned ranges. The workers read them when a partition is computed. Unless packed, a partition is one range."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from kstream_kafka.reader.range_task import NO_BATCH, BatchReadContext, RangeRea
 
 
 class KafkaRDD(WorkerRDD):
-    """The RDD of planned offset ranges. Computed again, it has the same records in the same order, as long as the brokers have them.
+    """The RDD of the records of planned offset ranges.
+
+    Each computation reads the brokers again. It yields the same records in the same order, as long as the brokers have them. Lost records
+    raise DataLossError in the task, unless the batch tolerates losses.
 
     Without packing, partition i holds the records of `offsetRanges()[i]`. With packing, `offsetRangesOf(i)` returns the ranges of partition
     i, and records of one Kafka partition still come in the order of their offsets, over all partitions of the RDD.
 
-    `KafkaUtils.createRDD` returns it, and each batch of a direct stream is one:
+    `KafkaUtils.createRDD` returns a KafkaRDD, and each batch of a direct stream is one:
 
         stream.foreachRDD(lambda rdd: print(rdd.offsetRanges(), rdd.count()))
     """
@@ -47,24 +50,25 @@ class KafkaRDD(WorkerRDD):
             sc: the SparkContext.
             ranges: the planned ranges.
             executor: complete consumer properties, except for fetch sizes.
-            decoding: the way from messages to elements.
-            splits: the ranges with the leader epochs of their plan, if there was one.
-            poll_timeout_ms: how long a task waits for the next record.
-            exact_counts: whether offsets have no gaps. Then `count`, `isEmpty` and the partitions that `take` visits come from the ranges,
-                without a job where possible. With `spark.streaming.kafka.allowNonConsecutiveOffsets` records are counted.
-            packing: the distribution of ranges over tasks.
-            locations: the preferred locations of each partition.
-            read_context: the batch.
+            decoding: makes the elements from the messages.
+            splits: the ranges with the leader epochs of their plan; None without a plan.
+            poll_timeout_ms: how long a task waits for the next record, in ms.
+            exact_counts: whether offsets have no gaps, so that a range has as many records as offsets. Then `count` and `isEmpty` run no
+                job, and `take` visits only the partitions that it needs. With `spark.streaming.kafka.allowNonConsecutiveOffsets` it is
+                False, and jobs count the records.
+            packing: the limits for the distribution of ranges over tasks.
+            locations: the preferred locations of each partition, in Spark's notation; None for no preference.
+            read_context: the batch for which the ranges are read.
         """
         self._ranges = tuple(ranges)
         self._exact_counts = exact_counts
         known = splits if splits is not None else [RangeSplit(r) for r in self._ranges]
         self.reads = RangeReads.of(known, executor, poll_timeout_ms, packing, read_context)
-        """The splits that the tasks read, for other elements of the same records."""
+        """The splits that the tasks read. `foreachBatch` makes a DataFrame of the same records from them."""
         super().__init__(sc, len(self.reads.tasks), RangeTask(self.reads, decoding), locations=locations)
 
     def offsetRanges(self) -> list[OffsetRange]:
-        """Return the planned ranges. In the order of the RDD's partitions, one each, unless packed or split."""
+        """Return the planned ranges. Range i is partition i of the RDD, unless ranges are packed or split."""
         return list(self._ranges)
 
     def offsetRangesOf(self, partition: int) -> list[OffsetRange]:
@@ -74,20 +78,27 @@ class KafkaRDD(WorkerRDD):
             partition: the index of a partition of the RDD.
 
         Returns:
-            Ranges, or parts of ranges. A packed RDD has no empty ones.
+            Ranges, or parts of ranges. An RDD with a limit of tasks has no empty ones.
         """
         return [split.range for split in self.reads.tasks[partition]]
 
     def count(self) -> int:
-        """Return the number of records. Runs no job if offsets have no gaps."""
+        """Return the number of records. Runs no job if offsets have no gaps; otherwise a job counts."""
         return sum(r.count() for r in self._ranges) if self._exact_counts else super().count()
 
     def isEmpty(self) -> bool:
-        """Return whether there is no record. Runs no job if offsets have no gaps."""
+        """Return whether there is no record. Runs no job if offsets have no gaps; otherwise a job looks for a record."""
         return self.count() == 0 if self._exact_counts else super().isEmpty()
 
     def take(self, num: int) -> list[Any]:
-        """Return the first `num` records, or all if there are fewer. If offsets have no gaps, one job reads only the partitions needed."""
+        """Return the first records. Blocks: if offsets have no gaps, one job reads only the partitions needed.
+
+        Args:
+            num: how many.
+
+        Returns:
+            `num` elements, or all if there are fewer.
+        """
         if not self._exact_counts:
             return super().take(num)
         needed: list[int] = []
@@ -109,11 +120,11 @@ class KafkaRDD(WorkerRDD):
 def check_available(
     params: KafkaParams, ranges: Sequence[OffsetRange], make_client: Callable[[KafkaParams], DriverClient] | None = None
 ) -> None:
-    """Check that every range lies within its log, as createRDD of Spark 2.4 does. Blocks: two requests a broker.
+    """Check that every range lies within its log, as createRDD of Spark 2.4 does. Blocks: sends two requests to each broker.
 
     Args:
         params: the user's Kafka parameters.
-        ranges: the ranges.
+        ranges: the ranges. Without any, no request is sent.
         make_client: creates the client; None for `KafkaDriverClient`.
 
     Raises:
@@ -124,7 +135,7 @@ def check_available(
     if not ranges:
         return
     if make_client is None:
-        from kstream_kafka.client.driver_client import KafkaDriverClient  # only a process that sends requests loads librdkafka
+        from kstream_kafka.client.driver_client import KafkaDriverClient  # imported late: not every process needs librdkafka
 
         make_client = KafkaDriverClient
     client = make_client(params)

@@ -1,7 +1,7 @@
-"""LocationStrategies: the executor on which a Kafka partition should be read. Spark's names and Spark's choice (KafkaRDD.scala, 3.x).
+"""LocationStrategies: the executor on which a Kafka partition should be read. Names and choice are Spark's (KafkaRDD.scala, 3.x).
 
-A location is a hint to Spark, which waits `spark.locality.wait` for that executor before it takes another one. If a partition is read on
-the same executor each time, the worker keeps its connections. The hint changes nothing about the result.
+A location is a hint to Spark, which waits `spark.locality.wait` for that executor before it chooses another one. If the same executor reads
+a partition each time, its workers keep their connections. The hint does not change the result.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ Executor: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True)
 class LocationStrategy:
-    """The executors that should read a Kafka partition. `LocationStrategies` has the strategies:
+    """A rule for the executors that should read Kafka partitions. Immutable. `LocationStrategies` has the strategies:
 
-    - PreferConsistent spreads partitions evenly over all executors, each partition always on the same executor. Right for most jobs.
-    - PreferBrokers prefers executors on the host of the partition's leader. For brokers and executors that share hosts.
+    - PreferConsistent spreads partitions evenly over all executors, each partition always on the same executor. It is right for most jobs.
+    - PreferBrokers prefers executors on the host of the partition's leader. It is for brokers and executors that share hosts.
     - PreferFixed prefers a given host for some partitions, and places the others as PreferConsistent does.
 
     A strategy is callable and returns itself, so `PreferConsistent` (Scala's form) and `PreferConsistent()` (Java's form) are the same.
 
     Attributes:
         kind: the strategy. "none" prefers no executor.
-        hosts: the preferred host of each partition, for PreferFixed.
+        hosts: partition → preferred host, for PreferFixed.
 
     Example:
         KafkaUtils.createDirectStream(
@@ -57,15 +57,16 @@ class LocationStrategy:
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> LocationStrategy:
-        """Read the stored form."""
+        """Return the strategy of a stored form."""
         return LocationStrategy(values["kind"], {(str(t), int(n)): str(host) for t, n, host in values["hosts"]})
 
 
 NO_PREFERENCE = LocationStrategy("none")
+"""The strategy that prefers no executor."""
 
 
 class LocationStrategies:
-    """The strategies, by Spark's names.
+    """The strategies, with Spark's names.
 
     Example:
         KafkaUtils.createDirectStream(
@@ -74,14 +75,14 @@ class LocationStrategies:
     """
 
     PreferBrokers: ClassVar[LocationStrategy] = LocationStrategy("brokers")
-    """Prefers executors on the host of the partition's leader. Use it only if brokers and executors share hosts."""
+    """The strategy that prefers executors on the host of the partition's leader. Use it only if brokers and executors share hosts."""
 
     PreferConsistent: ClassVar[LocationStrategy] = LocationStrategy("consistent")
-    """Spreads partitions evenly over all executors, each partition always on the same executor. Right for most jobs."""
+    """The strategy that spreads partitions evenly over all executors, each partition always on the same one. It is right for most jobs."""
 
     @staticmethod
     def PreferFixed(hostMap: Mapping[Any, str]) -> LocationStrategy:
-        """Prefer a given host for some partitions; other partitions are placed as by PreferConsistent.
+        """Return a strategy that prefers a given host for some partitions. It places other partitions as PreferConsistent does.
 
         Args:
             hostMap: partition → host name. A key is a TopicPartition or a (topic, partition) pair.
@@ -99,20 +100,20 @@ class LocationStrategies:
 
 
 def sorted_executors(executors: Sequence[Executor]) -> list[Executor]:
-    """Sort by host, then id, both descending, as Spark does. Ids compare as text."""
+    """Return the executors sorted by host, then by id, both descending, as Spark does. Ids are compared as text."""
     return sorted(executors, reverse=True)
 
 
 def preferred(partition: Partition, executors: Sequence[Executor], host: str | None = None) -> list[str]:
-    """Return the preferred executor of a partition, in Spark's notation.
+    """Return the preferred executor of a partition, in Spark's notation. Pure.
 
     Args:
         partition: the Kafka partition.
         executors: the executors, from `sorted_executors`.
-        host: the preferred host. If it has executors, only these are candidates.
+        host: the preferred host, or None. If the host has executors, only these are candidates.
 
     Returns:
-        One location; none without executors.
+        A list of one location, `executor_<host>_<id>`. It is empty if there are no executors.
     """
     on_host = [e for e in executors if e[0] == host] if host is not None else []
     candidates = on_host or executors
@@ -123,7 +124,10 @@ def preferred(partition: Partition, executors: Sequence[Executor], host: str | N
 
 
 def java_hash(partition: Partition) -> int:
-    """Return `hashCode` of Java's TopicPartition, for the same choice as the JVM's connector. Python's hash differs in each process."""
+    """Return the `hashCode` of Java's TopicPartition, so that the choice is that of the JVM's connector.
+
+    Python's own hash would differ from process to process.
+    """
     topic, number = partition
     value = (31 * (31 + number) + _java_string_hash(topic)) & 0xFFFFFFFF
     return value - (1 << 32) if value & 0x80000000 else value
@@ -131,6 +135,7 @@ def java_hash(partition: Partition) -> int:
 
 @lru_cache(maxsize=1024)
 def _java_string_hash(text: str) -> int:
+    """Return the `hashCode` of a Java String, as an unsigned number of 32 bits."""
     units = text.encode("utf-16-be")
     value = 0
     for i in range(0, len(units), 2):
@@ -141,16 +146,16 @@ def _java_string_hash(text: str) -> int:
 def executor_locations(
     sc: SparkContext, strategy: LocationStrategy, ranges: Sequence[OffsetRange], packing: Packing, leaders: Mapping[Partition, str]
 ) -> list[list[str]] | None:
-    """Find the preferred executor of each task, by its longest split.
+    """Find the preferred executor of each task. It is that of the partition of the task's longest split. Asks the JVM for the executors.
 
-    An executor whose cores are all held by receivers is never preferred: its tasks would wait for a core in vain.
+    An executor whose cores are all held by receivers is never preferred, because its tasks would wait for a core in vain.
 
     Args:
-        sc: the SparkContext. Asks its JVM for the executors.
+        sc: the SparkContext.
         strategy: the user's strategy.
         ranges: the planned ranges.
-        packing: the distribution of ranges over tasks.
-        leaders: the hosts of the partitions' leaders, for PreferBrokers.
+        packing: the limits for the distribution of ranges over tasks.
+        leaders: partition → host of its leader, for PreferBrokers.
 
     Returns:
         The locations of each task, in Spark's notation. None if the strategy has no preference, or if there is no executor to prefer

@@ -1,8 +1,8 @@
 """KafkaRangeConsumer: a worker's client, which reads planned ranges.
 
-Before a worker yields records, it must know that they are of the planned topic. One request for each range would be a request per
-partition, so the answer of a moment ago still counts (`TopicIdCache`). A topic that is deleted, created again and filled past the offsets
-of the old one within that moment is not noticed.
+Before a worker yields records, it must know that they are of the planned topic. To save a request for each range, a topic id counts for
+about a second (`TopicIdCache`). The worker does not notice a topic that is deleted, created again and filled past the offsets of the old
+topic within that time.
 """
 
 from __future__ import annotations
@@ -34,22 +34,30 @@ from kstream_kafka.errors import KafkaError
 logger = logging.getLogger("kstream.kafka")
 
 LEADERS_S = 2.0
-"""Timeout of the request for the leaders of a topic. Fetching asks again by itself."""
+"""Timeout in seconds of the request for the leaders of a topic. After a timeout, the client asks again by itself when it fetches."""
 TOPIC_IDS_S = 15.0
-"""Timeout of the request for topic ids."""
+"""Timeout in seconds of the request for topic ids."""
 LOG_RANGE_S = 5.0
-"""Timeout of the request for the ends of a log."""
+"""Timeout in seconds of the request for the ends of a log."""
 MAX_AGE_S = 1.0
-"""How long the id of a topic counts."""
+"""Seconds for which the id of a topic counts, at least."""
 AGE_PER_SECOND = 20
-"""An answer about topics of a thousand partitions takes 100 ms. Such an answer counts AGE_PER_SECOND times as long as it took."""
+"""A slow answer counts for longer: this many times as long as it took. An answer about topics of a thousand partitions takes 100 ms."""
 
 
 class KafkaRangeConsumer:
-    """A worker's consumer, of one partition or of several at a time. One thread."""
+    """A worker's consumer of one partition or of several at a time. Not thread-safe: only the task's thread calls it."""
 
     def __init__(self, settings: Settings) -> None:
-        """Create the consumer. `settings` are complete consumer properties. Errors as `new_client`."""
+        """Create the consumer. Fetches nothing. With an `oauth_cb` the call blocks for the first token.
+
+        Args:
+            settings: complete consumer properties.
+
+        Raises:
+            KafkaConfigError: librdkafka refuses a property.
+            AuthenticationFailedError: `oauth_cb` returned no token.
+        """
         self._watch = ConnectionWatch(settings)
         self._bootstrap = str(settings.get("bootstrap.servers", ""))
         self._known_topics: set[str] = set()
@@ -61,9 +69,15 @@ class KafkaRangeConsumer:
         self._consume: Callable[[int, float], list[Any]] = self._consumer.consume
 
     def assign(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
-        """Fetch each (topic, partition, offset, leader epoch). Fetched records of the former assignment are dropped.
+        """Fetch each (topic, partition) from an offset. Fetched records of the former assignment are dropped.
 
-        Blocks for a topic that this client has not read before: a request or two.
+        For a topic that this client has not read before, it first asks for the leaders and blocks up to LEADERS_S.
+
+        Args:
+            begins: (topic, partition, offset, leader epoch or None), each partition once.
+
+        Raises:
+            NotAuthorizedError: this client may not see a topic.
         """
         self._watch.on_request()
         self._reading = sorted({topic for topic, _, _, _ in begins})
@@ -73,7 +87,14 @@ class KafkaRangeConsumer:
         self._consumer.assign([TopicPartition(t, p, at, leader_epoch=-1 if epoch is None else epoch) for t, p, at, epoch in begins])
 
     def consume(self, num_messages: int, timeout: float) -> list[Any]:
-        """Return messages as confluent_kafka's `consume` does.
+        """Return messages, as confluent_kafka's `consume` does. Blocks. After connection errors it may block longer, for a diagnosis.
+
+        Args:
+            num_messages: the most messages.
+            timeout: the longest wait for them, in seconds.
+
+        Returns:
+            Messages, error events among them. The list is empty if none came in time.
 
         Raises:
             AuthenticationFailedError: the brokers refuse this client, so no message will come.
@@ -92,7 +113,14 @@ class KafkaRangeConsumer:
         self._consumer.unassign()
 
     def classify_error(self, error: ClientError) -> FetchErrorKind:
-        """Return the kind of an error event. NotAuthorizedError for a topic that this client may not read."""
+        """Return the kind of an error event.
+
+        Args:
+            error: the error of a message.
+
+        Raises:
+            NotAuthorizedError: this client may not read a topic of the assignment.
+        """
         code = error.code()
         if code == ClientError.TOPIC_AUTHORIZATION_FAILED:
             raise map_error(error, self._bootstrap, "READ", ", ".join(self._reading), "")
@@ -105,10 +133,22 @@ class KafkaRangeConsumer:
         return FetchErrorKind.FATAL
 
     def topic_ids(self, topics: Collection[str], fresh: bool = False) -> dict[str, str]:
-        """Return the ids of these topics, of the last second or so unless `fresh`. Blocks up to TOPIC_IDS_S."""
+        """Return the ids of these topics. May block up to TOPIC_IDS_S for each of two requests.
+
+        Args:
+            topics: the names of the topics.
+            fresh: whether to ask the broker now. Otherwise an answer of about the last second is used, if there is one.
+
+        Returns:
+            topic → topic id. Missing topics are left out.
+
+        Raises:
+            KafkaError: the broker did not answer, or refuses the request.
+        """
         return self._topic_ids.get(topics, fresh)
 
     def _request_topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Ask the broker for topic ids, with an admin client that the first request creates. KafkaError if that fails."""
         if self._admin is None:
             self._admin = new_client(AdminClient, {k: v for k, v in self._settings.items() if k not in CONSUMER})
         try:
@@ -118,7 +158,15 @@ class KafkaRangeConsumer:
             raise KafkaError(f"the ids of the topics {sorted(topics)} could not be read from the brokers: {reason}", reason=reason) from e
 
     def log_range(self, topic: str, partition: int) -> tuple[int | None, int | None]:
-        """Ask the leader for (earliest, latest), up to LOG_RANGE_S. (None, None) if it does not answer."""
+        """Ask the leader for both ends of a log. Blocks up to LOG_RANGE_S.
+
+        Args:
+            topic: the topic.
+            partition: the partition's number.
+
+        Returns:
+            (earliest, latest); (None, None) if the leader does not answer, which is logged.
+        """
         try:
             return self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=LOG_RANGE_S)
         except KafkaException as e:
@@ -126,40 +174,57 @@ class KafkaRangeConsumer:
             return None, None
 
     def last_error(self) -> str:
-        """Return the client's last error text about its connections."""
+        """Return the client's last error text about its connections, redacted; empty if there was none."""
         return self._watch.last_error
 
     def close(self) -> None:
-        """Close the connections. The object cannot be used afterwards."""
+        """Close the consumer. The object cannot be used afterwards."""
         self._consumer.close()
 
     def _learn_leaders(self, topic: str) -> None:
-        """Let the client learn the topic's leaders now, in some 10 ms. By itself it looks for those of a new topic once a second."""
+        """Request the metadata of a topic, so that the client knows its leaders. It takes about 10 ms and blocks up to LEADERS_S.
+
+        By itself, the client looks for the leaders of a new topic only once a second. NotAuthorizedError if it may not see the topic.
+        """
         self._known_topics.add(topic)
         try:
             known = self._consumer.list_topics(topic, timeout=LEADERS_S).topics.get(topic)
         except KafkaException as e:
-            logger.debug("topic %s: no metadata yet: %s", topic, e)  # the assignment asks again, and the poll timeout limits it
+            logger.debug("topic %s: no metadata yet: %s", topic, e)  # the client asks again, up to the poll timeout
             return
         if known is not None and known.error is not None and known.error.code() == ClientError.TOPIC_AUTHORIZATION_FAILED:
             raise map_error(known.error, self._bootstrap, "DESCRIBE", topic, "")
 
     def _on_error(self, error: ClientError) -> None:
+        """Note an error of the connections. confluent_kafka calls it in the task's thread, within `consume`."""
         if error.code() not in GROUP_ERRORS:
             self._watch.on_error(error.name(), error.str())
 
 
 class TopicIdCache:
-    """Topic ids that are at most about a second old, for a worker that reads many small ranges. One thread."""
+    """Topic ids that are at most about a second old, for a worker that reads many small ranges. Not thread-safe: one thread."""
 
     def __init__(self, request: Callable[[Collection[str]], Mapping[str, str]], monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Cache the answers of `request`, which blocks on the broker and leaves out missing topics. `monotonic` is in seconds."""
+        """Create an empty cache.
+
+        Args:
+            request: asks the broker for the ids of topics, and blocks. Its answer lacks missing topics.
+            monotonic: a clock in seconds.
+        """
         self._request = request
         self._monotonic = monotonic
         self._known: dict[str, tuple[float, str | None]] = {}
 
     def get(self, topics: Collection[str], fresh: bool = False) -> dict[str, str]:
-        """Return the ids of these topics, all from one request. `fresh` sends a request now."""
+        """Return the ids of these topics. If one id is too old, one request asks for all of them, and blocks.
+
+        Args:
+            topics: the names of the topics.
+            fresh: whether to send a request in any case.
+
+        Returns:
+            topic → topic id. Missing topics are left out.
+        """
         now = self._monotonic()
         if fresh or any(topic not in self._known or self._known[topic][0] <= now for topic in topics):
             found = self._request(topics)

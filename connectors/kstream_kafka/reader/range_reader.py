@@ -1,9 +1,9 @@
-"""`read_splits`: the records of one or several planned ranges, all of them and no others, in chunks.
+"""`read_splits`: reads the records of one or several planned ranges in chunks, all of them and no others.
 
-A range ends at the first record at or after its end, or when the position reaches the end, or when the broker says that the partition ends
-there. It never ends by a count: compaction and transactions leave gaps, and the last offsets of a range may hold no record. A partition
-that ends *before* the range is a loss, and so is an offset that the broker does not have. A loss is raised, or recorded in the report while
-the read continues with the remaining records.
+The read of a range ends at the first record at or after the range's end, or when the position reaches that end, or when the broker says
+that the partition ends there. It never ends by a count: compaction and transactions leave gaps, and the last offsets of a range may hold no
+record. A partition that ends *before* the range is a loss, and so is an offset that the broker does not have. A loss is raised, or it is
+recorded in the report and the read continues with the remaining records.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from kstream_kafka.planning.packing import RangeSplit
 from kstream_kafka.reader.read_report import ReadReport
 
 CHUNK = 10_000
-"""Most messages of one `consume` call."""
+"""The most messages of one `consume` call."""
 SLICE_S = 0.05
-"""Longest wait of one `consume` call. The call waits for all messages that it was asked for, and in gaps they never come."""
+"""The longest wait of one `consume` call, in seconds. The call waits for all the messages it was asked for, but gaps hold no messages."""
 
 _CUT_AT = re.compile(r"broker end offset is (\d+)")
 
@@ -43,7 +43,18 @@ def read_range(
     leader_epoch: int | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[list[Any]]:
-    """Read one range with `read_splits`. Yields lists of messages, offsets rising, none empty."""
+    """Read one range with `read_splits`. Blocks on the broker; raises the errors of `read_splits`.
+
+    Args:
+        consumer: the worker's consumer.
+        wanted: the range.
+        poll_timeout_ms: how long to wait without a message.
+        leader_epoch: the leader epoch of the plan; None if it is unknown.
+        monotonic: a clock in seconds.
+
+    Yields:
+        Lists of messages with rising offsets, none empty.
+    """
     for _, messages in read_splits(consumer, (RangeSplit(wanted, leader_epoch),), poll_timeout_ms, monotonic):
         yield messages
 
@@ -58,27 +69,27 @@ def read_splits(
 ) -> Iterator[tuple[OffsetRange, list[Any]]]:
     """Read splits. Runs in a Spark task; blocks on the broker.
 
-    All splits are assigned at once, so that one fetch serves every partition of a broker. Messages that come before their turn wait in
-    memory: records come in the same order each time, whatever the order of the fetches. So several splits should be small
-    (`packing.groups`). The consumer stays assigned; its lender unassigns it.
+    All splits are assigned at once, so that one fetch serves every partition of a broker. Records are yielded in the same order each time,
+    whatever the order of the fetches. So messages that come before their turn wait in memory, and several splits should be small
+    (`packing.groups`). Afterwards the consumer is still assigned, and its lender must unassign it.
 
     Args:
         consumer: the worker's consumer.
-        splits: the splits, each of another partition. A broker whose log was cut below the start of a split refuses its epoch. A record of
-            a later epoch inside the split is not the planned record.
+        splits: the splits, each of another partition. Their epochs show a log that was cut: a broker refuses `from_epoch` if the log was
+            cut below the start of the split, and a record of an epoch later than `leader_epoch` is not the planned record.
         poll_timeout_ms: how long to wait without a message for any split.
         monotonic: a clock in seconds.
-        report: takes counts, and losses if it tolerates them.
-        topic_ids: the topic ids of the plan. They are compared after records were fetched and before they are yielded, by a request at
-            most once a second.
+        report: records the counts, and the losses if it tolerates them. By default losses are raised.
+        topic_ids: topic → topic id of the plan. The ids are compared after records are fetched and before they are yielded, by a request
+            about once a second at most.
 
     Yields:
-        (range, messages), in the order of `splits`, offsets rising within each; messages are never empty.
+        (range, messages), in the order of `splits`, with rising offsets within each. `messages` is never empty.
 
     Raises:
-        DataLossError: records of a split are gone, and the report does not tolerate it.
+        DataLossError: records of a split are lost, and the report does not tolerate losses.
         PollTimeoutError: no message came in `poll_timeout_ms`.
-        KafkaError: the client gave up.
+        KafkaError: the client gave up, or the brokers refuse it.
         ValueError: two splits are of one partition.
     """
     group = _Group(consumer, splits, poll_timeout_ms, report or ReadReport(), topic_ids or {})
@@ -100,8 +111,9 @@ def read_splits(
 class _Group:
     """Splits that are read at once.
 
-    `unfinished` are the states whose records are not yet all yielded, in the order of the splits. `_open` of them have not reached their
-    end.
+    Attributes:
+        unfinished: the states of the splits whose records are not yet all yielded, in the order of the splits. `_open` is the number of
+            states that have not reached their end.
     """
 
     def __init__(
@@ -124,7 +136,10 @@ class _Group:
             raise ValueError("two splits of one partition cannot be read at once")
 
     def assign(self) -> None:
-        """Assign all open splits, at first and after a position was moved. `start_epoch` is that of a range's first offset only."""
+        """Assign all splits that have offsets left. Called at first, and after a position was moved.
+
+        Only a range that is at its first offset is assigned with its `start_epoch`, because that epoch belongs to that offset.
+        """
         self.consumer.assign(
             [
                 (r.wanted.topic, r.wanted.partition, r.position, r.start_epoch if r.position == r.wanted.fromOffset else None)
@@ -134,16 +149,19 @@ class _Group:
         )
 
     def consume(self) -> list[Any]:
-        """Return the next messages, after up to SLICE_S. Asks for no more than is left, because `consume` waits for all of them."""
+        """Return the next messages. Blocks up to SLICE_S. Requests no more than is left, because `consume` waits for the whole number."""
         left = sum(r.left for r in self.unfinished)
         messages = self.consumer.consume(min(CHUNK, left), SLICE_S)
         if messages and not self._alone:
-            # Ends of partitions, and records after the end of a split, count as messages: the rest is often there too.
+            # Events and records after the end of a split used up some of the requested number: fetch the rest that is there.
             messages += self.consumer.consume(CHUNK, 0)
         return messages
 
     def take(self, messages: list[Any]) -> bool:
-        """Give each state its messages. Returns whether any position moved."""
+        """Give each state its messages, and assign again if a position was moved. Return whether any position has moved.
+
+        Raises the errors of `RangeReadState.keep`.
+        """
         if not messages:
             return False
         moved = self.unfinished[0].keep(messages) if self._alone else self._share_out(messages)
@@ -155,9 +173,10 @@ class _Group:
         return moved
 
     def _share_out(self, messages: list[Any]) -> bool:
+        """Give each of several states its messages. Return whether any position has moved."""
         moved = False
         for where, run in groupby(messages, _where):
-            # An event of a broker belongs to no partition. What a finished split still gets is after its end.
+            # An event of a broker belongs to no partition: any open state handles it. Messages for a finished split are after its end.
             state = self._of[where] if where in self._of else next(r for r in self.unfinished if r.left)
             if state.left and not state.must_reassign and state.keep(list(run)):
                 moved = True
@@ -167,7 +186,10 @@ class _Group:
         return moved
 
     def in_turn(self) -> Iterator[tuple[OffsetRange, list[Any]]]:
-        """Yield the records whose turn it is: those of the first unfinished split, and of the next ones if it is finished."""
+        """Yield the records whose turn has come, and record finished splits in the report.
+
+        These are the records of the first unfinished split. If it has reached its end, those of the next one follow, and so on.
+        """
         done = 0
         for state in self.unfinished:
             if records := state.records:
@@ -181,7 +203,14 @@ class _Group:
         del self.unfinished[:done]
 
     def check_topics(self, fresh: bool = False) -> None:
-        """Compare topic ids with the plan's. A recreated topic raises TopicRecreatedError, or ends its splits if losses are tolerated."""
+        """Compare the topic ids with those of the plan. May block. If losses are tolerated, a recreated topic ends its splits.
+
+        Args:
+            fresh: whether to ask the broker now, instead of using an answer of the last second.
+
+        Raises:
+            TopicRecreatedError: a topic was recreated, and losses are not tolerated.
+        """
         if not self._topic_ids:
             return
         found = self.consumer.topic_ids(self._topic_ids.keys(), fresh)
@@ -199,20 +228,22 @@ class _Group:
 
 
 def _where(message: Any) -> tuple[str, int]:
+    """Return the (topic, partition) of a message."""
     return (message.topic(), message.partition())
 
 
 class RangeReadState:
-    """The state of the read of one split, and the meaning of the events among its messages.
+    """The state of the read of one split. It handles the messages and the error events of its partition.
 
     Attributes:
         wanted: the range of the split.
-        position: the next offset not yet seen.
-        start_epoch: the leader epoch under which the first offset was reached. The broker refuses it if that epoch ended before.
+        position: the first offset that was not seen yet.
+        start_epoch: the leader epoch under which the first offset was reached; None if it is unknown. The broker refuses a read under an
+            epoch that ended before the offset.
         records: messages that wait for their turn.
         yielded: how many records were yielded.
-        must_reassign: whether the position was moved, so that the consumer must be assigned again.
-        last_retriable_error: the text of the last error that a retry may resolve.
+        must_reassign: whether the consumer must be assigned again, at `position`.
+        last_retriable_error: the text of the last error that a retry may resolve; empty if there was none.
     """
 
     def __init__(
@@ -223,15 +254,15 @@ class RangeReadState:
         report: ReadReport,
         check_topic: Callable[[], None],
     ) -> None:
-        """Begin a read.
+        """Begin a read at the start of the split. Sends no request.
 
         Args:
             consumer: the worker's consumer.
             split: the split.
-            poll_timeout_ms: for the text of a timeout.
-            report: takes losses if it tolerates them.
-            check_topic: called before anything counts as a loss, because offsets mean nothing in a recreated topic. It raises, or ends
-                this read by `give_up`.
+            poll_timeout_ms: the poll timeout, for the text of a PollTimeoutError.
+            report: records losses if it tolerates them.
+            check_topic: called before anything counts as a loss, because offsets mean nothing in a recreated topic. For a recreated topic
+                it raises TopicRecreatedError, or ends this read by `give_up`.
         """
         self.consumer = consumer
         self.check_topic = check_topic
@@ -249,17 +280,28 @@ class RangeReadState:
 
     @property
     def where(self) -> tuple[str, int, int, int]:
-        """(topic, partition, from, until), for errors."""
+        """The range as (topic, partition, from, until), for errors."""
         w = self.wanted
         return (w.topic, w.partition, w.fromOffset, w.untilOffset)
 
     @property
     def left(self) -> int:
-        """How many offsets are not yet seen; 0 at the end."""
+        """The number of offsets that were not seen yet; 0 at the end."""
         return max(0, self.wanted.untilOffset - self.position)
 
     def keep(self, messages: list[Any]) -> bool:
-        """Add the records of the range among these messages to `records`. Returns whether the position moved."""
+        """Add the records of the range among these messages to `records`. For error events it may ask the broker, and block.
+
+        Args:
+            messages: messages and error events of this partition; at least one.
+
+        Returns:
+            Whether the position has moved.
+
+        Raises:
+            DataLossError: records are lost, and losses are not tolerated.
+            KafkaError: the client gave up.
+        """
         before = self.position
         taken = self._take(messages)
         if not self._over:
@@ -267,7 +309,13 @@ class RangeReadState:
         return self.position > before
 
     def give_up(self, error: TopicRecreatedError) -> None:
-        """End the read with what was yielded. The other records, waiting ones included, are of another topic."""
+        """End the read because the topic was recreated, and record the loss of all records that were not yielded.
+
+        Waiting records are dropped, because they may be of the new topic.
+
+        Args:
+            error: the error, for the cause and the text of the loss.
+        """
         w = self.wanted
         begin = w.fromOffset if not self.yielded else self.records[0].offset() if self.records else self.position
         self.records = []
@@ -276,15 +324,15 @@ class RangeReadState:
         self.report.record_loss(LostRange(w.topic, w.partition, begin, w.untilOffset, error.cause, str(error)))
 
     def timed_out(self) -> PollTimeoutError:
-        """Return the error for a read without a message in time."""
+        """Return the error for a read that got no message in time. It names the last connection error, if there was one."""
         reason = self.last_retriable_error or self.consumer.last_error()
         return PollTimeoutError(self.where, self.position, self.poll_timeout_ms, reason)
 
     # -- messages
 
     def _take(self, messages: list[Any]) -> list[Any]:
-        """Return the records of the range among the messages, and move the position past all messages."""
-        if any(map(type(messages[0]).error, messages)):  # the plain function: 5 times the speed of methodcaller
+        """Return the records of the range among the messages, and move the position past them. Handles error events."""
+        if any(map(type(messages[0]).error, messages)):  # calling the class's function is 5 times as fast as methodcaller
             messages = self._without_events(messages)
             if not messages:
                 return messages
@@ -297,9 +345,10 @@ class RangeReadState:
         return messages
 
     def _without_events(self, messages: list[Any]) -> list[Any]:
-        """Handle each error event in its place, and return the records. Records after an end of partition are kept.
+        """Handle the error events in their order among the messages, and return the records.
 
-        Messages after an event that moved the position belong to a fetch that is over.
+        Records after an end of partition are kept. Messages after an event that set `must_reassign` are dropped, because they belong to a
+        fetch that is over.
         """
         records: list[Any] = []
         for message in messages:
@@ -314,6 +363,7 @@ class RangeReadState:
         return records
 
     def _on_event(self, error: Any, message: Any) -> None:
+        """Handle one error event, by its kind. May block on the broker. KafkaError if the client gave up."""
         kind = self.consumer.classify_error(error)
         if kind is FetchErrorKind.END_OF_PARTITION:
             self._on_end_of_partition(message.offset())
@@ -329,10 +379,14 @@ class RangeReadState:
     # -- losses
 
     def _on_end_of_partition(self, end: int) -> None:
-        """Finish the range if the partition ends at or after the range's end. Before it, ask the broker whether that is so.
+        """Finish the range if the partition ends at or after the range's end. If it ends earlier, ask the leader for the log's end. Blocks.
 
-        A new leader may show less than it has for a moment, and the client reports an end only once. Such a leader does not answer the
-        request for its log's end either. No answer is no loss: the range is assigned again from here.
+        If the leader confirms the early end, the rest of the range is a loss. A new leader may show less than it has for a moment, and it
+        does not answer the request then. Without an answer there is no loss: the range is assigned again at the current position, because
+        the client reports an end only once.
+
+        Args:
+            end: the end of the partition, by the event.
         """
         until = self.wanted.untilOffset
         if end < until:
@@ -348,7 +402,14 @@ class RangeReadState:
         self.position = max(self.position, end)
 
     def _on_out_of_range(self, error: Any) -> None:
-        """Tell retention from a log that was cut: the broker does not have `position`, or not under `start_epoch`."""
+        """Handle the loss when the broker does not have `position`, or not under `start_epoch`. Blocks for the ends of the log.
+
+        The ends of the log show whether retention has removed records or the log was cut.
+
+        Raises:
+            RecordsRemovedError: retention has removed records, and losses are not tolerated.
+            LogTruncatedError: the log was cut, and losses are not tolerated, or the broker did not answer.
+        """
         at, until = self.position, self.wanted.untilOffset
         earliest, latest = self.consumer.log_range(self.wanted.topic, self.wanted.partition)
         if earliest is not None and at < earliest:
@@ -361,12 +422,15 @@ class RangeReadState:
             begin = min(int(cut.group(1)), at) if cut else at
             reason = f"the log was cut below offset {at} and written again (it is [{earliest}, {latest}) now)"
             loss = LogTruncatedError(self.where, (begin, at), at, reason)
-            if earliest is None:  # the broker did not answer: perhaps there is no log to continue with
+            if earliest is None:  # the broker did not answer, so there may be no log to continue with
                 raise loss
             self._lost(loss)
 
     def _check_epoch(self, records: list[Any]) -> None:
-        """Find records of a later epoch than the planned one. Epochs rise with offsets, so the last record of a chunk is enough."""
+        """Record or raise a loss if there are records of a later epoch than the planned one.
+
+        Such records have replaced the planned ones. Epochs rise with offsets, so the last record of a chunk shows whether there are any.
+        """
         planned = self._planned_epoch
         if planned is None or not records:
             return
@@ -380,7 +444,7 @@ class RangeReadState:
         self._record_or_raise(error)
 
     def _lost(self, error: RangeLostError) -> None:
-        """Raise the loss, or record it and continue at the next offset that can be read."""
+        """Raise the loss, or record it and let the read continue at `error.resume_at`, by a new assignment."""
         if self._record_or_raise(error):
             self.position = min(error.resume_at, self.wanted.untilOffset)
             self.start_epoch = None
@@ -390,7 +454,7 @@ class RangeReadState:
         """Record a loss.
 
         Returns:
-            True if it is recorded and the read continues behind it. False if the topic was recreated, so that this read is over.
+            True if the loss is recorded and the read continues behind it. False if the topic was recreated, so that this read is over.
 
         Raises:
             RangeLostError: `error`, unless losses are tolerated.

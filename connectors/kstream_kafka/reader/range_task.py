@@ -1,4 +1,4 @@
-"""RangeReads and RangeTask: the work of a Spark task: borrow a consumer, read splits, decode. Pickled by reference into the tasks."""
+"""RangeReads and RangeTask: the work of a Spark task. It borrows a consumer, reads splits and decodes. Tasks pickle the classes by name."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchReadContext:
-    """The batch for which ranges are read.
+    """The batch for which ranges are read. Immutable; pickled into the tasks.
 
     Attributes:
-        time_ms: the batch time.
-        topic_ids: the topic ids of the plan.
+        time_ms: the batch time, in ms.
+        topic_ids: topic → topic id of the plan.
         tolerate_loss: whether a loss is reported and the read continues; otherwise the loss is raised.
-        accumulator: gets the reports of tasks, by batch time; None if nobody wants them.
+        accumulator: collects the reports of tasks, by batch time; None if there are no reports to send.
     """
 
     time_ms: int = 0
@@ -46,12 +46,12 @@ NO_BATCH = BatchReadContext()
 
 @dataclass(frozen=True)
 class RangeReads:
-    """The splits that each task reads.
+    """The splits that each task reads, and the settings of the read. Immutable; pickled into the tasks.
 
     Attributes:
-        tasks: the splits of each task.
+        tasks: the splits of each task, by the task's index.
         executor: complete consumer properties, except for fetch sizes.
-        poll_timeout_ms: how long a task waits for the next record.
+        poll_timeout_ms: how long a task waits for the next record, in ms.
         read_context: the batch.
     """
 
@@ -68,7 +68,15 @@ class RangeReads:
         packing: Packing = NOT_PACKED,
         read_context: BatchReadContext = NO_BATCH,
     ) -> RangeReads:
-        """Pack whole ranges into tasks. Without packing, task i reads range i."""
+        """Pack whole ranges into tasks. Without packing, task i reads range i.
+
+        Args:
+            splits: the whole ranges.
+            executor: complete consumer properties, except for fetch sizes.
+            poll_timeout_ms: how long a task waits for the next record, in ms.
+            packing: the limits for the distribution of ranges over tasks.
+            read_context: the batch.
+        """
         return RangeReads(pack(splits, packing), executor, poll_timeout_ms, read_context)
 
     def __len__(self) -> int:
@@ -76,22 +84,26 @@ class RangeReads:
         return len(self.tasks)
 
     def __reduce__(self) -> Any:
-        """Pickle rows of plain values: a thousand ranges reach each task in a tenth of the time that their objects would take."""
+        """Pickle the splits as rows of plain values. A thousand ranges then take a tenth of the time to reach a task."""
         rows = [[(*p.range.to_json(), p.leader_epoch, p.from_epoch) for p in task] for task in self.tasks]
         return (_unpickled, (rows, self.executor, self.poll_timeout_ms, self.read_context))
 
     def chunks(self, index: int) -> Iterator[tuple[OffsetRange, list[Any]]]:
         """Read the messages of a task.
 
-        Lazy. Runs in a Spark task and blocks on the broker. An empty range sends no request. The report is sent at the end, or when the
-        task wants no more, but not when it failed.
+        Lazy. Runs in a Spark task and blocks on the broker. An empty range sends no request. At the end the read report goes to the
+        accumulator, also if the task stops reading early, but not if the read fails.
 
         Args:
-            index: the number of the task.
+            index: the index of the task.
 
         Yields:
-            Chunks of messages with their range, in the order of the splits, offsets rising. No chunk is empty; those of small ranges are
-            small.
+            (range, messages), in the order of the splits, with rising offsets. No chunk is empty; those of small ranges are small.
+
+        Raises:
+            DataLossError: records are lost, and the batch does not tolerate losses.
+            PollTimeoutError: no message came in `poll_timeout_ms`.
+            KafkaError: another error of the client.
         """
         report = ReadReport(self.read_context.tolerate_loss)
         try:
@@ -102,11 +114,13 @@ class RangeReads:
         self._send(report)
 
     def _send(self, report: ReadReport) -> None:
+        """Add the report to the accumulator, unless the report is empty or there is no accumulator."""
         found = report.to_plain()
         if found and self.read_context.accumulator is not None:
             self.read_context.accumulator.add({self.read_context.time_ms: found})
 
     def _read(self, index: int, report: ReadReport) -> Iterator[tuple[OffsetRange, list[Any]]]:
+        """Yield the chunks of a task. Borrows one consumer for small ranges and one for large ranges, each when it is needed first."""
         with ExitStack() as loans:
             lent: dict[bool, RangeConsumer] = {}
             last: RangeConsumer | None = None
@@ -116,7 +130,7 @@ class RangeReads:
                     lent[small] = loans.enter_context(self._borrowed(small))
                 consumer = lent[small]
                 if last is not None and last is not consumer:
-                    last.unassign()  # otherwise it continues to fetch
+                    last.unassign()  # otherwise that consumer would continue to fetch
                 last = consumer
                 yield from read_splits(consumer, group, self.poll_timeout_ms, report=report, topic_ids=self.read_context.topic_ids)
 
@@ -124,28 +138,35 @@ class RangeReads:
         """Borrow a consumer for the length of this task, with fetch sizes for small or for large ranges."""
         context = TaskContext.get()
         attempt = context.taskAttemptId() if context else -1
-        # Spark does not tell Python the attempt number of a stage; a task of a repeated stage starts again by a new assignment.
+        # Python cannot see the attempt number of a stage. In a repeated stage a task keeps its consumer and only assigns it again.
         retry = bool(context and context.attemptNumber() > 0)
         sized = params.small if small else params.bulk
         return consumer_cache.of_this_process().lend(sized(self.executor), attempt, retry)
 
 
 def _unpickled(rows: list[list[Any]], executor: Mapping[str, Any], poll_timeout_ms: int, read_context: BatchReadContext) -> RangeReads:
+    """Return the RangeReads of pickled rows. Called by pickle in the workers."""
     tasks = tuple(tuple(RangeSplit(OffsetRange(*where), epoch, begun) for *where, epoch, begun in task) for task in rows)
     return RangeReads(tasks, executor, poll_timeout_ms, read_context)
 
 
 @dataclass(frozen=True)
 class RangeTask:
-    """The elements of an RDD: the messages of `reads`, decoded."""
+    """The function of a KafkaRDD: partition index → elements. Immutable; pickled into the tasks.
+
+    Attributes:
+        reads: the splits to read.
+        decoding: makes the elements from the messages.
+    """
 
     reads: RangeReads
     decoding: Decoding
 
     def __call__(self, index: int) -> Iterable[Any]:
-        """Return the elements of a partition, lazily."""
+        """Return the elements of a partition of the RDD. Lazy: the read, and its errors, come with the iteration."""
         return itertools.chain.from_iterable(self._decoded(index))
 
     def _decoded(self, index: int) -> Iterator[list[Any]]:
+        """Yield the elements of each chunk of a task."""
         for where, messages in self.reads.chunks(index):
             yield self.decoding.of_chunk(where)(messages)

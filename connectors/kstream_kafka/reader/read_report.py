@@ -1,8 +1,8 @@
 """The read report of a batch: how many records each range held, and the ranges that were lost.
 
-A task records what it met while it reads (`ReadReport`), and sends it to the driver when it succeeds. There `ReadReportAccumulator` merges
-the reports of all tasks, attempts and jobs of a batch into one map. The keys are positions in Kafka, so the same report twice changes
-nothing. The driver decides.
+A task fills a `ReadReport` while it reads, and sends it to the driver when it succeeds. There `ReadReportAccumulator` merges the reports of
+all tasks, attempts and jobs of a batch into one map. The keys are positions in Kafka, so merging is idempotent. The driver decides what
+follows from a loss.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RangeStart: TypeAlias = tuple[str, int, int]
 """(topic, partition, first offset)."""
 ReportData: TypeAlias = dict[str, Any]
-"""A report as it travels: {"counts": {start: (until, records)}, "lost": {start: (until, cause, detail)}}."""
+"""A report as tasks send it: {"counts": {start: (until, records)}, "lost": {start: (until, cause, detail)}}."""
 
 
 @dataclass(slots=True)
@@ -31,8 +31,8 @@ class ReadReport:
 
     Attributes:
         tolerate_loss: whether a loss is recorded and the read continues; otherwise the loss is raised.
-        counts: (end, records) of each split that was read to its end, by its start.
-        lost: (end, cause, detail) of each lost range, by its start.
+        counts: start → (end, number of records), for each split that was read to its end.
+        lost: start → (end, cause, detail), for each lost range.
     """
 
     tolerate_loss: bool = False
@@ -40,7 +40,12 @@ class ReadReport:
     lost: dict[RangeStart, tuple[int | None, str, str]] = field(default_factory=dict[RangeStart, tuple[int | None, str, str]])
 
     def record_read(self, split: OffsetRange, records: int) -> None:
-        """Record that a split was read to its end, and how many records it held."""
+        """Record that a split was read to its end.
+
+        Args:
+            split: the range of the split.
+            records: how many records it held.
+        """
         self.counts[split.topic, split.partition, split.fromOffset] = (split.untilOffset, records)
 
     def record_loss(self, lost: LostRange) -> None:
@@ -53,7 +58,15 @@ class ReadReport:
 
 
 def merge(into: dict[int, ReportData], more: Mapping[int, ReportData]) -> dict[int, ReportData]:
-    """Add reports of tasks, by batch time in ms. Of two counts of a split the larger wins, because the other read was cut short."""
+    """Merge reports of tasks. Of two counts of a split the larger wins, because the other read was cut short.
+
+    Args:
+        into: batch time in ms → report. It is changed.
+        more: batch time in ms → report, to be added.
+
+    Returns:
+        `into`.
+    """
     for time, report in more.items():
         known = into.setdefault(time, {"counts": {}, "lost": {}})
         for start, (until, records) in report.get("counts", {}).items():
@@ -63,14 +76,20 @@ def merge(into: dict[int, ReportData], more: Mapping[int, ReportData]) -> dict[i
 
 
 def counts_of(ranges: Sequence[OffsetRange], counts: Mapping[RangeStart, tuple[int, int]]) -> list[int | None]:
-    """Return how many records each range held: 0 for an empty range, None if no job has read it to its end.
+    """Return how many records each range held. The count of a range that was split is the sum of its splits. Pure.
 
-    The count of a range that was split is the sum of its splits.
+    Args:
+        ranges: the planned ranges.
+        counts: start → (end, number of records), from a read report.
+
+    Returns:
+        For each range its number of records: 0 for an empty range, None if no job has read the whole range.
     """
     return [_count(r, counts) for r in ranges]
 
 
 def _count(r: OffsetRange, counts: Mapping[RangeStart, tuple[int, int]]) -> int | None:
+    """Return the number of records of one range, by following its splits; None if one of them was not read to its end."""
     at, total = r.fromOffset, 0
     while at < r.untilOffset:
         found = counts.get((r.topic, r.partition, at))
@@ -81,15 +100,19 @@ def _count(r: OffsetRange, counts: Mapping[RangeStart, tuple[int, int]]) -> int 
 
 
 def lost_ranges(found: Mapping[RangeStart, tuple[int | None, str, str]]) -> list[LostRange]:
-    """Return the lost ranges of a report, sorted by topic, partition and offset."""
+    """Return the lost ranges of a report, sorted by topic, partition and offset.
+
+    Args:
+        found: start → (end, cause, detail), from a read report.
+    """
     return [LostRange(*start, *rest) for start, rest in sorted(found.items())]
 
 
 class ReadReportParam:
-    """Merges reports for Spark's accumulator: workers begin with an empty dict, the driver merges what they send.
+    """Merges reports for Spark's accumulator. Workers begin with an empty dict, and the driver merges the reports that they send.
 
-    `lock` guards the driver's dict. Three threads change it: Spark's accumulator thread adds, the thread that ends a batch takes, and the
-    generator's thread forgets. Nothing that blocks is called under the lock.
+    `lock` guards the driver's dict. Three threads change the dict: Spark's accumulator thread adds reports, the thread that ends a batch
+    takes one, and the generator's thread drops old ones. No code under the lock blocks.
     """
 
     def __init__(self) -> None:
@@ -99,17 +122,19 @@ class ReadReportParam:
         return ReadReportParam, ()  # tasks get a copy with its own lock
 
     def zero(self, value: dict[int, ReportData]) -> dict[int, ReportData]:
+        """Return the value with which a worker begins. Called by Spark."""
         return {}
 
     def addInPlace(self, value1: dict[int, ReportData], value2: dict[int, ReportData]) -> dict[int, ReportData]:
+        """Merge `value2` into `value1` and return `value1`. Called by Spark, in workers and in the driver's accumulator thread."""
         with self.lock:
             return merge(value1, value2)
 
 
 class ReadReportAccumulator:
-    """The driver's end of the reports of one stream in one SparkContext. Any thread.
+    """The driver's accumulator of the reports of one stream in one SparkContext. Thread-safe.
 
-    The report of a task comes with its end, before the job's end is known to its caller.
+    The report of a task arrives with the task's result, before the caller of the job knows that the job has ended.
     """
 
     def __init__(self, sc: SparkContext) -> None:
@@ -118,9 +143,14 @@ class ReadReportAccumulator:
         """Spark's accumulator, to which tasks add. Pickled into them by its number."""
 
     def take(self, time_ms: int) -> ReportData:
-        """Remove and return the report of a batch: {"counts": …, "lost": …}.
+        """Remove and return the report of a batch. Any thread.
 
-        `lost` also has the losses of older batches since their end, because a window reads their ranges again.
+        Args:
+            time_ms: the batch time, in ms.
+
+        Returns:
+            {"counts": …, "lost": …}, both possibly empty. `lost` also has the losses of older batches that were found after their end,
+            because a window reads their ranges again.
         """
         with self.param.lock:
             known: dict[int, ReportData] = self.accumulator.value
@@ -132,7 +162,11 @@ class ReadReportAccumulator:
         return {"counts": found.get("counts", {}), "lost": lost}
 
     def forget(self, up_to_ms: int) -> None:
-        """Drop what came after their end for batches up to this time."""
+        """Drop the reports of old batches: those that arrived after `take`, or that nobody took. Any thread.
+
+        Args:
+            up_to_ms: the newest batch time to drop, in ms.
+        """
         with self.param.lock:
             known: dict[int, ReportData] = self.accumulator.value
             for old in [t for t in known if t <= up_to_ms]:
