@@ -138,8 +138,11 @@ class FileInputDStream(InputDStream[FilePlan]):
         for change in plan.changes:
             logger.warning(
                 "%s had %d bytes when it was taken and has %d now: what was added is not read. Files must be moved into %s whole.",
-                change.path, change.taken, change.found, self._source.directory,
-            )  # fmt: skip
+                change.path,
+                change.taken,
+                change.found,
+                self._source.directory,
+            )
 
     def remember_plan(self, time: Time, plan: FilePlan) -> None:
         """Keep the plan, and mark its files as taken."""
@@ -173,8 +176,9 @@ class FileInputDStream(InputDStream[FilePlan]):
         if took > self.slide_duration.milliseconds:
             logger.warning(
                 "finding new files in %s took %d ms, more than the batch interval: move old files away, or make batches longer",
-                self._source.directory, took,
-            )  # fmt: skip
+                self._source.directory,
+                took,
+            )
         return listed
 
     def _warn(self, trouble: str) -> None:

@@ -131,8 +131,9 @@ class DStreamGraph:
         if self.remember_duration is not None:
             raise ConfigurationError(
                 f"the remember duration is already set: {self.remember_duration}; it cannot be set again (to {duration})",
-                key="remember", value=duration,
-            )  # fmt: skip
+                key="remember",
+                value=duration,
+            )
         self.remember_duration = duration
 
     def initialize(self, zero_time: Time) -> None:
