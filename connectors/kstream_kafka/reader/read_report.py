@@ -138,9 +138,14 @@ class ReadReportAccumulator:
     """
 
     def __init__(self, sc: SparkContext) -> None:
+        """Create the accumulator.
+
+        Args:
+            sc: the SparkContext.
+        """
         self.param = ReadReportParam()
         self.accumulator: Accumulator[dict[int, ReportData]] = sc.accumulator({}, self.param)  # pyright: ignore[reportArgumentType]
-        """Spark's accumulator, to which tasks add. Pickled into them by its number."""
+        """Spark's accumulator, to which tasks add their reports. It is pickled into the tasks by its number."""
 
     def take(self, time_ms: int) -> ReportData:
         """Remove and return the report of a batch. Any thread.

@@ -1,1 +1,1 @@
-"""The direct stream on the driver: topics, starting and stopping offsets, downtime, the input stream itself."""
+"""The direct stream on the driver: subscription, starting and stopping offsets, next offsets, downtime, commits, the stream itself."""

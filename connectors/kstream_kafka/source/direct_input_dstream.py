@@ -1,6 +1,6 @@
-"""DirectKafkaInputDStream: each batch is one offset range of every partition, planned on the driver, read in the workers.
+"""DirectKafkaInputDStream: each batch is one offset range of every partition, planned on the driver and read in the workers.
 
-Its plans are KafkaPlans (`planning/plan.py`).
+The plans of the stream are KafkaPlans (`planning/plan.py`).
 """
 
 from __future__ import annotations
@@ -41,16 +41,36 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kstream.kafka")
 MakeClient = Callable[[KafkaParams, int], DriverClient]
+"""(parameters, most retries of a request for offsets) → client."""
 COMMIT_WAIT_S = 5.0
-"""How long a stop waits for the answers to commits."""
+"""Seconds for which a stop waits for the answer to a commit."""
 
 
 class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
-    """The direct stream, what `KafkaUtils.createDirectStream` returns. `make_client` and `clock` are for tests."""
+    """The direct stream, created by `KafkaUtils.createDirectStream`.
+
+    The methods for users are the operators, `foreachBatch` and `commitAsync`. The driver calls the others, from one thread at a time. Only
+    `outcome` may run in another thread meanwhile. No request is sent before `start`.
+
+    Example:
+        def commit_and_print(rdd):
+            print(rdd.count())
+            stream.commitAsync(rdd.offsetRanges())
+
+        stream.foreachRDD(commit_and_print)
+    """
 
     operator = "Kafka direct stream"
 
     def __init__(self, ssc: StreamHost, spec: StreamSpec, make_client: MakeClient | None = None, clock: Clock | None = None) -> None:
+        """Create the stream and add it to the graph of its context. Sends no request.
+
+        Args:
+            ssc: the StreamingContext.
+            spec: the definition of the stream.
+            make_client: creates the driver's client, for tests; None for `KafkaDriverClient`.
+            clock: the clock, for tests; None for the system's.
+        """
         super().__init__(ssc)
         self.spec = spec
         params, clock = spec.params, clock or SystemClock()
@@ -77,7 +97,20 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
     # -- life
 
     def start(self, services: InputServices) -> None:
-        """Connects; at a first start resolves the starting offsets, and fails if that cannot be done."""
+        """Create the client and resolve the offsets: at a first start the starting offsets, and stopping offsets if possible. Blocks.
+
+        An error fails `ssc.start()`. If the stored run has reached its stopping offsets, this run looks for new partitions and resolves its
+        own stopping offsets.
+
+        Args:
+            services: the driver's services for inputs.
+
+        Raises:
+            KafkaConfigError: a policy does not exist, or a starting or stopping offset cannot be resolved.
+            UnknownTopicError: a named topic does not exist.
+            BrokerUnreachableError: no broker answered.
+            KafkaError: another error of the client.
+        """
         super().start(services)
         check_downtime(self._policy(), "spark.streaming.kstream.downtime")
         check_policy(self._on_data_loss(), "spark.streaming.kstream.kafka.onDataLoss")
@@ -86,15 +119,20 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
             self._offsets.begin(self._client)
         elif self.exhausted:
             self._stopping_offsets.reset()
-            self._offsets.snapshot(self._client)  # a new run reads partitions made since the last one, too
+            self._offsets.snapshot(self._client)  # this run also reads partitions that were created since the last one
         self._resolve_stopping_offsets(self._client, self._offsets.positions, self._clock.time_ms())
 
     def _resolve_stopping_offsets(self, client: DriverClient, partitions: Mapping[Partition, int], time_ms: int) -> None:
+        """Resolve the stopping offsets if possible. As soon as they are known, the stream looks for no more partitions."""
         self._stopping_offsets.resolve(client, partitions, time_ms)
         self._offsets.closed = self._stopping_offsets.known
 
     def stop(self) -> None:
-        """Sends commits that are due and waits up to COMMIT_WAIT_S for the answers."""
+        """Send the commits that are due, and close the client. Without a client nothing happens.
+
+        Blocks up to COMMIT_WAIT_S for the answer to a commit under way, and again for the answer to the last one. A fenced driver sends no
+        commits.
+        """
         if self._client is not None:
             if self._committer is not None and not self.services.is_fenced():
                 self._committer.finish(self._client, COMMIT_WAIT_S)
@@ -102,16 +140,32 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
             self._client = None
 
     def decode(self, data: Mapping[str, Json]) -> KafkaPlan:
+        """Return the plan of a stored form. NotRecoverableError if the data is of another kind of input. Sends no request."""
         if not KafkaPlan.is_of(data):
             raise self.another_kind(data)
         return KafkaPlan.decode(data)
 
     def restored(self, time: Time, plan: KafkaPlan) -> None:
+        """Continue after the newest stored plan, at a restart. Sends no request.
+
+        Args:
+            time: the batch time of the plan.
+            plan: the newest stored plan.
+        """
         self._offsets.restore(plan)
         self._stopping_offsets.restore(plan.stopping_offsets, self._offsets.offsets)
         self._restored = True
 
     def reads_nothing_of(self, plan: KafkaPlan, kept: KafkaPlan | None) -> str:
+        """Return why the stored plan seems to be another stream's, at a restart. Sends no request.
+
+        Args:
+            plan: the newest stored plan.
+            kept: the offsets kept before it, if there are any.
+
+        Returns:
+            A text if the stream reads none of the stored partitions; otherwise an empty text. Always empty for a pattern.
+        """
         if self._offsets.by_pattern:
             return ""
         stored = has_nothing_of(plan, kept, self._offsets.reads)
@@ -120,33 +174,50 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         return f"reads none of the partitions that it has offsets of; stored are {describe_offsets(stored)}, it reads {self.spec.topics}"
 
     def left_behind(self, plan: KafkaPlan, kept: KafkaPlan | None) -> KafkaPlan | None:
+        """Return the offsets that the checkpoint must keep; see `kept_offsets.left_behind`. Sends no request."""
         return left_behind(plan, kept, self._offsets.reads)
 
     def restored_kept(self, kept: KafkaPlan) -> None:
-        """Read partitions of the list again from their kept offsets. A bounded run that is not over takes no partition back, as it takes no
-        new one; the next run does."""
+        """Read partitions that are on the list again, from their kept offsets. Sends no request.
+
+        A bounded run that is not over reads neither returned nor new partitions. The next run reads them.
+
+        Args:
+            kept: the kept offsets.
+        """
         if not self._stopping_offsets.known or self.exhausted:
             self._offsets.restore_kept(kept)
         else:
             logger.info("a bounded run goes on: partitions that were added to the list are read from the next run on")
 
     def skipped_between(self, before: KafkaPlan, after: KafkaPlan) -> Sequence[str]:
+        """Return the offsets between two consecutive plans that neither plan has, as texts; see `plan.skipped_between`. Pure."""
         return skipped_between(before, after)
 
     @property
     def exhausted(self) -> bool:
-        """A bounded run has planned all there is to read."""
+        """Whether a bounded run has planned every partition up to its stopping offset."""
         return self._stopping_offsets.reached(self._offsets.offsets)
 
     # -- planning
 
     def starting_point(self) -> KafkaPlan:
-        """An empty range at every cursor."""
+        """Return a plan of empty ranges at the starting offsets. Called after `start`. Sends no request."""
         ranges = [OffsetRange(*p, at, at) for p, at in sorted(self._offsets.offsets.items())]
         return self._plan_of(ranges, [None] * len(ranges), self._offsets.ahead)
 
     def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
-        """Under by-timestamp asks where the logs ended at each of the times, and names those with something to read."""
+        """Prepare to plan missed batches. Under by-timestamp, ask the brokers where the logs ended at each of the times, and block.
+
+        Args:
+            times: the missed batch times, rising.
+
+        Returns:
+            None under catch-up. Under by-timestamp the times that must be planned: those with records, or all if rates limit the batches.
+
+        Raises:
+            KafkaError: the errors of `plan`.
+        """
         if self._policy() != BY_TIMESTAMP:
             return None
         client = self._connected()
@@ -155,9 +226,23 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         return times if self._limits().limited else self._downtime.busy
 
     def plan(self, time: Time) -> KafkaPlan:
-        """Up to the end of every log, or as far as the rates and the bounds allow. Blocks on the brokers; moves nothing.
+        """Plan a batch: each range ends at the end of its log, or earlier by rate limits and stopping offsets.
 
-        Raises the errors of the client, PartitionRevokedError, LogShrankError and TopicRecreatedError: then the batch is not planned.
+        Under by-timestamp, a missed batch ends where the logs ended at its time. Blocks on the brokers. Moves no offset: that is the task
+        of `planned`. After an error the batch is not planned.
+
+        Args:
+            time: the batch time.
+
+        Returns:
+            The plan.
+
+        Raises:
+            PartitionRevokedError: a partition does not exist any more, and no pattern chose its topic.
+            LogShrankError: a log ends before the next offset, and losses are not tolerated.
+            TopicRecreatedError: a topic was recreated, and losses are not tolerated.
+            KafkaError: another error of the client.
+            RuntimeError: the stream has not been started.
         """
         client = self._connected()
         if self._downtime is not None and self._downtime.covers(time):
@@ -179,21 +264,34 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         return self._plan_of(ranges, epochs, snapshot.ahead)
 
     def planned(self, time: Time, plan: KafkaPlan) -> None:
+        """Move the offsets to the ends of a plan that is durable now."""
         self._offsets.advance(plan)
 
     def remember_plan(self, time: Time, plan: KafkaPlan) -> None:
+        """Keep the plan of a batch for its RDDs. Until the batch has ended, no commit passes its first offsets."""
         super().remember_plan(time, plan)
         if self._committer is not None:
             self._committer.planned(time, plan.ranges)
 
     def batches_ended(self, unfinished: Collection[Time]) -> None:
-        """Sends the commits that the end of a batch made true."""
+        """Send the commits that have become due by the end of a batch. Does not wait for the answers. Called by the generator's thread.
+
+        Args:
+            unfinished: the batches that are still unfinished.
+        """
         if self._committer is not None and self._client is not None:
             self._committer.ended(unfinished)
             self._committer.send(self._client)
 
     def outcome(self, time: Time, plan: KafkaPlan) -> InputOutcome:
-        """How many records each range held, and what of them was lost, as the tasks found."""
+        """Return how many records each range held, and which records were lost, by the reports of the tasks. Logs the losses.
+
+        Called once, after all jobs of the batch have succeeded, by any thread. Sends no request.
+
+        Args:
+            time: the batch time.
+            plan: the plan of the batch.
+        """
         found = self._read_reports.take(time.milliseconds) if self._read_reports is not None else {}
         lost = [*plan.lost, *lost_ranges(found.get("lost", {}))]
         if any(entry.cause == "recreation" for entry in lost):
@@ -204,19 +302,23 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         return InputOutcome(counts, [entry.to_json() for entry in lost], self._on_data_loss() == REPORT)
 
     def _connected(self) -> DriverClient:
+        """Return the client. RuntimeError before `start` and after `stop`."""
         if self._client is None:
             raise RuntimeError("plan before start")
         return self._client
 
     def _policy(self) -> str:
+        """Return the downtime policy: that of the stream, else that of the settings."""
         return self.spec.downtime or self.ssc.settings.get("spark.streaming.kstream.downtime")
 
     def _on_data_loss(self) -> str:
+        """Return the policy for data loss: that of the stream, else that of the settings. A replay that tolerates losses skips them."""
         if self.services.tolerant:
             return SKIP
         return self.spec.on_data_loss or self.ssc.settings.get("spark.streaming.kstream.kafka.onDataLoss")
 
     def _limits(self) -> RateLimits:
+        """Return the rate limits of the next batch. Limits of the user's PerPartitionConfig win over the settings."""
         conf, rates = self.ssc.settings.get, self.spec.rates
         most, least = conf("spark.streaming.kafka.maxRatePerPartition"), conf("spark.streaming.kafka.minRatePerPartition")
         initial = conf("spark.streaming.backpressure.initialRate")
@@ -230,6 +332,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         )
 
     def _plan_of(self, ranges: list[OffsetRange], epochs: list[int | None], ahead: frozenset[Partition]) -> KafkaPlan:
+        """Return a plan of these ranges, with their epochs, the topic ids, the stopping offsets and the losses found so far."""
         cursors = self._offsets
         begun = [cursors.epoch_of((r.topic, r.partition)) for r in ranges]
         return KafkaPlan(ranges, epochs, begun, cursors.topic_ids, ahead, self._stopping_offsets.offsets, cursors.lost)
@@ -237,8 +340,16 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
     # -- the batch
 
     def rdd(self, time: Time, plan: KafkaPlan) -> KafkaRDD:
-        """The KafkaRDD of the plan's ranges."""
-        from kstream_kafka.reader.kafka_rdd import KafkaRDD  # needs a JVM, which planning does not
+        """Return the KafkaRDD of the plan's ranges. Sends no request: the tasks read, and raise the errors of the read.
+
+        Runs on the driver. With a LocationStrategy it asks the JVM for the executors. For PreferBrokers, the leaders are those of the
+        newest planning, not of this plan.
+
+        Args:
+            time: the batch time.
+            plan: the plan of the batch.
+        """
+        from kstream_kafka.reader.kafka_rdd import KafkaRDD  # imported late, because it needs a JVM and planning does not
         from kstream_kafka.reader.location_strategy import executor_locations
         from kstream_kafka.reader.range_task import BatchReadContext
         from kstream_kafka.reader.read_report import ReadReportAccumulator
@@ -261,15 +372,20 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         )
 
     def metadata(self, time: Time, plan: KafkaPlan) -> Mapping[str, Any]:
-        """The ranges, Spark's description of those that are not empty, and the stream's part of the progress report.
+        """Return the metadata of a batch for listeners and the progress report; see `progress.metadata_of`. Sends no request.
 
-        The log ends are known only in the driver that planned the batch, and only just then.
+        The log ends, and with them the lag, are known only for the batch that this driver has planned last.
+
+        Args:
+            time: the batch time.
+            plan: the plan of the batch.
         """
         latest = self._latest[1] if self._latest is not None and self._latest[0] == time else None
         pinned = self._downtime.pinned if self._downtime is not None else {}
         return metadata_of(plan.ranges, latest, pinned, str(self.spec.topics))
 
     def clear_metadata(self, time: Time) -> None:
+        """Drop the plans and the read reports of batches that are older than the remember duration."""
         super().clear_metadata(time)
         if self._read_reports is not None:
             self._read_reports.forget((time - self.remember_duration).milliseconds)
@@ -277,11 +393,27 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
     # -- what users call besides the operators
 
     def commitAsync(self, offsetRanges: Sequence[OffsetRange], callback: CommitCallback | None = None) -> None:
-        """Commits the ends of these ranges for the group of `group.id`, once every batch up to them has ended. Any thread; returns at once.
+        """Commit the ends of ranges to Kafka, for the consumer group `group.id`. Any thread; returns at once.
 
-        For tools that show lag, and for a later start at `committed`; kstream's own restart goes by the checkpoint. `callback(offsets,
-        error)` hears of each commit, the newest callback of all; it is called by a thread of the client. The group must have no
-        members. KafkaConfigError without a group.id.
+        Commits are for tools that show lag, and for a later start at `committed`. A restart of the stream uses the checkpoint instead.
+        A commit is sent when every batch up to its offsets has ended, mostly at the end of the calling batch. A failed commit is logged,
+        and the end of the next batch sends it again. The group must have no members.
+
+        Args:
+            offsetRanges: ranges whose records are processed, from `rdd.offsetRanges()`. Only their ends count.
+            callback: `callback(offsets, error)`, or an object with Java's `onComplete`, called after the response to each commit. `offsets`
+                is TopicAndPartition → offset, and `error` is None on success. Usually a thread of the client calls it. An error that it
+                raises is logged. The stream has one callback: a new one replaces the former one, and None keeps it.
+
+        Returns:
+            None. The result of the commit goes to the callback.
+
+        Raises:
+            KafkaConfigError: the stream has no `group.id`.
+            TypeError: `callback` cannot be called.
+
+        Example:
+            stream.foreachRDD(lambda rdd: stream.commitAsync(rdd.offsetRanges()))
         """
         if self._committer is None:
             raise KafkaConfigError("group.id", "is missing", "commitAsync needs a group to commit for.")
@@ -289,11 +421,19 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
 
     @recorded
     def foreachBatch(self, func: Callable[[Any, int], object]) -> None:
-        """An output operation: func(df, batch_id) for each batch, on the driver; `batch_id` is the batch time in ms.
+        """Call a function with a DataFrame of each batch. An output operation, as in Structured Streaming.
 
-        `df` has the columns of Spark's Kafka source, headers included: key, value (binary), topic, partition, offset, timestamp,
-        timestampType, headers. It is read by the workers as Arrow batches when an action needs it, each time anew. Decoders and
-        messageHandler do not apply.
+        The DataFrame has the columns of Spark's Kafka source: key, value (binary), topic, partition, offset, timestamp, timestampType,
+        headers. Each action reads Kafka again, in the workers, as Arrow batches. Decoders and messageHandler do not apply.
+
+        Args:
+            func: `func(df, batch_id)`, called on the driver in the batch's job. `batch_id` is the batch time in ms.
+
+        Raises:
+            MissingDependencyError: in the batch's job, if pyarrow or pandas is missing or too old.
+
+        Example:
+            stream.foreachBatch(lambda df, batch_id: df.write.mode("overwrite").parquet(f"/orders/{batch_id}"))
         """
         from pyspark.sql import SparkSession
 
@@ -308,25 +448,36 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
     # -- recovery without setup
 
     def recipe(self) -> Recipe | None:
+        """Return the stored form of the stream's definition; None if it cannot be stored."""
         return self.spec.recipe()
 
     @property
     def no_recipe_reason(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Why the definition cannot be stored, for an error message."""
         return self.spec.why_no_recipe()
 
     def worker_functions(self) -> Sequence[Any]:
-        """The decoders, messageHandler, and callbacks such as `oauth_cb`."""
+        """Return the user's functions that the tasks run: decoders, messageHandler, and callbacks such as `oauth_cb`."""
         decoding = self.spec.decoding
         given = (decoding.key_decoder, decoding.value_decoder, decoding.message_handler, *self.spec.params.settings.values())
         return [function for function in given if callable(function)]
 
     @staticmethod
     def from_recipe(ssc: StreamHost, recipe: Recipe) -> DirectKafkaInputDStream:
-        """The inverse of `recipe`."""
+        """Create the stream from the result of `recipe`, at a restart.
+
+        Args:
+            ssc: the StreamingContext.
+            recipe: the stored definition.
+
+        Raises:
+            KafkaConfigError: a stored parameter cannot work.
+        """
         return DirectKafkaInputDStream(ssc, StreamSpec.from_recipe(recipe))
 
 
 def _real_client(params: KafkaParams, max_retries: int) -> DriverClient:
-    from kstream_kafka.client.driver_client import KafkaDriverClient  # so that building a graph does not load librdkafka
+    """Create a KafkaDriverClient. Sends no request; with an `oauth_cb` it blocks for the first token."""
+    from kstream_kafka.client.driver_client import KafkaDriverClient  # imported late: to build a graph needs no librdkafka
 
     return KafkaDriverClient(params, max_retries)

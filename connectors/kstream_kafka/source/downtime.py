@@ -1,9 +1,11 @@
 """Downtime: the by-timestamp policy for batches that were missed while the driver was down.
 
-Kafka answers, for one time a request, the first offset with that timestamp or a later one. So batch T holds the records of
-[T − interval, T), and windows come out as if the driver had been up. With LogAppendTime that is exact. With CreateTime the record's own
-clock decides. A late record goes to a later batch. A record from the future pins its partition: no time up to now is behind it. The first
-batch on time after the restart takes the rest of that log. Nothing is lost, and `pinned` names these partitions.
+For a time, Kafka returns the first offset with that timestamp or a later one. A request has one time. So batch T holds the records of
+[T − interval, T), and windows have the same results as if the driver had been up. With LogAppendTime that is exact. With CreateTime the
+producer's clock decides, and a late record goes to a later batch.
+
+A record with a timestamp in the future pins its partition: for every time up to now, the log seems to end before that record. The first
+regular batch after the restart reads the rest of that log. No record is lost, and `pinned` names these partitions.
 """
 
 from __future__ import annotations
@@ -20,27 +22,33 @@ from kstream_kafka.source.partition_offsets import LogEndSnapshot
 logger = logging.getLogger("kstream.kafka")
 
 LATE_MS = 100
-"""A batch planned so long after its time is late."""
+"""Milliseconds after its batch time from which on a batch is planned late."""
 MOST_LATE_MS = 60_000
-"""So long after the last missed batch, a late batch has another cause. It takes the log ends, or a pinned partition would wait."""
+"""Milliseconds after the last missed batch. A batch that is late after that is late for another reason. It reads up to the ends of the
+logs, because a pinned partition would wait otherwise."""
 
 OffsetsForTime: TypeAlias = Mapping[Partition, "int | None"]
-"""For each partition the first offset with a timestamp or a later one; None if there is none."""
+"""partition → the first offset with a timestamp or a later one; None if there is no such record."""
 RequestOffsets: TypeAlias = Callable[[Sequence[int]], Sequence[OffsetsForTime]]
-"""Times in ms → the answer for each time."""
+"""A function that asks the brokers: times in ms → the answer for each time. It blocks."""
 Ends: TypeAlias = dict[Partition, int]
+"""partition → end of its log."""
 
 
 def ends_at_times(request: RequestOffsets, times_ms: Sequence[int], latest: Mapping[Partition, LogEnd]) -> dict[int, Ends]:
-    """Find where each log ended at each of the times.
+    """Find where each log ended at each of the times, by a binary search. Blocks for the answers.
 
-    Asks for the first and the last time, then for the middle of each interval with a difference. An idle night costs a few requests, a busy
-    one a request for each time. That is correct because the offset never falls when the time rises.
+    It asks for the first and the last time, then for the middle of each interval whose ends have different answers. If both ends have the
+    same answer, all times between have it too, because the offset never falls when the time rises. So an idle night costs a few requests,
+    and a busy one a request for each time.
 
     Args:
         request: asks the brokers.
-        times_ms: the times, rising.
-        latest: the ends of the logs now, which limit all answers.
+        times_ms: the times, in ms, rising.
+        latest: the ends of the logs now. No answer is after them.
+
+    Returns:
+        time in ms → (partition → end of its log).
     """
     found: dict[int, Ends] = {}
 
@@ -68,7 +76,13 @@ def ends_at_times(request: RequestOffsets, times_ms: Sequence[int], latest: Mapp
 
 
 def times_with_records(times_ms: Sequence[int], ends: Mapping[int, Ends], current: Mapping[Partition, int]) -> list[int]:
-    """Return the times at which a log ended further on than at the time before (than `current` at the first time)."""
+    """Return the times at which a log had grown since the time before. Pure.
+
+    Args:
+        times_ms: the times, in ms, rising.
+        ends: time → ends of the logs.
+        current: the next offset of each partition. The first time is compared with these.
+    """
     busy: list[int] = []
     position = dict(current)
     for ms in times_ms:
@@ -80,27 +94,30 @@ def times_with_records(times_ms: Sequence[int], ends: Mapping[int, Ends], curren
 
 
 def pinned(in_future: OffsetsForTime, latest: Mapping[Partition, LogEnd]) -> dict[Partition, int]:
-    """Return the partitions with a record from the future, and its offset.
+    """Find the partitions with a record from the future. Pure.
 
     Args:
-        in_future: the answer for a time later than now.
+        in_future: the brokers' answer for a time later than now.
         latest: the ends of the logs.
+
+    Returns:
+        partition → offset of its first record from the future.
     """
     return {p: at for p, at in in_future.items() if at is not None and p in latest and at < latest[p].offset}
 
 
 @dataclass
 class Downtime:
-    """The batches that were missed, and those that are late because of the missed ones. Created once, at a restart.
+    """Missed batches, and the batches that are late because of them. Created by `query` when batches were missed. One thread at a time.
 
-    They get the records of their time. The first batch that is on time again takes the end of every log, as always.
+    Each of these batches reads the records of its own time. The first batch that is on time again reads up to the end of every log.
 
     Attributes:
-        latest: the ends of the logs at the restart.
-        caught_up_ms: when the last missed batch so far was planned.
-        busy: the times with records.
-        pinned: the offsets of records from the future.
-        ends: for each time in ms, where each log ended then.
+        latest: the ends of the logs when `query` asked.
+        caught_up_ms: the time at which the newest missed batch was planned, in ms.
+        busy: the missed batch times with records.
+        pinned: partition → offset of its first record from the future.
+        ends: missed batch time in ms → where each log ended then.
     """
 
     latest: Mapping[Partition, LogEnd]
@@ -111,14 +128,17 @@ class Downtime:
 
     @staticmethod
     def query(client: DriverClient, snapshot: LogEndSnapshot, times: Sequence[Time], now_ms: int, interval: Duration) -> Downtime:
-        """Ask the brokers about the missed times. Blocks for all answers. Logs partitions with a record from the future.
+        """Ask the brokers about the missed batch times. Blocks for all answers. Logs partitions with a record from the future.
 
         Args:
             client: the driver's client.
             snapshot: the next offsets and the log ends of now.
             times: the missed batch times, rising.
-            now_ms: the wall clock.
+            now_ms: the wall clock, in ms.
             interval: the batch interval.
+
+        Raises:
+            KafkaError: an error of the client.
         """
         partitions = list(snapshot.current)
         future_ms = max(now_ms, times[-1].milliseconds if times else 0) + interval.milliseconds
@@ -141,12 +161,32 @@ class Downtime:
         return time.milliseconds in self.ends
 
     def snapshot(self, time: Time, current: Mapping[Partition, int], ahead: frozenset[Partition], now_ms: int) -> LogEndSnapshot:
-        """Return the snapshot that a driver would have taken at `time`. Sends no request."""
+        """Return the snapshot that a driver would have taken at the time of a missed batch. Sends no request.
+
+        Args:
+            time: the batch time, for which `covers` is true.
+            current: the next offset of each partition.
+            ahead: partitions whose given start is past the end of their log.
+            now_ms: the wall clock, in ms.
+        """
         self.caught_up_ms = now_ms
         return _snapshot_at(current, self.latest, self.ends[time.milliseconds], ahead)
 
     def still_late(self, client: DriverClient, now: LogEndSnapshot, time: Time, now_ms: int) -> LogEndSnapshot | None:
-        """Return the snapshot of its time for a late batch after the missed ones; None for a batch on time. Blocks on the brokers."""
+        """Return the snapshot for a batch after the missed ones that is still late. Blocks on the brokers if it is.
+
+        Args:
+            client: the driver's client.
+            now: the snapshot of now.
+            time: the batch time.
+            now_ms: the wall clock, in ms.
+
+        Returns:
+            The snapshot of the batch's own time. None if the batch is on time, or late for another reason: see LATE_MS and MOST_LATE_MS.
+
+        Raises:
+            KafkaError: an error of the client.
+        """
         if now_ms - time.milliseconds < LATE_MS or now_ms - self.caught_up_ms > MOST_LATE_MS:
             return None
         return _snapshot_at(now.current, now.latest, client.at_times([time.milliseconds], list(now.current))[0], now.ahead)
@@ -155,9 +195,9 @@ class Downtime:
 def _snapshot_at(
     current: Mapping[Partition, int], latest: Mapping[Partition, LogEnd], ends: OffsetsForTime, ahead: frozenset[Partition]
 ) -> LogEndSnapshot:
-    """Return a snapshot with logs that end at `ends`, between the next offset and the real end.
+    """Return a snapshot in which each log ends at `ends`, but not before the next offset and not after its real end.
 
-    The real end stays if the log is shorter than the offset reached: that is an error for the planner.
+    If the real end is before the next offset, it stays, and the planner raises an error about it.
     """
     then: dict[Partition, LogEnd] = {}
     for p, end in latest.items():

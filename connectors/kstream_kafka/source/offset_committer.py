@@ -1,7 +1,7 @@
-"""OffsetCommitter: commits of users to Kafka, for tools that show lag and for `committed` starts.
+"""OffsetCommitter: the commits of a user to Kafka, for tools that show lag and for starts at `committed`.
 
-A commit means that everything below is done. So it never passes the first offset of the oldest unfinished batch, whatever the user asks:
-with concurrent jobs batch 7 may end before batch 6. The rest of a commit is sent when batch 6 has ended.
+A commit means that all earlier records are processed. So it never passes the first offset of the oldest unfinished batch, whatever the user
+asks. With concurrent jobs, batch 7 may end before batch 6. Then the commit of batch 7 is sent when batch 6 has ended.
 """
 
 from __future__ import annotations
@@ -19,13 +19,21 @@ from kstream_kafka.planning.offset_range import OffsetRange, TopicAndPartition
 logger = logging.getLogger("kstream.kafka")
 
 CommitCallback: TypeAlias = Callable[[Mapping[TopicAndPartition, int], "Exception | None"], object]
-"""callback(offsets, error): a thread of the client calls it after the response to a commit. `error` is None on success."""
+"""callback(offsets, error), called after the response to a commit, usually by a thread of the client. `error` is None on success."""
 
 
 class OffsetCommitter:
-    """The commits of one stream. Any thread may call `ask`, only the generator's thread the rest. Only `finish` waits for a broker."""
+    """The commits of one stream.
+
+    Any thread may call `ask`. The other methods belong to the driver, one thread at a time. Only `finish` waits for a broker.
+    """
 
     def __init__(self, group: str) -> None:
+        """Create the commits of a stream. Sends no request.
+
+        Args:
+            group: the consumer group.
+        """
         self._group = group
         self._lock = threading.Lock()
         self._wanted: dict[Partition, set[int]] = defaultdict(set)
@@ -36,11 +44,11 @@ class OffsetCommitter:
         self._answered = threading.Condition(self._lock)
 
     def ask(self, ranges: Sequence[OffsetRange], callback: CommitCallback | None) -> None:
-        """Commit the ends of these ranges as soon as all before them is done. Any thread.
+        """Ask for a commit of the ends of ranges. A later `send` sends it, when all earlier batches have ended. Any thread; does not block.
 
         Args:
-            ranges: ranges that are done.
-            callback: replaces the former callback; None keeps it.
+            ranges: ranges whose records are processed.
+            callback: called after the response to each commit. It replaces the former callback; None keeps that one.
         """
         with self._lock:
             for r in ranges:
@@ -49,18 +57,31 @@ class OffsetCommitter:
                 self._callback = callback
 
     def planned(self, time: Time, ranges: Sequence[OffsetRange]) -> None:
-        """Note that a batch of these ranges will run. Until its end nothing after its first offsets is committed."""
+        """Note that a batch of these ranges will run. Until the batch has ended, no commit passes its first offsets.
+
+        Args:
+            time: the batch time.
+            ranges: the planned ranges.
+        """
         self._begins[time] = {(r.topic, r.partition): r.fromOffset for r in ranges}
 
     def ended(self, unfinished: Collection[Time]) -> None:
-        """Note that a batch has ended, and which batches are unfinished."""
+        """Note that batches have ended: all except the unfinished ones.
+
+        Args:
+            unfinished: the times of the unfinished batches.
+        """
         for time in [t for t in self._begins if t not in unfinished]:
             del self._begins[time]
 
     def send(self, client: DriverClient) -> None:
-        """Send the commits that are due. Does not wait. A failed commit is logged, reported to the callback and repeated later.
+        """Send one commit with all offsets that are due. Does not wait for the response, and raises no error of the client.
 
-        One commit is under way at a time, because the older one of two could arrive last.
+        Only one commit is under way at a time, because the older one of two could arrive last. While one is, nothing is sent. A failed
+        commit is logged and reported to the callback, and the next `send` repeats it.
+
+        Args:
+            client: the driver's client.
         """
         offsets, callback = self._take_due()
         if not offsets:
@@ -71,17 +92,26 @@ class OffsetCommitter:
             self._done(offsets, callback, e)
 
     def finish(self, client: DriverClient, seconds: float) -> None:
-        """Send the rest and wait for the responses, up to `seconds` for a commit under way, and again for the last one."""
+        """Send the commits that are due, and wait for the responses. Blocks up to twice `seconds`.
+
+        Args:
+            client: the driver's client.
+            seconds: the longest wait for a commit under way, and then again for the last one.
+        """
         self._wait(seconds)
         self.send(client)
         self._wait(seconds)
 
     def _wait(self, seconds: float) -> None:
+        """Wait until no commit is under way, or until the time is over."""
         with self._answered:
             self._answered.wait_for(lambda: not self._under_way, seconds)
 
     def _take_due(self) -> tuple[dict[Partition, int], CommitCallback | None]:
-        """Return the offsets to commit now, with the callback. If there are any, a commit is under way from here on."""
+        """Return the offsets to commit now, and the callback. If there are offsets, the commit is marked as under way.
+
+        Of each partition the highest offset is due that passes no unfinished batch and is above the last committed one.
+        """
         with self._lock:
             due: dict[Partition, int] = {}
             if self._under_way:
@@ -99,6 +129,7 @@ class OffsetCommitter:
             return due, self._callback
 
     def _done(self, offsets: dict[Partition, int], callback: CommitCallback | None, error: Exception | None) -> None:
+        """Note the response to a commit, and call the callback. Mostly called by a thread of the client."""
         with self._answered:
             self._under_way = False
             for p, at in offsets.items():
@@ -113,6 +144,7 @@ class OffsetCommitter:
             self._call(callback, offsets, error)
 
     def _call(self, callback: CommitCallback, offsets: dict[Partition, int], error: Exception | None) -> None:
+        """Call the user's callback. An error that it raises is logged."""
         try:
             callback({TopicAndPartition(*p): at for p, at in offsets.items()}, error)
         except Exception:
@@ -120,7 +152,17 @@ class OffsetCommitter:
 
 
 def as_callback(given: Any) -> CommitCallback | None:
-    """Return the callback: a function of (offsets, error), or Java's `onComplete` of an object. TypeError for anything else."""
+    """Return the callback that a user gave to `commitAsync` as a function.
+
+    Args:
+        given: a function of (offsets, error), an object with Java's `onComplete`, or None.
+
+    Returns:
+        The function or the method; None for None.
+
+    Raises:
+        TypeError: `given` is none of these.
+    """
     if given is None:
         return None
     callback = getattr(given, "onComplete", given)

@@ -1,8 +1,8 @@
 """PartitionOffsets: the next offset of every partition that a direct stream reads.
 
-Asking is apart from moving. `snapshot` asks the brokers and moves no offset. Only `advance` does, when a plan is durable. So a plan that
-could not be stored changes nothing, and the next plan starts at the same offsets. Differences from the last durable plan (new partitions,
-recreated topics, logs that were cut) are pending changes until a plan that has them is durable.
+`snapshot` asks the brokers and moves no offset. Only `advance` moves offsets, when a plan is durable. So a plan that could not be stored
+changes nothing, and the next plan starts at the same offsets. Differences from the last durable plan (new partitions, recreated topics,
+logs that were cut) are pending changes until a plan that contains them is durable.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ logger = logging.getLogger("kstream.kafka")
 
 @dataclass(frozen=True, slots=True)
 class LogEndSnapshot:
-    """The input of a plan.
+    """The next offsets and the log ends of a stream at one moment, from which a plan is made. Immutable.
 
     Attributes:
-        current: the next offset of each partition.
-        latest: the end of each partition's log.
-        ahead: partitions whose given start is after the end of their log. They wait.
+        current: partition → next offset.
+        latest: partition → end of its log.
+        ahead: partitions whose given start is after the end of their log. They wait with empty ranges.
     """
 
     current: Mapping[Partition, int]
@@ -41,10 +41,10 @@ class _PendingChanges:
     """Differences from the last durable plan.
 
     Attributes:
-        begins: the next offset of new partitions, and of partitions that continue at another offset.
+        begins: partition → next offset, for new partitions and for partitions that continue at another offset.
         gone: deleted partitions.
-        ids: topic ids.
-        lost: losses for the next plan.
+        ids: topic → topic id, for topics whose id was checked since the last plan.
+        lost: losses that the next plan must store.
     """
 
     begins: dict[Partition, int] = field(default_factory=dict[Partition, int])
@@ -54,15 +54,15 @@ class _PendingChanges:
 
 
 class PartitionOffsets:
-    """The next offsets of a stream. Driver only, one thread at a time.
+    """The next offsets of a stream. Used only on the driver. Not thread-safe: one thread at a time, except for `recheck_topic_ids`.
 
-    The stream looks for new partitions every `max_age_ms`, unless the subscription names partitions one by one. A partition found after
-    the start begins at its earliest record, whatever the reset policy is: otherwise records from before its discovery would be lost. Only
-    an offset given for that very partition wins over this rule. A deleted topic leaves the stream with a recorded loss if a pattern chose
-    it. If the user named it, it is an error.
+    The stream looks for new partitions every `max_age_ms`, unless the subscription names partitions one by one. A partition that is found
+    after the start begins at its earliest record, whatever the reset policy is. Otherwise records from before its discovery would be lost.
+    Only an offset that the user gave for this partition wins over that rule. If a pattern chose a topic that is deleted, its partitions
+    leave the stream with a recorded loss. If the user named the topic, its deletion is an error.
 
-    A topic's id is checked where something may have happened: at a restart, with each look for partitions, when a log is shorter than the
-    offset reached, and after `recheck_topic_ids`.
+    The topic ids are checked when a topic may have been recreated: at a restart, after each look for partitions, when a log is shorter than
+    the next offset, and after `recheck_topic_ids`.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class PartitionOffsets:
 
         Args:
             subscription: the topics and partitions of the stream.
-            starting_offsets: the start of the partitions that exist at the first start.
+            starting_offsets: where the partitions that exist at the first start begin.
             resolver: turns positions into offsets.
-            max_age_ms: how often to look for new partitions.
-            monotonic_ms: a clock.
-            tolerate_loss: whether a loss is recorded for the next plan and the stream continues; otherwise each snapshot raises it.
+            max_age_ms: the time in ms between two looks for new partitions.
+            monotonic_ms: a monotonic clock in ms.
+            tolerate_loss: returns whether a loss is recorded for the next plan and the stream continues; otherwise each snapshot raises it.
         """
         self._subscription = subscription
         self._starting_offsets = starting_offsets
@@ -95,37 +95,37 @@ class PartitionOffsets:
         self._epochs: dict[Partition, int | None] = {}
         self._ids: dict[str, str] = {}
         self._returned_topics: set[str] = set()
-        """Topics that came back to the list of the stream and are in no plan yet."""
+        """Topics that have come back to the list of the stream and are not yet in a plan."""
         self._pending = _PendingChanges()
         self._must_check_ids = False
         self._ahead: frozenset[Partition] = frozenset()
         self.closed = False
-        """Whether the set of partitions is final, as in a bounded run. Then the stream looks for no more."""
+        """Whether the set of partitions is final, as in a bounded run. Then the stream looks for no new partitions."""
 
     @property
     def offsets(self) -> dict[Partition, int]:
-        """The next offset of each partition after the last durable plan."""
+        """partition → next offset after the last durable plan, without the pending changes. A copy."""
         return dict(self._next)
 
     @property
     def positions(self) -> dict[Partition, int]:
-        """The start of each partition in the next plan: the offsets with the pending changes."""
+        """partition → its start in the next plan: `offsets` with the pending changes. A copy."""
         return {p: at for p, at in {**self._next, **self._pending.begins}.items() if p not in self._pending.gone}
 
     @property
     def ahead(self) -> frozenset[Partition]:
-        """Partitions whose given start was after the end of their log when last asked."""
+        """The partitions whose given start was after the end of their log at the last answer."""
         return self._ahead
 
     @property
     def topic_ids(self) -> dict[str, str]:
-        """The ids of the topics, if the brokers have ids."""
+        """topic → topic id, for the topics that are read; empty if the brokers have no ids."""
         topics = {topic for topic, _ in self.positions}
         return {topic: topic_id for topic, topic_id in {**self._ids, **self._pending.ids}.items() if topic in topics}
 
     @property
     def lost(self) -> list[LostRange]:
-        """Losses that the next plan must store."""
+        """The losses that the next plan must store. A copy."""
         return list(self._pending.lost)
 
     def epoch_of(self, partition: Partition) -> int | None:
@@ -133,27 +133,37 @@ class PartitionOffsets:
         return None if partition in self._pending.begins else self._epochs.get(partition)
 
     def recheck_topic_ids(self) -> None:
-        """Let the next snapshot check topic ids, because a topic may have been recreated."""
+        """Let the next snapshot check the topic ids, because a topic may have been recreated. Any thread; sends no request."""
         self._must_check_ids = True
 
     def begin(self, client: DriverClient) -> None:
         """Resolve the starting offset of every partition, at a first start. Blocks on the brokers.
 
+        Args:
+            client: the driver's client.
+
         Raises:
-            KafkaConfigError: an offset is given for a partition that does not exist or is not read.
-            KafkaError: an error of the client.
+            KafkaConfigError: an offset is given for a partition that does not exist or is not read, or a partition has no starting offset.
+            UnknownTopicError: a named topic does not exist.
+            KafkaError: another error of the client.
         """
         known = self._known(client)
         stray = sorted(self._starting_offsets.each.keys() - known)
         if stray:
             raise KafkaConfigError("fromOffsets", f"names partitions that this stream does not read or the cluster does not have: {stray}")
-        self._ids = client.topic_ids({topic for topic, _ in known})  # before the offsets: those of a newer topic are then refused
+        self._ids = client.topic_ids({topic for topic, _ in known})  # first, so that the offsets of a newer topic are refused
         self._next = self._resolver.resolve(client, {p: self._starting_offsets.of(p) for p in known})
         self._ahead = self._past_the_end(client, self._next)
         self._looked_ms = self._monotonic_ms()
 
     def restore(self, plan: KafkaPlan) -> None:
-        """Continue after the newest stored plan, at a restart. Partitions that the stream no longer reads are left out."""
+        """Continue after the newest stored plan, at a restart. Sends no request.
+
+        Partitions that the stream no longer reads are left out and logged. The next snapshot checks the topic ids.
+
+        Args:
+            plan: the newest stored plan.
+        """
         stored = plan.until_offsets
         self._next = {p: at for p, at in stored.items() if self.reads(p)}
         if left := {p: at for p, at in stored.items() if p not in self._next}:
@@ -167,7 +177,11 @@ class PartitionOffsets:
         self._must_check_ids = True
 
     def restore_kept(self, kept: KafkaPlan) -> None:
-        """Continue at kept offsets, after `restore`, for partitions that had left the list and are read again."""
+        """Continue at kept offsets, for partitions that had left the list and are read again. Called after `restore`. Sends no request.
+
+        Args:
+            kept: the kept offsets. Partitions that the stream does not read are ignored.
+        """
         back = {p: at for p, at in kept.until_offsets.items() if self.reads(p)}
         if not back:
             return
@@ -180,13 +194,21 @@ class PartitionOffsets:
         self._ahead |= kept.ahead & back.keys()
 
     def snapshot(self, client: DriverClient) -> LogEndSnapshot:
-        """Ask for new partitions if it is time, and for the end of every log. Moves no offset; may block.
+        """Ask for the end of every log, and for new partitions and topic ids if it is time. Moves no offset of `offsets`. Blocks.
 
-        A log that ends before the next offset is left to `plan_ranges`, unless losses are tolerated.
+        Changes that it finds become pending changes. If losses are tolerated, a log that ends before the next offset is a recorded loss,
+        and the stream continues at the log's end. Otherwise the snapshot shows such a log, and `plan_ranges` raises the error.
+
+        Args:
+            client: the driver's client.
+
+        Returns:
+            The next offsets with the pending changes, and the ends of the logs.
 
         Raises:
             TopicRecreatedError: a topic was recreated, and losses are not tolerated.
-            PartitionRevokedError: a named topic does not exist any more.
+            PartitionRevokedError: a partition that the stream reads does not exist any more, and no pattern chose its topic.
+            UnknownTopicError: a named topic without partitions in the stream does not exist.
             KafkaError: another error of the client.
         """
         try:
@@ -197,6 +219,7 @@ class PartitionOffsets:
             raise
 
     def _snapshot(self, client: DriverClient) -> LogEndSnapshot:
+        """Take a snapshot. Raises the errors of `snapshot`, and UnknownTopicError for every topic that does not exist."""
         self._look_for_partitions(client)
         latest = self._latest(client)
         if self._shrunk(latest):
@@ -211,7 +234,11 @@ class PartitionOffsets:
         return LogEndSnapshot(current, latest, ahead)
 
     def advance(self, plan: KafkaPlan) -> None:
-        """Move to the ends of a durable plan. Drops the pending changes that the plan has."""
+        """Move to the ends of a durable plan, and drop the pending changes that the plan contains. Sends no request.
+
+        Args:
+            plan: the plan.
+        """
         self._next = plan.until_offsets
         self._epochs = plan.until_epochs
         self._ids = dict(plan.topic_ids)
@@ -235,7 +262,10 @@ class PartitionOffsets:
         return not self._subscription.names and not self._subscription.fixed
 
     def _known(self, client: DriverClient) -> set[Partition]:
-        """Return the partitions of this stream that the cluster has now."""
+        """Return the partitions of this stream that the cluster has now. Blocks.
+
+        Before the first start, KafkaConfigError if a partition that the user named does not exist.
+        """
         known = client.partitions(self._subscription)
         missing = sorted(set(self._subscription.fixed) - known)
         if missing and not self._next:
@@ -243,7 +273,7 @@ class PartitionOffsets:
         return {p for p in known if self.reads(p)}
 
     def _past_the_end(self, client: DriverClient, begins: Mapping[Partition, int]) -> frozenset[Partition]:
-        """Return the partitions whose start, an offset given by the user, is after the end of the log."""
+        """Return the partitions whose start is an offset given by the user and after the end of the log. May block."""
         given = [p for p in begins if (position := self._starting_offsets.of(p)) is not None and position.kind == "offset"]
         latest = client.latest(given) if given else {}
         ahead = frozenset(p for p in given if begins[p] > latest[p].offset)
@@ -253,10 +283,10 @@ class PartitionOffsets:
         return ahead
 
     def _look_for_partitions(self, client: DriverClient) -> None:
-        """Ask for the partitions of the cluster, at most every `max_age_ms`.
+        """Ask for the partitions of the cluster, at most every `max_age_ms`. Blocks if it asks.
 
-        Gone partitions leave the stream, or raise PartitionRevokedError. New ones begin at the user's offset for them, else at their
-        earliest record. After an error the next snapshot asks again.
+        Deleted partitions leave the stream, or raise PartitionRevokedError. New partitions begin at the user's offset for them, else at
+        their earliest record. After an error the next snapshot asks again.
         """
         now = self._monotonic_ms()
         fixed = self._subscription.fixed
@@ -276,6 +306,7 @@ class PartitionOffsets:
         self._must_check_ids = True
 
     def _begin_new(self, client: DriverClient, new: Collection[Partition]) -> None:
+        """Add new partitions to the pending changes, at the user's offset for them, else at their earliest record. Blocks."""
         found = self._resolver.resolve(client, {p: self._starting_offsets.each.get(p, EARLIEST) for p in new})
         self._pending.begins.update(found)
         self._pending.gone -= set(new)
@@ -283,7 +314,7 @@ class PartitionOffsets:
         logger.info("new partitions: %s", {f"{t}-{n}": at for (t, n), at in sorted(found.items())})
 
     def _remove_or_raise(self, gone: Collection[Partition]) -> None:
-        """Remove partitions of deleted topics with a recorded loss if a pattern chose them; otherwise raise PartitionRevokedError."""
+        """Remove deleted partitions with a recorded loss if a pattern chose their topic; otherwise raise PartitionRevokedError."""
         if not self.by_pattern:
             raise PartitionRevokedError(gone)
         positions = self.positions
@@ -294,6 +325,7 @@ class PartitionOffsets:
             self._drop((topic, number), LostRange(topic, number, at, None, "deletion", detail))
 
     def _drop(self, partition: Partition, lost: LostRange) -> None:
+        """Remove a partition by a pending change, and record its loss for the next plan."""
         self._pending.begins.pop(partition, None)
         if partition in self._next:
             self._pending.gone.add(partition)
@@ -303,7 +335,7 @@ class PartitionOffsets:
     # -- changes of the logs
 
     def _latest(self, client: DriverClient) -> dict[Partition, LogEnd]:
-        """Return the ends of all logs. A deleted topic of a pattern is removed first."""
+        """Return the ends of all logs. Blocks. If a topic of a pattern was deleted, remove its partitions and ask again."""
         try:
             return client.latest(self.positions.keys())
         except UnknownTopicError:
@@ -314,10 +346,15 @@ class PartitionOffsets:
             return client.latest(self.positions.keys())
 
     def _shrunk(self, latest: Mapping[Partition, LogEnd]) -> list[Partition]:
+        """Return the partitions whose log ends before their next offset, except those of `ahead`."""
         return [p for p, at in self.positions.items() if p in latest and latest[p].offset < at and p not in self._ahead]
 
     def _check_ids(self, client: DriverClient) -> None:
-        """Compare the topic ids with those of the last plan, or learn them. A recreated topic begins at its earliest records."""
+        """Compare the topic ids with the known ones, and add them to the pending changes. Blocks.
+
+        A recreated topic raises TopicRecreatedError. If losses are tolerated, or if the topic was recreated while the stream did not read
+        it, the new topic is read from its earliest records.
+        """
         known = self.topic_ids
         found = client.topic_ids({topic for topic, _ in self.positions})
         for topic, topic_id in found.items():
@@ -330,7 +367,7 @@ class PartitionOffsets:
         self._must_check_ids = False
 
     def _restart_recreated(self, client: DriverClient, topic: str) -> None:
-        """Drop the kept offsets of a topic that was recreated while the stream did not read it."""
+        """Drop the kept offsets of a topic that was recreated while the stream did not read it, and begin with the new topic. Blocks."""
         old = {p: at for p, at in self._next.items() if p[0] == topic}
         logger.warning(
             "topic %r was deleted and created again while the stream did not read it: the kept offsets of the old topic (%s) are "
@@ -345,7 +382,14 @@ class PartitionOffsets:
         self._begin_new(client, {p for p in self._known(client) if p[0] == topic})
 
     def _on_recreated(self, client: DriverClient, topic: str, planned_id: str, topic_id: str) -> None:
-        """Raise TopicRecreatedError, or record the loss of the old topic's unread records and begin with the new topic."""
+        """Raise TopicRecreatedError, or record the loss of the old topic's unread records and begin with the new topic. Blocks then.
+
+        Args:
+            client: the driver's client.
+            topic: the topic.
+            planned_id: its known topic id.
+            topic_id: its topic id now.
+        """
         old = {p: at for p, at in self.positions.items() if p[0] == topic}
         error = TopicRecreatedError(topic, planned_id, topic_id, [(n, at, at) for (_, n), at in sorted(old.items())])
         if not self._tolerate_loss():
@@ -366,7 +410,7 @@ class PartitionOffsets:
         self._pending.begins.update(begins)
 
     def _resume_at_log_end(self, partition: Partition, end: int) -> None:
-        """Continue at the end of a log that was cut below the next offset, and record the loss."""
+        """Continue at the end of a log that was cut below the next offset, and record the loss, by pending changes."""
         topic, number = partition
         at = self.positions[partition]
         detail = f"the log ends at {end}, and offset {at} was next to be read: an unclean leader election cut it"
@@ -376,6 +420,11 @@ class PartitionOffsets:
 
 
 def describe_offsets(offsets: Mapping[Partition, int], most: int = 5) -> str:
-    """Return `orders-0 at 10, orders-1 at 12` for people; above `most`, the number of all."""
+    """Return the offsets in words, as `orders-0 at 10, orders-1 at 12`.
+
+    Args:
+        offsets: partition → offset.
+        most: the most partitions to name. If there are more, the text ends with the number of all.
+    """
     shown = [f"{topic}-{number} at {at}" for (topic, number), at in sorted(offsets.items())]
     return ", ".join(shown[:most]) + (f" … ({len(shown)} in all)" if len(shown) > most else "")

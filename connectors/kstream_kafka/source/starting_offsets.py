@@ -1,4 +1,4 @@
-"""OffsetResolver: from positions to offsets. One request for all partitions with the same position; moves nothing."""
+"""OffsetResolver: turns positions into offsets. Partitions with equal positions share a request. The resolver moves no offset."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ COMMITTED = Position("committed")
 
 
 class OffsetResolver:
-    """Turns positions into offsets.
+    """Turns positions into offsets, by requests to the brokers. Thread-safe: it holds only settings.
 
     If the group has no commit for a partition, or one outside of the log, `auto.offset.reset` decides, as for Kafka's consumers. A time
-    after every record means the end. Relative positions count from the moment of the call.
+    after every record means the end of the log. Relative positions count from the moment of the call.
     """
 
     def __init__(self, reset: str, group: str | None, now_ms: Callable[[], int]) -> None:
@@ -28,8 +28,8 @@ class OffsetResolver:
 
         Args:
             reset: the value of auto.offset.reset: "earliest", "latest" or "error".
-            group: the consumer group, if there is one.
-            now_ms: the wall clock.
+            group: the consumer group; None if there is none.
+            now_ms: the wall clock, in ms.
         """
         self._reset = reset
         self._group = group
@@ -40,10 +40,14 @@ class OffsetResolver:
 
         Args:
             client: the driver's client.
-            positions: the position of each partition; None means `auto.offset.reset`.
+            positions: partition → position. None means `auto.offset.reset`.
+
+        Returns:
+            partition → offset.
 
         Raises:
-            KafkaConfigError: a partition has no position and `reset` is "error", or it has "committed" without a group.id.
+            KafkaConfigError: a partition has no position or no commit, and `reset` is "error". Or it has "committed" without a group.id.
+            KafkaError: an error of the client.
         """
         by_kind: dict[str, dict[Partition, int]] = defaultdict(dict)
         for partition, position in positions.items():
@@ -55,6 +59,7 @@ class OffsetResolver:
         return found
 
     def _default(self, partition: Partition) -> Position:
+        """Return the position by `auto.offset.reset`. KafkaConfigError if that is "error"."""
         if self._reset == "error":
             topic, number = partition
             hint = "Give a start for every partition, or auto.offset.reset earliest or latest."
@@ -62,6 +67,7 @@ class OffsetResolver:
         return Position("earliest" if self._reset == "earliest" else "latest")
 
     def _of_kind(self, client: DriverClient, kind: str, values: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Resolve positions of one kind. `values` are the values of the positions. Blocks, except for offsets."""
         match kind:
             case "offset":
                 return dict(values)
@@ -81,6 +87,7 @@ class OffsetResolver:
                 return self._committed(client, values.keys())
 
     def _committed(self, client: DriverClient, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """Return the committed offsets. Without a commit, or if it is outside of the log, `auto.offset.reset` decides. Blocks."""
         if not self._group:
             raise KafkaConfigError("group.id", "is missing", "To start at committed offsets, name the group that committed them.")
         begin, end = _begin(client, partitions), _end(client, partitions)
@@ -102,14 +109,17 @@ class OffsetResolver:
 
 
 def _begin(client: DriverClient, partitions: Collection[Partition]) -> dict[Partition, int]:
+    """Return the first offset of each log. Blocks."""
     return {p: end.offset for p, end in client.earliest(partitions).items()}
 
 
 def _end(client: DriverClient, partitions: Collection[Partition]) -> dict[Partition, int]:
+    """Return the end offset of each log. Blocks."""
     return {p: end.offset for p, end in client.latest(partitions).items()}
 
 
 def _at_times(client: DriverClient, times_ms: Mapping[Partition, int]) -> dict[Partition, int]:
+    """Return the first offset at or after each partition's time, or the end of its log. Blocks: each different time is a request."""
     found: dict[Partition, int] = {}
     for ms in sorted(set(times_ms.values())):
         partitions = [p for p, at in times_ms.items() if at == ms]

@@ -1,6 +1,6 @@
-"""StoppingOffsets: the end of a bounded run, as offsets that are known at the start or when their time has come.
+"""StoppingOffsets: the offsets at which a bounded run ends. They become known at the start, or when their time has come.
 
-Once they are known, every plan has them. So a restart ends at the same offsets, and not at a later `latest`.
+As soon as they are known, every plan stores them. So after a restart the run ends at the same offsets, and not at a later `latest`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,23 @@ from kstream_kafka.source.partition_offsets import LogEndSnapshot
 from kstream_kafka.source.starting_offsets import OffsetResolver
 
 KEY = "untilOffsets"
+"""The user's parameter, for errors."""
 
 
 class StoppingOffsets:
-    """The stopping offsets of a stream. Driver only, one thread. Without positions nothing ends.
+    """The stopping offsets of a stream. Used only on the driver. Not thread-safe: one thread at a time.
 
-    A moment in the future has no offset yet: the stream runs unbounded until the first batch at or after it.
+    Without positions the run has no end. A time in the future has no offset yet, so the stream runs without a bound until the first batch
+    that is planned at or after that time.
     """
 
     def __init__(self, given: Positions, resolver: OffsetResolver) -> None:
-        """Create them from the user's positions. Sends no request."""
+        """Create the stopping offsets of a stream. Sends no request.
+
+        Args:
+            given: the user's positions, perhaps none.
+            resolver: turns positions into offsets.
+        """
         self._given = given
         self._resolver = resolver
         self._ends: dict[Partition, int] | None = None
@@ -36,14 +43,14 @@ class StoppingOffsets:
 
     @property
     def offsets(self) -> dict[Partition, int] | None:
-        """The stopping offsets, for the plan; None while they are unknown."""
+        """partition → stopping offset, for the plan; None while they are unknown."""
         return self._ends
 
     def restore(self, stored: Mapping[Partition, int] | None, partitions: Collection[Partition]) -> None:
-        """Take the stopping offsets of the newest plan at a restart, unless this run has none.
+        """Use the stopping offsets of the newest plan, at a restart. A run without positions ignores them.
 
         Args:
-            stored: those of the plan.
+            stored: the stopping offsets of the plan; None if it has none.
             partitions: the partitions that are still read. Others are left out.
         """
         self._checked = True
@@ -51,25 +58,29 @@ class StoppingOffsets:
             self._ends = {p: offset for p, offset in stored.items() if p in partitions}
 
     def reset(self) -> None:
-        """Forget the stopping offsets, because the stored run has reached them. This run resolves its own, as a nightly job to `latest`."""
+        """Forget the stopping offsets, because the stored run has reached them.
+
+        The next `resolve` finds new ones for this run. A nightly job up to `latest` works so.
+        """
         self._ends = None
 
     def resolve(self, client: DriverClient, partitions: Mapping[Partition, int], time_ms: int) -> None:
-        """Turn the positions into offsets, if that is possible by `time_ms`. Blocks on the brokers.
+        """Turn the positions into offsets, unless they are known or a position is a time after `time_ms`. Blocks on the brokers then.
 
         Args:
             client: the driver's client.
             partitions: the next offset of each partition.
-            time_ms: the wall clock.
+            time_ms: the wall clock, in ms.
 
         Raises:
-            KafkaConfigError: a partition has no position.
+            KafkaConfigError: a partition has no position, at the first call of a run that was not restored.
+            KafkaError: an error of the client.
         """
         if not self._given or self._ends is not None:
             return
         positions = {p: self._given.of(p) for p in partitions}
         missing = sorted(p for p, at in positions.items() if at is None)
-        if missing and self._checked:  # found before the stopping offsets were known: not part of this run
+        if missing and self._checked:  # found before the stopping offsets were known: this run does not read them
             positions.update({p: Position("offset", partitions[p]) for p in missing})
         elif missing:
             raise KafkaConfigError(KEY, f"has no end for {missing}", "Give one for every partition, or one position for all.")
@@ -80,7 +91,11 @@ class StoppingOffsets:
         self._ends = {p: max(ends[p], at) for p, at in partitions.items()}
 
     def limit(self, snapshot: LogEndSnapshot) -> LogEndSnapshot:
-        """Return the snapshot with no log end after its stopping offset."""
+        """Return the snapshot with each log end lowered to its stopping offset, if that is known. Pure.
+
+        Args:
+            snapshot: the snapshot.
+        """
         if self._ends is None:
             return snapshot
         ends = self._ends
@@ -88,5 +103,9 @@ class StoppingOffsets:
         return LogEndSnapshot(snapshot.current, latest, snapshot.ahead)
 
     def reached(self, offsets: Mapping[Partition, int]) -> bool:
-        """Return whether every partition is planned up to its stopping offset."""
+        """Return whether every partition is planned up to its stopping offset. False while the stopping offsets are unknown.
+
+        Args:
+            offsets: the next offset of each partition after the last durable plan.
+        """
         return self._ends is not None and all(offsets.get(p, -1) >= at for p, at in self._ends.items())

@@ -1,4 +1,4 @@
-"""StreamSpec: the definition of a direct stream as one value, stored as a recipe."""
+"""StreamSpec: the definition of a direct stream as one value. Its stored form is a recipe."""
 
 from __future__ import annotations
 
@@ -18,22 +18,25 @@ from kstream_kafka.reader.location_strategy import NO_PREFERENCE, LocationStrate
 from kstream_kafka.source.subscription import Subscribed, from_json
 
 KIND = "kafka-direct"
+"""The kind of a direct stream's recipe. Its first word names the connector."""
 CATCH_UP, BY_TIMESTAMP = "catch-up", "by-timestamp"
 _FUNCTIONS = ("key_decoder", "value_decoder", "message_handler", "rates")
 
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """The definition of a direct stream.
+    """The definition of a direct stream. Immutable.
+
+    Creating one raises KafkaConfigError if a position is of a partition that the stream does not read, or if a policy does not exist.
 
     Attributes:
         topics: the topics or partitions.
         params: the Kafka parameters.
-        starting_offsets: where reading starts.
-        decoding: the way from messages to elements.
-        stopping_offsets: where a bounded run stops.
-        rates: limits for each partition; None for Spark's rate settings.
-        locations: the preference for executors.
+        starting_offsets: where the stream begins at its first start.
+        decoding: makes the elements from the messages.
+        stopping_offsets: where a bounded run stops; no position for a run without bounds.
+        rates: rate limits for each partition; None for Spark's rate settings.
+        locations: the rule for the executors that should read.
         downtime: the policy for missed batches; None for the setting `spark.streaming.kstream.downtime`.
         on_data_loss: the policy for lost records; None for the setting `spark.streaming.kstream.kafka.onDataLoss`.
     """
@@ -49,6 +52,7 @@ class StreamSpec:
     on_data_loss: str | None = None
 
     def __post_init__(self) -> None:
+        """Check the positions and the policies. KafkaConfigError if they cannot work."""
         for name, positions in (("fromOffsets", self.starting_offsets), ("untilOffsets", self.stopping_offsets)):
             stray = sorted(p for p in positions.each if not self.topics.reads(p))
             if stray:
@@ -57,9 +61,11 @@ class StreamSpec:
         check_policy(self.on_data_loss, "onDataLoss")
 
     def recipe(self) -> Recipe | None:
-        """Return the definition for storage, or None if the user's setup must create the stream again.
+        """Return the stored form of the definition.
 
-        That is so with parameters that may be secret, and with stopping offsets or a stopping time: those are of one run.
+        Returns:
+            The recipe. None if the user's setup must create the stream again at a restart: if a parameter may be a secret, or if a stopping
+            position is an offset or a time, because those are valid for one run only.
         """
         params = self.params.storable()
         if params is None or self._stops_are_of_one_run():
@@ -80,19 +86,27 @@ class StreamSpec:
         return Recipe(KIND, args, functions)
 
     def why_no_recipe(self) -> str:
-        """Return why there is no recipe, for an error message."""
+        """Return why `recipe` returns None, for an error message. Call it only then."""
         closed = self.params.not_storable()
         if closed:
             return f"the Kafka parameters {', '.join(closed)} may hold a secret, or are no plain values, and are never stored"
         return "untilOffsets names a moment or offsets, which setup must name for each run"
 
     def _stops_are_of_one_run(self) -> bool:
+        """Return whether a stopping position is an offset or a time, and so is valid for one run only."""
         stops = [self.stopping_offsets.default, *self.stopping_offsets.each.values()]
         return any(end is not None and end.kind in ("time", "offset") for end in stops)
 
     @staticmethod
     def from_recipe(recipe: Recipe) -> StreamSpec:
-        """Create the definition from its stored form."""
+        """Create the definition from its stored form.
+
+        Args:
+            recipe: the result of `recipe`.
+
+        Raises:
+            KafkaConfigError: a stored parameter cannot work.
+        """
         args, functions = recipe.args, recipe.functions
         decoding = Decoding(
             _decoder(args["key_decoder"], functions.get("key_decoder")),
@@ -114,15 +128,28 @@ class StreamSpec:
 
 
 def check_downtime(policy: str | None, key: str) -> str | None:
-    """Return the policy. KafkaConfigError, which names `key`, if there is no such policy."""
+    """Check a downtime policy.
+
+    Args:
+        policy: the policy, or None.
+        key: the name of the parameter, for the error.
+
+    Returns:
+        `policy`.
+
+    Raises:
+        KafkaConfigError: there is no such policy.
+    """
     if policy not in (None, CATCH_UP, BY_TIMESTAMP):
         raise KafkaConfigError(key, f"is {policy!r}", f"One of: {CATCH_UP}, {BY_TIMESTAMP}.")
     return policy
 
 
 def _decoder_kind(decoder: Callable[[Any], Any] | None) -> str:
+    """Return the stored name of a decoder: "raw" for bytes, "utf8", or "given" for a function of the user."""
     return "raw" if decoder is None else "utf8" if decoder is utf8_decoder else "given"
 
 
 def _decoder(kind: str, given: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+    """Return the decoder of a stored name. `given` is the user's stored function, if there is one."""
     return {"raw": None, "utf8": utf8_decoder}.get(kind, given)

@@ -1,6 +1,6 @@
-"""The subscription of a stream: topics by name, by a pattern, or single partitions; and ConsumerStrategies, which name it in the 0-10 form.
+"""The subscription of a stream: topics by name, topics by a pattern, or single partitions. ConsumerStrategies create it in the 0-10 form.
 
-Nothing here sends a request.
+No function of this module sends a request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from kstream_kafka.planning.positions import PartitionLike, Position, Positions,
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """All partitions of topics by name. Each topic must exist."""
+    """A subscription to all partitions of named topics. Each topic must exist. Immutable.
+
+    Attributes:
+        names: the topics.
+    """
 
     names: tuple[str, ...]
 
@@ -46,14 +50,21 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class TopicPattern:
-    """All partitions of the topics whose whole name matches a pattern. None needs to exist. Kafka's internal topics (`__…`) never match."""
+    """A subscription to all partitions of the topics whose whole name matches a pattern. No topic needs to exist. Immutable.
+
+    Kafka's internal topics (`__…`) never match.
+
+    Attributes:
+        pattern: the pattern, of Python's `re`.
+        flags: its flags.
+    """
 
     pattern: str
     flags: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
-        """No topic must exist."""
+        """The topics that must exist: none."""
         return ()
 
     @property
@@ -80,13 +91,17 @@ class TopicPattern:
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """Single partitions, as by Kafka's assign. Each must exist."""
+    """A subscription to single partitions, as by Kafka's assign. Each partition must exist. Immutable.
+
+    Attributes:
+        fixed: the partitions.
+    """
 
     fixed: frozenset[Partition]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The topics of the partitions."""
+        """The topics of the partitions, sorted. Each must exist."""
         return tuple(sorted({topic for topic, _ in self.fixed}))
 
     def wants(self, topic: str) -> bool:
@@ -106,17 +121,21 @@ class Partitions:
 
 
 Subscribed = Topics | TopicPattern | Partitions
+"""A subscription."""
 
 
 def subscription(topics: Sequence[str] | re.Pattern[str]) -> Subscribed:
     """Return the subscription for the `topics` argument of Spark 2.4's form.
 
     Args:
-        topics: a list of names, a compiled pattern, or a list of one name that starts with `^` and is a pattern.
+        topics: a list of names, a compiled pattern, or a list of one pattern as text, which starts with `^`.
+
+    Returns:
+        The subscription.
 
     Raises:
-        TypeError: it is no list, tuple or pattern (as in Spark 2.4).
-        KafkaConfigError: the list is empty, or the pattern does not compile.
+        TypeError: `topics` is no list, tuple or pattern (as in Spark 2.4).
+        KafkaConfigError: the list is empty, has a pattern and other entries, or the pattern does not compile.
     """
     if isinstance(topics, re.Pattern):
         return TopicPattern(topics.pattern, topics.flags)
@@ -137,7 +156,11 @@ def subscription(topics: Sequence[str] | re.Pattern[str]) -> Subscribed:
 
 
 def from_json(values: dict[str, Any]) -> Subscribed:
-    """Read the stored form of a subscription."""
+    """Return the subscription of a stored form.
+
+    Args:
+        values: the result of `to_json`. Other keys are ignored.
+    """
     if "topics" in values:
         return Topics(tuple(values["topics"]))
     if "partitions" in values:
@@ -147,13 +170,13 @@ def from_json(values: dict[str, Any]) -> Subscribed:
 
 @dataclass(frozen=True)
 class ConsumerStrategy:
-    """Topics, parameters and starting positions of the 0-10 form, from `ConsumerStrategies`.
+    """Topics, parameters and starting positions of the 0-10 form, created by `ConsumerStrategies`. Immutable. `repr` shows no secret.
 
     Attributes:
         topics: the topics or partitions.
         params: the Kafka parameters.
-        starting_offsets: where reading starts.
-        given: the parameters as the user wrote them, for the deserialisers.
+        starting_offsets: where the stream begins at its first start.
+        given: the parameters as the user wrote them. The deserialisers are read from these.
     """
 
     topics: Subscribed
@@ -166,10 +189,10 @@ class ConsumerStrategy:
 
 
 class ConsumerStrategies:
-    """The topics that a stream of the 0-10 form reads, and where it starts. Spark's names. Sends no request.
+    """Factory of strategies, with Spark's names: the topics that a stream of the 0-10 form reads, and where it starts. Sends no request.
 
-    A partition without a position starts at the committed offset of the group `group.id`. If there is none, `auto.offset.reset` decides
-    (default latest). Offsets in a checkpoint always win.
+    A partition without a position starts at the committed offset of the group `group.id`. If there is no such offset, or no group,
+    `auto.offset.reset` decides (default latest). Offsets in a checkpoint always win.
     """
 
     @staticmethod
@@ -186,7 +209,7 @@ class ConsumerStrategies:
             The strategy for `KafkaUtils.createDirectStream`.
 
         Raises:
-            KafkaConfigError: no topic, or a parameter or position that cannot work.
+            KafkaConfigError: `topics` is empty, or a parameter or position cannot work.
             TypeError: `topics` is a string.
 
         Example:
@@ -237,7 +260,7 @@ class ConsumerStrategies:
             The strategy for `KafkaUtils.createDirectStream`.
 
         Raises:
-            KafkaConfigError: no partition, or a parameter or position that cannot work.
+            KafkaConfigError: `topicPartitions` is empty or has a malformed entry, or a parameter or position cannot work.
 
         Example:
             ConsumerStrategies.Assign([TopicPartition("orders", 0)], kafkaParams)
@@ -249,6 +272,7 @@ class ConsumerStrategies:
 
 
 def _strategy(topics: Subscribed, given: Mapping[str, Any], offsets: PositionsLike) -> ConsumerStrategy:
+    """Return the strategy. With a group, partitions without a position start at committed offsets. KafkaConfigError as its callers."""
     params = KafkaParams.parse(given)
     starts = Positions.parse(offsets, "offsets")
     if starts.default is None and params.group is not None:
