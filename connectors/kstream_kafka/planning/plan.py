@@ -124,7 +124,7 @@ def skipped_between(before: KafkaPlan, after: KafkaPlan) -> list[str]:
     Returns:
         The skipped offsets as texts, for example `orders-0 [100, 200)`.
     """
-    # In the set `anew`, the recreated topics, `number` is a topic id. In the last line `n` is a partition's number.
+    # `anew` is the set of recreated topics; the `number` in its definition is a topic id. In the last line `n` is a partition's number.
     until_offsets = before.until_offsets
     lost = {(entry.topic, entry.partition) for entry in after.lost}
     anew = {topic for topic, number in after.topic_ids.items() if before.topic_ids.get(topic, number) != number}

@@ -135,7 +135,7 @@ def _key(settings: Settings) -> tuple[Any, ...]:
 def _callback_key(callback: Callable[..., Any]) -> str:
     """Return the identity of a callback, or its name if it has none.
 
-    A token callback has an identity, because two callbacks of one name may be of two users, who must not share a connection.
+    A token callback has an identity, because two callbacks of one name may be of two users, and two users must not share a connection.
     """
     return str(getattr(callback, "identity", None) or getattr(callback, "__qualname__", "callback"))
 

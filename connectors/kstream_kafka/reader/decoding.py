@@ -216,30 +216,37 @@ def _handled(decoding: Decoding, handler: Callable[[KafkaMessageAndMetadata], An
 
 
 def _same(raw: bytes | None) -> bytes | None:
+    """Return the bytes as they came."""
     return raw
 
 
 def _short(raw: bytes | None) -> int | None:
+    """Decode a number of 16 bits, big-endian; None for None."""
     return None if raw is None else struct.unpack(">h", raw)[0]
 
 
 def _integer(raw: bytes | None) -> int | None:
+    """Decode a number of 32 bits, big-endian; None for None."""
     return None if raw is None else struct.unpack(">i", raw)[0]
 
 
 def _long(raw: bytes | None) -> int | None:
+    """Decode a number of 64 bits, big-endian; None for None."""
     return None if raw is None else struct.unpack(">q", raw)[0]
 
 
 def _single(raw: bytes | None) -> float | None:
+    """Decode a floating-point number of 32 bits, big-endian; None for None."""
     return None if raw is None else struct.unpack(">f", raw)[0]
 
 
 def _double(raw: bytes | None) -> float | None:
+    """Decode a floating-point number of 64 bits, big-endian; None for None."""
     return None if raw is None else struct.unpack(">d", raw)[0]
 
 
 def _uuid(raw: bytes | None) -> uuid.UUID | None:
+    """Decode the text of a UUID; None for None."""
     return None if raw is None else uuid.UUID(raw.decode())
 
 

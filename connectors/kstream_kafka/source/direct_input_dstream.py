@@ -390,7 +390,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         if self._read_reports is not None:
             self._read_reports.forget((time - self.remember_duration).milliseconds)
 
-    # -- what users call besides the operators
+    # -- methods for users, besides the operators
 
     def commitAsync(self, offsetRanges: Sequence[OffsetRange], callback: CommitCallback | None = None) -> None:
         """Commit the ends of ranges to Kafka, for the consumer group `group.id`. Any thread; returns at once.
