@@ -185,8 +185,8 @@ def test_the_first_range_of_a_topic_new_to_a_consumer_does_not_wait_for_the_next
     kafka: KafkaBroker, topic: MakeTopic, counting: Counting, monkeypatch: pytest.MonkeyPatch
 ):
     asked: list[str] = []
-    ask = KafkaRangeConsumer._ask_for  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(KafkaRangeConsumer, "_ask_for", lambda self, t: (asked.append(t), ask(self, t)))
+    ask = KafkaRangeConsumer._learn_leaders  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(KafkaRangeConsumer, "_learn_leaders", lambda self, t: (asked.append(t), ask(self, t)))
     topics = [topic(), topic(), topic()]
     for t in [*topics, *topics]:
         reads = RangeReads.of([RangeSplit(r) for r in fill(kafka, t, [1])], executor(kafka), 20_000)
