@@ -353,8 +353,17 @@ class PartitionOffsets:
         """Compare the topic ids with the known ones, and add them to the pending changes. Blocks.
 
         A recreated topic raises TopicRecreatedError. If losses are tolerated, or if the topic was recreated while the stream did not read
-        it, the new topic is read from its earliest records.
+        it, the new topic is read from its earliest records. After an error the next snapshot checks again.
         """
+        self._must_check_ids = False  # before the check: another thread may ask for one more meanwhile
+        try:
+            self._compare_ids(client)
+        except BaseException:
+            self._must_check_ids = True
+            raise
+
+    def _compare_ids(self, client: DriverClient) -> None:
+        """Ask for the topic ids and act on each that changed. Blocks."""
         known = self.topic_ids
         found = client.topic_ids({topic for topic, _ in self.positions})
         for topic, topic_id in found.items():
@@ -364,7 +373,6 @@ class PartitionOffsets:
             elif planned_id != topic_id:
                 self._on_recreated(client, topic, planned_id, topic_id)
             self._pending.ids[topic] = topic_id
-        self._must_check_ids = False
 
     def _restart_recreated(self, client: DriverClient, topic: str) -> None:
         """Drop the kept offsets of a topic that was recreated while the stream did not read it, and begin with the new topic. Blocks."""

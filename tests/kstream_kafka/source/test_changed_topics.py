@@ -59,6 +59,34 @@ def test_an_empty_range_reaches_nothing_so_the_epoch_of_its_offset_stays():
     assert s.plan()["from_epochs"] == [9, 7]
 
 
+def test_a_recheck_of_ids_that_is_asked_for_during_a_check_is_done_at_the_next_plan(monkeypatch: pytest.MonkeyPatch):
+    """The end of an older batch asks for it in another thread. Before, the check under way dropped the request."""
+    s = started()
+    offsets = s.stream._offsets
+    ask = s.client.topic_ids
+    monkeypatch.setattr(s.client, "topic_ids", lambda topics: (offsets.recheck_topic_ids(), ask(topics))[1])
+    offsets.recheck_topic_ids()
+    s.batch()
+    monkeypatch.setattr(s.client, "topic_ids", ask)
+    before = s.client.asked.count("ids")
+    s.batch()
+    s.batch()
+    assert s.client.asked.count("ids") == before + 1
+
+
+def test_a_check_of_ids_that_failed_is_done_again(monkeypatch: pytest.MonkeyPatch):
+    s = started()
+    ask = s.client.topic_ids
+    monkeypatch.setattr(s.client, "topic_ids", lambda topics: {}[topics])
+    s.stream._offsets.recheck_topic_ids()
+    with pytest.raises(TypeError):
+        s.plan()
+    monkeypatch.setattr(s.client, "topic_ids", ask)
+    before = s.client.asked.count("ids")
+    s.batch()
+    assert s.client.asked.count("ids") == before + 1
+
+
 def test_ids_are_asked_for_at_the_start_and_then_not_for_every_batch():
     s = started()
     for _ in range(5):
