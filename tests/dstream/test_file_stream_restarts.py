@@ -16,9 +16,9 @@ from kstream.batch import PlannedInput
 from kstream.batch_time import Seconds, Time
 from kstream.dstream import DStream, FileInputDStream
 from kstream.errors import NotRecoverableError
-from tests.fakes import FakeRDD
+from tests.fakes import FakeHost, FakeRDD
 from tests.harness import INTERVAL, START, World
-from tests.inputs import FileDriver, arrives, batches, last, write
+from tests.inputs import FileDriver, arrives, batches, file_stream, last, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of threads of dead drivers
 
@@ -193,6 +193,6 @@ def test_stored_data_of_another_kind_of_input_is_refused(world: World, directory
 
 
 def test_an_input_made_by_its_class_says_why_its_graph_is_not_stored(world: World) -> None:
-    stream = FileDriver(world, "/in").files
+    stream = file_stream(FakeHost({}), "/in", world.clock)
     stream.register_recipe()
     assert stream.recorder.why_not == stream.no_recipe_reason
