@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kstream.batch import InputOutcome, Job
 from kstream.batch_time import Duration, Time
@@ -36,12 +36,12 @@ class DStreamGraph:
         self.remember_duration: Duration | None = None
         self.recorder = Recorder()
         self.placement: Placement = NoPlacement()
-        self._inputs: list[InputDStream] = []
+        self._inputs: list[InputDStream[Any]] = []
         self._outputs: list[ForEachDStream] = []
         self._state_streams: list[StatefulDStream] = []
         self._order: list[DStreamNode] | None = None
 
-    def add_input_stream(self, stream: InputDStream) -> int:
+    def add_input_stream(self, stream: InputDStream[Any]) -> int:
         """Add an input. Return its id: 0, 1, 2 … in order of creation, over all kinds of inputs."""
         self._order = None
         self._inputs.append(stream)
@@ -58,7 +58,7 @@ class DStreamGraph:
         self._outputs.append(stream)
 
     @property
-    def input_streams(self) -> list[InputDStream]:
+    def input_streams(self) -> list[InputDStream[Any]]:
         """All inputs, by id."""
         return list(self._inputs)
 
@@ -71,15 +71,15 @@ class DStreamGraph:
         """Return all streams that an output depends on, and the outputs, each before its parents."""
         return in_order(self._outputs) if self._order is None else list(self._order)
 
-    def active_inputs(self) -> list[InputDStream]:
+    def active_inputs(self) -> list[InputDStream[Any]]:
         """Return the inputs that an output depends on. The other inputs are never planned."""
         return self._inputs_among(self.in_order())
 
-    def inputs_of(self, stream: DStreamNode) -> list[InputDStream]:
+    def inputs_of(self, stream: DStreamNode) -> list[InputDStream[Any]]:
         """Return the inputs that a stream depends on."""
         return self._inputs_among(in_order([stream]))
 
-    def _inputs_among(self, streams: list[DStreamNode]) -> list[InputDStream]:
+    def _inputs_among(self, streams: list[DStreamNode]) -> list[InputDStream[Any]]:
         reached = {id(stream) for stream in streams}
         return [stream for stream in self._inputs if id(stream) in reached]
 

@@ -6,6 +6,7 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kstream import crash_point
 from kstream.batch import Batch, BatchPlan, BatchState, JobSet, PlannedInput, StreamInputInfo
@@ -69,7 +70,7 @@ class BatchPlanner:
         self._scheduler = parts.scheduler
         self._unfinished = parts.unfinished
         self._input_info = InputInfoTracker()
-        self.inputs: Sequence[InputDStream] = ()
+        self.inputs: Sequence[InputDStream[Any]] = ()
         self.is_fenced = False
         """Whether another driver is known to have taken over. Any thread may read it."""
         self._after = Time(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 from kstream.batch import Batch, BatchState, PlannedInput
 from kstream.batch_time import Time
@@ -110,7 +111,7 @@ class Restart:
         )
 
 
-def _restore(stream: InputDStream, contents: LogContents) -> Mapping[Time, PlannedInput]:
+def _restore(stream: InputDStream[Any], contents: LogContents) -> Mapping[Time, PlannedInput]:
     """Restore an input from its plans and kept offsets in the log. Return its decoded plans, by batch time.
 
     Raises:
