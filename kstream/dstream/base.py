@@ -110,8 +110,10 @@ class DStreamBase(RecordedStream, Generic[T_co]):
             This stream.
 
         Raises:
+            IllegalStateError: the context has been started.
             ConfigurationError: the interval is not a multiple of the slide duration.
         """
+        self._node.ssc.check_can_add("checkpoint intervals")
         self._node.set_checkpoint_interval(as_duration(interval))
         self.is_checkpointed = True
         return self
