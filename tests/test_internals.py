@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.named_tests import ROOT, names_of_tests_in, place_now
+
 MAP = ROOT / "kstream" / "ARCHITECTURE.md"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 INTERNALS = sorted((ROOT / "docs" / "internals").glob("*.md"))
@@ -22,31 +21,12 @@ INVARIANT = re.compile(r"^- \*\*.*?(?=^- |^#|\Z)", re.MULTILINE | re.DOTALL)
 LAYERS = re.compile(r"layers = \[\n(.*?)\n\]", re.DOTALL)
 
 
-@cache
-def names_of_tests_in(path: Path) -> frozenset[str]:
-    """`::name` and `::Class::name` of the tests of a file."""
-    found: set[str] = set()
-    for node in ast.parse(path.read_text()).body:
-        inner = node.body if isinstance(node, ast.ClassDef) else [node]
-        prefix = f"::{node.name}::" if isinstance(node, ast.ClassDef) else "::"
-        found |= {prefix + each.name for each in inner if isinstance(each, ast.FunctionDef) and each.name.startswith("test_")}
-    return frozenset(found)
-
-
-def place_now(name: str) -> str:
-    """Where a test of this name is, for the message about one that was moved."""
-    files = [path for folder in ("tests", "integration") for path in sorted((ROOT / folder).rglob("test_*.py"))]
-    last = "::" + name.rpartition("::")[2]
-    places = [f"{path.relative_to(ROOT)}{each}" for path in files for each in names_of_tests_in(path) if each.endswith(last)]
-    return f"; there is {', '.join(places)}" if places else ""
-
-
 def missing_tests(text: str) -> list[str]:
     """The files and tests that a text names and that do not exist."""
     missing: list[str] = []
     for file, test in TEST.findall(text):
         path = ROOT / file
-        if not path.is_file() or (test and test not in names_of_tests_in(path)):
+        if not path.is_file() or (test and test.removeprefix("::") not in names_of_tests_in(path)):
             missing.append(file + test + (place_now(test) if test else ""))
     return missing
 

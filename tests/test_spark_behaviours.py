@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
-from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.named_tests import ROOT, names_of_tests_in, place_now
+
 PAGE = ROOT / "docs" / "internals" / "spark-behaviours.md"
 FOLDERS = ("tests", "integration", "kstream", "connectors")
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".md"})
@@ -27,31 +26,13 @@ def rows() -> list[tuple[str, str]]:
     return [(row[1], row[3]) for row in found if row is not None]
 
 
-@cache
-def names_of_tests_in(path: Path) -> frozenset[str]:
-    """`name` and `Class::name` of the tests of a file."""
-    named: set[str] = set()
-    for node in ast.parse(path.read_text()).body:
-        inner = node.body if isinstance(node, ast.ClassDef) else [node]
-        prefix = f"{node.name}::" if isinstance(node, ast.ClassDef) else ""
-        named |= {prefix + each.name for each in inner if isinstance(each, ast.FunctionDef) and each.name.startswith("test_")}
-    return frozenset(named)
-
-
-def places_of(test: str) -> list[str]:
-    """Where a test of this name is, to say where a test that was moved is now."""
-    files = [path for folder in ("tests", "integration") for path in sorted((ROOT / folder).rglob("test_*.py"))]
-    return [f"{path.relative_to(ROOT)}::{name}" for path in files for name in names_of_tests_in(path) if name.split("::")[-1] == test]
-
-
 def fault_of(node: str) -> str | None:
     """What is wrong with `path` or `path::test` in the page; None if it exists."""
     file, _, test = node.partition("::")
     path = ROOT / file
     if file.startswith(("tests/", "integration/")) and path.is_file() and (not test or test in names_of_tests_in(path)):
         return None
-    elsewhere = places_of(test.split("::")[-1]) if test else []
-    return f"{node} does not exist" + (f"; there is {', '.join(elsewhere)}" if elsewhere else "")
+    return f"{node} does not exist" + (place_now(test) if test else "")
 
 
 def test_every_id_that_a_file_refers_to_is_a_row_of_the_page() -> None:

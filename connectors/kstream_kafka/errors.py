@@ -60,6 +60,16 @@ class KafkaConfigError(KafkaError):
         super().__init__(f"{kind} {key!r} {reason}.{' ' + hint if hint else ''}", key=key, reason=reason, hint=hint)
 
 
+def check_one_of(value: str | None, known: Sequence[str], key: str) -> None:
+    """Check a parameter that has few values; None is one of them.
+
+    Raises:
+        KafkaConfigError: the value of `key` is not one of `known`.
+    """
+    if value is not None and value not in known:
+        raise KafkaConfigError(key, f"is {value!r}", f"One of: {', '.join(known)}.")
+
+
 class BrokerUnreachableError(KafkaError):
     """No broker answered. Facts: bootstrap, waited_ms, reason (the client's last error, may be empty)."""
 

@@ -7,28 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstream.batch.plan import FAIL, REPORT, SKIP
-from kstream_kafka.errors import KafkaConfigError
 
 POLICIES = (FAIL, SKIP, REPORT)
 """The values of `onDataLoss`: fail, skip and report."""
-
-
-def check_policy(policy: str | None, key: str) -> str | None:
-    """Check a policy for data loss.
-
-    Args:
-        policy: the policy, or None.
-        key: the name of the parameter, for the error.
-
-    Returns:
-        `policy`.
-
-    Raises:
-        KafkaConfigError: there is no such policy.
-    """
-    if policy is not None and policy not in POLICIES:
-        raise KafkaConfigError(key, f"is {policy!r}", f"One of: {', '.join(POLICIES)}.")
-    return policy
 
 
 @dataclass(frozen=True, slots=True)

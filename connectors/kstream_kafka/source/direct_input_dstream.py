@@ -18,8 +18,8 @@ from kstream.dstream.ports import InputServices
 from kstream.dstream.recipe import Recipe, recorded
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient, LogEnd, Partition
-from kstream_kafka.errors import KafkaConfigError
-from kstream_kafka.planning.data_loss import check_policy
+from kstream_kafka.errors import KafkaConfigError, check_one_of
+from kstream_kafka.planning.data_loss import POLICIES
 from kstream_kafka.planning.kept_offsets import has_nothing_of, left_behind
 from kstream_kafka.planning.offset_range import OffsetRange, TopicAndPartition
 from kstream_kafka.planning.packing import Packing
@@ -32,7 +32,7 @@ from kstream_kafka.source.offset_committer import CommitCallback, OffsetCommitte
 from kstream_kafka.source.partition_offsets import PartitionOffsets, describe_offsets
 from kstream_kafka.source.starting_offsets import OffsetResolver
 from kstream_kafka.source.stopping_offsets import StoppingOffsets
-from kstream_kafka.source.stream_spec import BY_TIMESTAMP, StreamSpec, check_downtime
+from kstream_kafka.source.stream_spec import BY_TIMESTAMP, DOWNTIME_POLICIES, StreamSpec
 
 if TYPE_CHECKING:
     from kstream.dstream.ports import StreamHost
@@ -112,8 +112,8 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
             KafkaError: another error of the client.
         """
         super().start(services)
-        check_downtime(self._policy(), "spark.streaming.kstream.downtime")
-        check_policy(self._on_data_loss(), "spark.streaming.kstream.kafka.onDataLoss")
+        check_one_of(self._policy(), DOWNTIME_POLICIES, "spark.streaming.kstream.downtime")
+        check_one_of(self._on_data_loss(), POLICIES, "spark.streaming.kstream.kafka.onDataLoss")
         self._client = self._make_client(self.spec.params, self.ssc.settings.get("spark.streaming.kafka.maxRetries"))
         if not self._restored:
             self._offsets.begin(self._client)

@@ -8,8 +8,8 @@ from typing import Any
 
 from kstream.dstream.recipe import Recipe
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.errors import KafkaConfigError
-from kstream_kafka.planning.data_loss import check_policy
+from kstream_kafka.errors import KafkaConfigError, check_one_of
+from kstream_kafka.planning.data_loss import POLICIES
 from kstream_kafka.planning.offset_range import utf8_decoder
 from kstream_kafka.planning.planner import PerPartitionConfig
 from kstream_kafka.planning.positions import NO_POSITIONS, Positions
@@ -20,6 +20,7 @@ from kstream_kafka.source.subscription import Subscribed, from_json
 KIND = "kafka-direct"
 """The kind of a direct stream's recipe. Its first word names the connector."""
 CATCH_UP, BY_TIMESTAMP = "catch-up", "by-timestamp"
+DOWNTIME_POLICIES = (CATCH_UP, BY_TIMESTAMP)
 _FUNCTIONS = ("key_decoder", "value_decoder", "message_handler", "rates")
 
 
@@ -57,8 +58,8 @@ class StreamSpec:
             stray = sorted(p for p in positions.each if not self.topics.reads(p))
             if stray:
                 raise KafkaConfigError(name, f"has offsets of {stray} where the topics are {self.topics.to_json()}")
-        check_downtime(self.downtime, "downtime")
-        check_policy(self.on_data_loss, "onDataLoss")
+        check_one_of(self.downtime, DOWNTIME_POLICIES, "downtime")
+        check_one_of(self.on_data_loss, POLICIES, "onDataLoss")
 
     def recipe(self) -> Recipe | None:
         """Return the stored form of the definition.
@@ -125,24 +126,6 @@ class StreamSpec:
             downtime=args["downtime"],
             on_data_loss=args.get("on_data_loss"),
         )
-
-
-def check_downtime(policy: str | None, key: str) -> str | None:
-    """Check a downtime policy.
-
-    Args:
-        policy: the policy, or None.
-        key: the name of the parameter, for the error.
-
-    Returns:
-        `policy`.
-
-    Raises:
-        KafkaConfigError: there is no such policy.
-    """
-    if policy not in (None, CATCH_UP, BY_TIMESTAMP):
-        raise KafkaConfigError(key, f"is {policy!r}", f"One of: {CATCH_UP}, {BY_TIMESTAMP}.")
-    return policy
 
 
 def _decoder_kind(decoder: Callable[[Any], Any] | None) -> str:
