@@ -79,7 +79,7 @@ def _rebuild(cls: type[KStreamError], message: str, facts: dict[str, Any]) -> KS
 
 
 class ConfigurationError(KStreamError):
-    """A setting or an argument has a value that cannot work. Facts: key, value."""
+    """A setting or an argument has a value that cannot work. Facts: key, and for most: value."""
 
 
 class IllegalStateError(KStreamError):

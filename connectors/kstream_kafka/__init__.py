@@ -4,8 +4,8 @@ The driver plans offset ranges, the workers read exactly those ranges, and the d
 
     errors       the errors of this package
     client/      the clients of the brokers, parameters, security, redaction, connection errors and their diagnosis
-    planning/    pure: the planner, positions, the plan of a batch, the packing of ranges into tasks
-    reader/      KafkaRDD, the task, the consumer, decoding, Arrow, the read report
+    planning/    pure: the planner, the plan of a batch, the packing of ranges into tasks
+    reader/      KafkaRDD, the task, the consumer, decoding, Arrow
     source/      the direct stream: subscription, next offsets, starting and stopping offsets, downtime, commits
     utils        KafkaUtils, the public entry point
     tools/       for commands: the ranges of plans, the ends of logs, other offsets
@@ -25,23 +25,15 @@ if TYPE_CHECKING:
     from kstream.dstream.dstream import DStream
     from kstream.dstream.ports import StreamHost
     from kstream.dstream.recipe import Recipe
-    from kstream_kafka.planning.offset_range import (
-        Broker,
-        CanCommitOffsets,
-        HasOffsetRanges,
-        KafkaMessageAndMetadata,
-        OffsetRange,
-        TopicAndPartition,
-        TopicPartition,
-        utf8_decoder,
-    )
+    from kstream.offsets.offset_range import HasOffsetRanges, OffsetRange, TopicAndPartition, TopicPartition
     from kstream_kafka.planning.planner import PerPartitionConfig
-    from kstream_kafka.reader.decoding import ConsumerRecord, consumer_record, value_only
+    from kstream_kafka.reader.decoding import ConsumerRecord, KafkaMessageAndMetadata, consumer_record, utf8_decoder, value_only
     from kstream_kafka.reader.kafka_rdd import KafkaRDD
     from kstream_kafka.reader.location_strategy import LocationStrategies, LocationStrategy
     from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
+    from kstream_kafka.source.offset_committer import CanCommitOffsets
     from kstream_kafka.source.subscription import ConsumerStrategies, ConsumerStrategy
-    from kstream_kafka.utils import KafkaUtils
+    from kstream_kafka.utils import Broker, KafkaUtils
 
 __all__ = [
     "Broker",
@@ -67,25 +59,25 @@ __all__ = [
 
 # A name is imported at its first use, because workers, brokers and feeds need no part of the driver's side.
 _LAZY = {
-    "Broker": "planning.offset_range",
-    "CanCommitOffsets": "planning.offset_range",
-    "ConsumerRecord": "reader.decoding",
-    "ConsumerStrategies": "source.subscription",
-    "ConsumerStrategy": "source.subscription",
-    "DirectKafkaInputDStream": "source.direct_input_dstream",
-    "HasOffsetRanges": "planning.offset_range",
-    "KafkaMessageAndMetadata": "planning.offset_range",
-    "KafkaRDD": "reader.kafka_rdd",
-    "KafkaUtils": "utils",
-    "LocationStrategies": "reader.location_strategy",
-    "LocationStrategy": "reader.location_strategy",
-    "OffsetRange": "planning.offset_range",
-    "PerPartitionConfig": "planning.planner",
-    "TopicAndPartition": "planning.offset_range",
-    "TopicPartition": "planning.offset_range",
-    "consumer_record": "reader.decoding",
-    "utf8_decoder": "planning.offset_range",
-    "value_only": "reader.decoding",
+    "Broker": "kstream_kafka.utils",
+    "CanCommitOffsets": "kstream_kafka.source.offset_committer",
+    "ConsumerRecord": "kstream_kafka.reader.decoding",
+    "ConsumerStrategies": "kstream_kafka.source.subscription",
+    "ConsumerStrategy": "kstream_kafka.source.subscription",
+    "DirectKafkaInputDStream": "kstream_kafka.source.direct_input_dstream",
+    "HasOffsetRanges": "kstream.offsets.offset_range",
+    "KafkaMessageAndMetadata": "kstream_kafka.reader.decoding",
+    "KafkaRDD": "kstream_kafka.reader.kafka_rdd",
+    "KafkaUtils": "kstream_kafka.utils",
+    "LocationStrategies": "kstream_kafka.reader.location_strategy",
+    "LocationStrategy": "kstream_kafka.reader.location_strategy",
+    "OffsetRange": "kstream.offsets.offset_range",
+    "PerPartitionConfig": "kstream_kafka.planning.planner",
+    "TopicAndPartition": "kstream.offsets.offset_range",
+    "TopicPartition": "kstream.offsets.offset_range",
+    "consumer_record": "kstream_kafka.reader.decoding",
+    "utf8_decoder": "kstream_kafka.reader.decoding",
+    "value_only": "kstream_kafka.reader.decoding",
 }
 
 
@@ -93,7 +85,7 @@ def __getattr__(name: str) -> Any:
     """Import a public name at its first use. AttributeError if there is no such name."""
     if name not in _LAZY:
         raise AttributeError(f"module 'kstream_kafka' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"kstream_kafka.{_LAZY[name]}"), name)
+    return getattr(importlib.import_module(_LAZY[name]), name)
 
 
 def __dir__() -> list[str]:

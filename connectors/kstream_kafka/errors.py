@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from kstream.errors import KStreamError
+from kstream import errors
 
 TopicAndNumber = tuple[str, int]
 """(topic, partition number)"""
@@ -48,11 +48,11 @@ def _list(partitions: Iterable[TopicAndNumber], most: int = 5) -> str:
     return ", ".join(names[:most]) + more
 
 
-class KafkaError(KStreamError):
+class KafkaError(errors.KStreamError):
     """Base of the connector's errors."""
 
 
-class KafkaConfigError(KafkaError):
+class KafkaConfigError(KafkaError, errors.ConfigurationError):
     """A Kafka parameter, or an option of a command (`--to`), is unknown, unsupported or cannot work. Facts: key, reason, hint."""
 
     def __init__(self, key: str, reason: str, hint: str = "") -> None:
@@ -217,7 +217,7 @@ class _RangeError(KafkaError):
         )
 
 
-class DataLossError(KafkaError):
+class DataLossError(KafkaError, errors.DataLossError):
     """Unread records are lost. Fact: `cause`, as in the ledger: "retention", "truncation" or "recreation"."""
 
     cause: ClassVar[str] = ""

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from pyspark.storagelevel import StorageLevel
 
 from kstream.conf import Settings
+from kstream.offsets.offset_range import OffsetRange, TopicAndPartition
+from kstream.offsets.positions import Positions, PositionsLike
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError
-from kstream_kafka.planning.offset_range import Broker, KafkaMessageAndMetadata, OffsetRange, TopicAndPartition, utf8_decoder
 from kstream_kafka.planning.packing import Packing, RangeSplit
 from kstream_kafka.planning.planner import PerPartitionConfig
-from kstream_kafka.planning.positions import Positions, PositionsLike
-from kstream_kafka.reader.decoding import Decoding, consumer_record, decoder_of
+from kstream_kafka.reader.decoding import Decoding, KafkaMessageAndMetadata, consumer_record, decoder_of, utf8_decoder
 from kstream_kafka.reader.location_strategy import NO_PREFERENCE, LocationStrategy
 from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 from kstream_kafka.source.stream_spec import StreamSpec
@@ -40,6 +41,19 @@ Handler: TypeAlias = "Callable[[Any], Any] | None"
 
 POLL_MS = 120_000
 """Milliseconds that a task of a DataFrame outside of a stream waits for the next record. Spark's default."""
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Broker:
+    """Host and port of a Kafka broker.
+
+    Attributes:
+        host: the host name.
+        port: the port.
+    """
+
+    host: str
+    port: int
 
 
 class KafkaUtils:

@@ -33,12 +33,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kstream_kafka import ConsumerRecord, KafkaRDD, OffsetRange, consumer_record, utf8_decoder, value_only
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams, bulk
-from kstream_kafka.client.ports import LogEnd, Partition
+from kstream_kafka.client.ports import LogEnd
 from kstream_kafka.planning.packing import Packing, RangeSplit
 from kstream_kafka.reader.decoding import Decoding
 from pyspark import SparkConf
 
 from integration.kafka_broker import running_broker
+from kstream.offsets.offset_range import Partition
 from kstream.spark.spark_context import make_spark_context
 from kstream.spark.worker_rdd import WorkerRDD
 

@@ -66,6 +66,8 @@ class JsonPlan(PlannedInput, Mapping[str, Json]):
 FAIL, SKIP, REPORT = "fail", "skip", "report"
 """The policies for lost data of an input. fail: the batch fails. skip: the batch runs without the data, and the loss goes to the ledger.
 report: as skip, and listeners get `onDataLost`."""
+DATA_LOSS_POLICIES = (FAIL, SKIP, REPORT)
+"""The values of a setting for lost data."""
 
 
 @dataclass(frozen=True, slots=True)

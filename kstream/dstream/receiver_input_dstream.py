@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import InputOutcome, Json, PlannedInput
-from kstream.batch.plan import FAIL, REPORT, SKIP
+from kstream.batch.plan import DATA_LOSS_POLICIES, FAIL, REPORT, SKIP
 from kstream.batch_time import Time
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import InputServices, StreamHost
@@ -113,7 +113,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         """Check the settings, and log a warning where the storage level is changed. ConfigurationError for an unknown `onDataLoss`."""
         super().start(services)
         policy = self._on_data_loss()
-        if policy not in (FAIL, SKIP, REPORT):
+        if policy not in DATA_LOSS_POLICIES:
             raise ConfigurationError(f"{ON_DATA_LOSS} is {policy!r}; it must be {FAIL}, {SKIP} or {REPORT}", key=ON_DATA_LOSS, value=policy)
         for warning in effective_storage_level(self.receiver.storageLevel, self.ssc.settings.get(WRITE_AHEAD_LOG)).warnings:
             logger.warning("%s", warning)

@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kstream_kafka.client.ports import FetchErrorKind, LogEnd, Partition, Subscription
+from kstream_kafka.client.ports import FetchErrorKind, LogEnd, Subscription
 from kstream_kafka.errors import UnknownTopicError
 
 from kstream.batch_time import Duration
 from kstream.conf import Settings
 from kstream.dstream.graph import DStreamGraph
+from kstream.offsets.offset_range import Partition
 
 
 @dataclass

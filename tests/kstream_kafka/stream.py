@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 from kstream_kafka import KafkaUtils
-from kstream_kafka.client.ports import Partition
 from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 
 from kstream.batch_time import Time
 from kstream.dstream.ports import InputServices
+from kstream.offsets.offset_range import Partition
 from kstream.testing import ManualClock
 from tests.kstream_kafka.fakes import FakeClient, FakeHost
 

@@ -6,8 +6,6 @@ import uuid
 from typing import Any
 
 import pytest
-from kstream_kafka.planning.data_loss import LostRange
-from kstream_kafka.planning.offset_range import OffsetRange
 from kstream_kafka.planning.plan import KafkaPlan, skipped_between
 
 from kstream.batch import BatchPlan
@@ -17,6 +15,7 @@ from kstream.checkpoint.missing_plans import Hole, holes
 from kstream.checkpoint.offline import forget_batch, forget_missing, move_streams
 from kstream.checkpoint.reader import LogContents
 from kstream.errors import MissingPlanError, PlanFailedError
+from kstream.offsets.offset_range import LostRange, OffsetRange
 from kstream.scheduler import downtime
 from kstream.storage import MemoryFileStore
 from tests.fakes import FakeHost

@@ -16,10 +16,11 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from kstream.clock import Clock, SystemClock
+from kstream.offsets.offset_range import Partition
 from kstream_kafka.client.connection_watch import ConnectionWatch
 from kstream_kafka.client.librdkafka import LEADER_CHANGING, UNKNOWN_TOPIC, UNREACHABLE, map_error, new_client, request_topic_ids
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.client.ports import LogEnd, Partition, Subscription
+from kstream_kafka.client.ports import LogEnd, Subscription
 from kstream_kafka.errors import KafkaError, LeaderNotAvailableError, UnknownTopicError
 
 logger = logging.getLogger("kstream.kafka")

@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-Partition: TypeAlias = tuple[str, int]
-"""(topic, partition number): the key of every map of offsets."""
+from kstream.offsets.offset_range import Partition
 
 Settings: TypeAlias = Mapping[str, Any]
 """librdkafka properties."""

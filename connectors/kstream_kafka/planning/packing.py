@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TypeAlias
 
-from kstream_kafka.planning.offset_range import OffsetRange
+from kstream.offsets.offset_range import OffsetRange
 
 RANGE_COST = 100
 """The cost of a range besides its records, in records. To assign a range and to serve it in a fetch takes client and broker about as long

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from kstream_kafka.planning.offset_range import OffsetRange
+from kstream.offsets.offset_range import OffsetRange
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 TIMESTAMP = pa.timestamp("us", "UTC")

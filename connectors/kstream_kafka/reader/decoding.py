@@ -17,8 +17,90 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+from kstream.offsets.offset_range import OffsetRange
 from kstream_kafka.errors import KafkaConfigError
-from kstream_kafka.planning.offset_range import KafkaMessageAndMetadata, OffsetRange, utf8_decoder
+
+
+def utf8_decoder(s: bytes | None) -> str | None:
+    """Decode UTF-8. This is the default decoder of keys and values.
+
+    Args:
+        s: bytes, or None.
+
+    Returns:
+        The text; None for None.
+
+    Raises:
+        UnicodeDecodeError: the bytes are no UTF-8.
+    """
+    return None if s is None else s.decode("utf-8")
+
+
+class KafkaMessageAndMetadata:
+    """A Kafka record for a `messageHandler`. Each access to `key` or `message` decodes again.
+
+    A record is pickled with its raw bytes and without its decoders, as in Spark 2.4. An unpickled copy decodes UTF-8.
+
+    Attributes:
+        topic: the topic.
+        partition: the partition's number.
+        offset: the offset.
+        timestamp: milliseconds since the epoch; −1 if the record has none.
+
+    Example:
+        KafkaUtils.createDirectStream(ssc, ["orders"], kafkaParams, messageHandler=lambda m: (m.offset, m.message))
+    """
+
+    __slots__ = ("_keyDecoder", "_rawKey", "_rawMessage", "_valueDecoder", "offset", "partition", "timestamp", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        key: bytes | None,
+        message: bytes | None,
+        timestamp: int = -1,
+        keyDecoder: Callable[[Any], Any] | None = utf8_decoder,
+        valueDecoder: Callable[[Any], Any] | None = utf8_decoder,
+    ) -> None:
+        """Create a record.
+
+        Args:
+            topic: the topic.
+            partition: the partition's number.
+            offset: the offset.
+            key: the raw key; None if the record has none.
+            message: the raw value; None if the record has none.
+            timestamp: milliseconds since the epoch; −1 for none.
+            keyDecoder: bytes → key; None leaves bytes.
+            valueDecoder: bytes → value; None leaves bytes.
+        """
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.timestamp = timestamp
+        self._rawKey = key
+        self._rawMessage = message
+        self._keyDecoder = keyDecoder
+        self._valueDecoder = valueDecoder
+
+    @property
+    def key(self) -> Any:
+        """The decoded key. Raises the decoder's errors."""
+        return self._rawKey if self._keyDecoder is None else self._keyDecoder(self._rawKey)
+
+    @property
+    def message(self) -> Any:
+        """The decoded value. Raises the decoder's errors."""
+        return self._rawMessage if self._valueDecoder is None else self._valueDecoder(self._rawMessage)
+
+    def __reduce__(self) -> Any:
+        raw = (self.topic, self.partition, self.offset, self._rawKey, self._rawMessage, self.timestamp)
+        return (KafkaMessageAndMetadata, raw)
+
+    def __repr__(self) -> str:
+        return f"KafkaMessageAndMetadata(topic: {self.topic}, partition: {self.partition}, offset: {self.offset}, key and message...)"
 
 
 class ConsumerRecord(NamedTuple):

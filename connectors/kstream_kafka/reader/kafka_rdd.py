@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from kstream.offsets.offset_range import OffsetRange
 from kstream.spark.worker_rdd import WorkerRDD
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient
 from kstream_kafka.errors import RangesNotAvailableError
-from kstream_kafka.planning.offset_range import OffsetRange
 from kstream_kafka.planning.packing import NOT_PACKED, Packing, RangeSplit
 from kstream_kafka.reader.decoding import Decoding
 from kstream_kafka.reader.range_task import NO_BATCH, BatchReadContext, RangeReads, RangeTask

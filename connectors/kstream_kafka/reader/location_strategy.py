@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
+from kstream.offsets.offset_range import OffsetRange, Partition
+from kstream.offsets.positions import as_partition
 from kstream.spark.executors import executors, free_executors
-from kstream_kafka.client.ports import Partition
-from kstream_kafka.planning.offset_range import OffsetRange
 from kstream_kafka.planning.packing import Packing, RangeSplit, pack
-from kstream_kafka.planning.positions import as_partition
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

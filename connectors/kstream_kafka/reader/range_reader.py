@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from kstream.offsets.offset_range import LostRange, OffsetRange
+from kstream.offsets.read_report import ReadReport
 from kstream_kafka.client.ports import FetchErrorKind, RangeConsumer
 from kstream_kafka.errors import (
     KafkaError,
@@ -23,10 +25,7 @@ from kstream_kafka.errors import (
     RecordsRemovedError,
     TopicRecreatedError,
 )
-from kstream_kafka.planning.data_loss import LostRange
-from kstream_kafka.planning.offset_range import OffsetRange
 from kstream_kafka.planning.packing import RangeSplit
-from kstream_kafka.reader.read_report import ReadReport
 
 CHUNK = 10_000
 """The most messages of one `consume` call."""

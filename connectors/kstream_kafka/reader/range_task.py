@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 
+from kstream.offsets.offset_range import OffsetRange
+from kstream.offsets.read_report import ReadReport, ReportData
 from kstream_kafka.client import params
 from kstream_kafka.client.ports import RangeConsumer
-from kstream_kafka.planning.offset_range import OffsetRange
 from kstream_kafka.planning.packing import NOT_PACKED, Packing, RangeSplit, TaskSplits, groups, is_small, pack
 from kstream_kafka.reader import consumer_cache
 from kstream_kafka.reader.decoding import Decoding
 from kstream_kafka.reader.range_reader import read_splits
-from kstream_kafka.reader.read_report import ReadReport, ReportData
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator

@@ -10,23 +10,22 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import InputOutcome, Json
-from kstream.batch.plan import FAIL, REPORT, SKIP
+from kstream.batch.plan import DATA_LOSS_POLICIES, FAIL, REPORT, SKIP
 from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import InputServices
 from kstream.dstream.recipe import Recipe, recorded
+from kstream.offsets.offset_range import OffsetRange, Partition, TopicAndPartition
+from kstream.offsets.progress import metadata_of
+from kstream.offsets.rate_limits import RateLimits, estimated_rate
+from kstream.offsets.read_report import counts_of, lost_ranges
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.client.ports import DriverClient, LogEnd, Partition
+from kstream_kafka.client.ports import DriverClient, LogEnd
 from kstream_kafka.errors import KafkaConfigError, check_one_of
-from kstream_kafka.planning.data_loss import POLICIES
-from kstream_kafka.planning.kept_offsets import has_nothing_of, left_behind
-from kstream_kafka.planning.offset_range import OffsetRange, TopicAndPartition
 from kstream_kafka.planning.packing import Packing
-from kstream_kafka.planning.plan import KafkaPlan, skipped_between
-from kstream_kafka.planning.planner import RateLimits, estimated_rate, plan_ranges
-from kstream_kafka.planning.progress import metadata_of
-from kstream_kafka.reader.read_report import counts_of, lost_ranges
+from kstream_kafka.planning.plan import KafkaPlan, has_nothing_of, left_behind, skipped_between
+from kstream_kafka.planning.planner import plan_ranges
 from kstream_kafka.source.downtime import Downtime
 from kstream_kafka.source.offset_committer import CommitCallback, OffsetCommitter, as_callback
 from kstream_kafka.source.partition_offsets import PartitionOffsets, describe_offsets
@@ -36,8 +35,8 @@ from kstream_kafka.source.stream_spec import BY_TIMESTAMP, DOWNTIME_POLICIES, St
 
 if TYPE_CHECKING:
     from kstream.dstream.ports import StreamHost
+    from kstream.offsets.read_report import ReadReportAccumulator
     from kstream_kafka.reader.kafka_rdd import KafkaRDD
-    from kstream_kafka.reader.read_report import ReadReportAccumulator
 
 logger = logging.getLogger("kstream.kafka")
 MakeClient = Callable[[KafkaParams, int], DriverClient]
@@ -113,7 +112,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         """
         super().start(services)
         check_one_of(self._policy(), DOWNTIME_POLICIES, "spark.streaming.kstream.downtime")
-        check_one_of(self._on_data_loss(), POLICIES, "spark.streaming.kstream.kafka.onDataLoss")
+        check_one_of(self._on_data_loss(), DATA_LOSS_POLICIES, "spark.streaming.kstream.kafka.onDataLoss")
         self._client = self._make_client(self.spec.params, self.ssc.settings.get("spark.streaming.kafka.maxRetries"))
         if not self._restored:
             self._offsets.begin(self._client)
@@ -174,7 +173,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         return f"reads none of the partitions that it has offsets of; stored are {describe_offsets(stored)}, it reads {self.spec.topics}"
 
     def left_behind(self, plan: KafkaPlan, kept: KafkaPlan | None) -> KafkaPlan | None:
-        """Return the offsets that the checkpoint must keep; see `kept_offsets.left_behind`. Sends no request."""
+        """Return the offsets that the checkpoint must keep; see `plan.left_behind`. Sends no request."""
         return left_behind(plan, kept, self._offsets.reads)
 
     def restored_kept(self, kept: KafkaPlan) -> None:
@@ -349,10 +348,10 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
             time: the batch time.
             plan: the plan of the batch.
         """
+        from kstream.offsets.read_report import ReadReportAccumulator
         from kstream_kafka.reader.kafka_rdd import KafkaRDD  # imported late, because it needs a JVM and planning does not
         from kstream_kafka.reader.location_strategy import executor_locations
         from kstream_kafka.reader.range_task import BatchReadContext
-        from kstream_kafka.reader.read_report import ReadReportAccumulator
 
         conf, sc = self.ssc.settings.get, self.ssc.sparkContext
         if self._read_reports is None:
@@ -380,9 +379,9 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
             time: the batch time.
             plan: the plan of the batch.
         """
-        latest = self._latest[1] if self._latest is not None and self._latest[0] == time else None
+        latest = {p: end.offset for p, end in self._latest[1].items()} if self._latest is not None and self._latest[0] == time else None
         pinned = self._downtime.pinned if self._downtime is not None else {}
-        return metadata_of(plan.ranges, latest, pinned, str(self.spec.topics))
+        return metadata_of(plan.ranges, latest, pinned, f"Kafka[{self.spec.topics}]")
 
     def clear_metadata(self, time: Time) -> None:
         """Drop the plans and the read reports of batches that are older than the remember duration."""

@@ -11,12 +11,13 @@ regular batch after the restart reads the rest of that log. No record is lost, a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from kstream.batch_time import Duration, Time
-from kstream_kafka.client.ports import DriverClient, LogEnd, Partition
+from kstream.offsets.log_ends import Ends, OffsetsForTime, ends_at_times, times_with_records
+from kstream.offsets.offset_range import Partition
+from kstream_kafka.client.ports import DriverClient, LogEnd
 from kstream_kafka.source.partition_offsets import LogEndSnapshot
 
 logger = logging.getLogger("kstream.kafka")
@@ -26,71 +27,6 @@ LATE_MS = 100
 MOST_LATE_MS = 60_000
 """Milliseconds after the last missed batch. A batch that is late after that is late for another reason. It reads up to the ends of the
 logs, because a pinned partition would wait otherwise."""
-
-OffsetsForTime: TypeAlias = Mapping[Partition, "int | None"]
-"""partition → the first offset with a timestamp or a later one; None if there is no such record."""
-RequestOffsets: TypeAlias = Callable[[Sequence[int]], Sequence[OffsetsForTime]]
-"""A function that asks the brokers: times in ms → the answer for each time. It blocks."""
-Ends: TypeAlias = dict[Partition, int]
-"""partition → end of its log."""
-
-
-def ends_at_times(request: RequestOffsets, times_ms: Sequence[int], latest: Mapping[Partition, LogEnd]) -> dict[int, Ends]:
-    """Find where each log ended at each of the times, by a binary search. Blocks for the answers.
-
-    It asks for the first and the last time, then for the middle of each interval whose ends have different answers. If both ends have the
-    same answer, all times between have it too, because the offset never falls when the time rises. So an idle night costs a few requests,
-    and a busy one a request for each time.
-
-    Args:
-        request: asks the brokers.
-        times_ms: the times, in ms, rising.
-        latest: the ends of the logs now. No answer is after them.
-
-    Returns:
-        time in ms → (partition → end of its log).
-    """
-    found: dict[int, Ends] = {}
-
-    def ask(indices: Sequence[int]) -> None:
-        times = [times_ms[i] for i in indices]
-        for ms, answer in zip(times, request(times), strict=True):
-            found[ms] = {p: end.offset if (at := answer.get(p)) is None else min(at, end.offset) for p, end in latest.items()}
-
-    if not times_ms:
-        return found
-    ask(sorted({0, len(times_ms) - 1}))
-    open_gaps = [(0, len(times_ms) - 1)]
-    while open_gaps:
-        halves: list[tuple[int, int, int]] = []
-        for low, high in open_gaps:
-            if high - low < 2:
-                continue
-            if found[times_ms[low]] == found[times_ms[high]]:
-                found.update({times_ms[i]: found[times_ms[low]] for i in range(low + 1, high)})
-            else:
-                halves.append((low, (low + high) // 2, high))
-        ask([middle for _, middle, _ in halves])
-        open_gaps = [gap for low, middle, high in halves for gap in ((low, middle), (middle, high))]
-    return found
-
-
-def times_with_records(times_ms: Sequence[int], ends: Mapping[int, Ends], current: Mapping[Partition, int]) -> list[int]:
-    """Return the times at which a log had grown since the time before. Pure.
-
-    Args:
-        times_ms: the times, in ms, rising.
-        ends: time → ends of the logs.
-        current: the next offset of each partition. The first time is compared with these.
-    """
-    busy: list[int] = []
-    position = dict(current)
-    for ms in times_ms:
-        moved = {p: at for p, at in ends[ms].items() if at > position.get(p, 0)}
-        if moved:
-            position.update(moved)
-            busy.append(ms)
-    return busy
 
 
 def pinned(in_future: OffsetsForTime, latest: Mapping[Partition, LogEnd]) -> dict[Partition, int]:
@@ -152,7 +88,8 @@ class Downtime:
                 at,
             )
         stamps = [time.milliseconds for time in times]
-        ends = ends_at_times(lambda ms: client.at_times(ms, partitions), stamps, snapshot.latest)
+        log_ends = {p: end.offset for p, end in snapshot.latest.items()}
+        ends = ends_at_times(lambda ms: client.at_times(ms, partitions), stamps, log_ends)
         busy = [Time(ms) for ms in times_with_records(stamps, ends, snapshot.current)]
         return Downtime(snapshot.latest, now_ms, busy, stray, ends)
 

@@ -10,16 +10,30 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from kstream.batch_time import Time
-from kstream_kafka.client.ports import DriverClient, Partition
-from kstream_kafka.planning.offset_range import OffsetRange, TopicAndPartition
+from kstream.offsets.offset_range import OffsetRange, Partition, TopicAndPartition
+from kstream_kafka.client.ports import DriverClient
 
 logger = logging.getLogger("kstream.kafka")
 
 CommitCallback: TypeAlias = Callable[[Mapping[TopicAndPartition, int], "Exception | None"], object]
 """callback(offsets, error), called after the response to a commit, usually by a thread of the client. `error` is None on success."""
+
+
+@runtime_checkable
+class CanCommitOffsets(Protocol):
+    """An object that commits offsets to Kafka: a direct stream."""
+
+    def commitAsync(self, offsetRanges: Sequence[OffsetRange], callback: Any = None) -> None:
+        """Commit the ends of ranges for the consumer group `group.id`. Any thread; returns at once.
+
+        Args:
+            offsetRanges: ranges whose records are processed.
+            callback: `callback(offsets, error)`, or an object with Java's `onComplete`. None keeps the former callback.
+        """
+        ...
 
 
 class OffsetCommitter:

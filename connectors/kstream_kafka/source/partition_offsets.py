@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from kstream_kafka.client.ports import DriverClient, LogEnd, Partition, Subscription
+from kstream.offsets.offset_range import LostRange, Partition
+from kstream.offsets.positions import Positions
+from kstream_kafka.client.ports import DriverClient, LogEnd, Subscription
 from kstream_kafka.errors import KafkaConfigError, PartitionRevokedError, TopicRecreatedError, UnknownTopicError
-from kstream_kafka.planning.data_loss import LostRange
 from kstream_kafka.planning.plan import KafkaPlan
-from kstream_kafka.planning.positions import Positions
 from kstream_kafka.source.starting_offsets import EARLIEST, OffsetResolver
 
 logger = logging.getLogger("kstream.kafka")

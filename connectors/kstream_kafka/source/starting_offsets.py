@@ -6,9 +6,10 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 
-from kstream_kafka.client.ports import DriverClient, Partition
+from kstream.offsets.offset_range import Partition
+from kstream.offsets.positions import Position
+from kstream_kafka.client.ports import DriverClient
 from kstream_kafka.errors import KafkaConfigError
-from kstream_kafka.planning.positions import Position
 
 logger = logging.getLogger("kstream.kafka")
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from kstream_kafka.client.ports import DriverClient, LogEnd, Partition
+from kstream.offsets.offset_range import Partition
+from kstream.offsets.positions import Position, Positions
+from kstream_kafka.client.ports import DriverClient, LogEnd
 from kstream_kafka.errors import KafkaConfigError
-from kstream_kafka.planning.positions import Position, Positions
 from kstream_kafka.source.partition_offsets import LogEndSnapshot
 from kstream_kafka.source.starting_offsets import OffsetResolver
 

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kstream.batch.plan import DATA_LOSS_POLICIES
 from kstream.dstream.recipe import Recipe
+from kstream.offsets.positions import NO_POSITIONS, Positions
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError, check_one_of
-from kstream_kafka.planning.data_loss import POLICIES
-from kstream_kafka.planning.offset_range import utf8_decoder
 from kstream_kafka.planning.planner import PerPartitionConfig
-from kstream_kafka.planning.positions import NO_POSITIONS, Positions
-from kstream_kafka.reader.decoding import TEXT, Decoding
+from kstream_kafka.reader.decoding import TEXT, Decoding, utf8_decoder
 from kstream_kafka.reader.location_strategy import NO_PREFERENCE, LocationStrategy
 from kstream_kafka.source.subscription import Subscribed, from_json
 
@@ -59,7 +58,7 @@ class StreamSpec:
             if stray:
                 raise KafkaConfigError(name, f"has offsets of {stray} where the topics are {self.topics.to_json()}")
         check_one_of(self.downtime, DOWNTIME_POLICIES, "downtime")
-        check_one_of(self.on_data_loss, POLICIES, "onDataLoss")
+        check_one_of(self.on_data_loss, DATA_LOSS_POLICIES, "onDataLoss")
 
     def recipe(self) -> Recipe | None:
         """Return the stored form of the definition.

@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kstream.offsets.offset_range import Partition
+from kstream.offsets.positions import PartitionLike, Position, Positions, PositionsLike, as_partition
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.client.ports import Partition
 from kstream_kafka.errors import KafkaConfigError
-from kstream_kafka.planning.positions import PartitionLike, Position, Positions, PositionsLike, as_partition
 
 
 @dataclass(frozen=True, slots=True)

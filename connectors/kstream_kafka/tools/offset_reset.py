@@ -10,13 +10,12 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kstream.connectors import OffsetChange, ResetResult
+from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
+from kstream.offsets.positions import Position
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.client.ports import DriverClient, Partition
+from kstream_kafka.client.ports import DriverClient
 from kstream_kafka.errors import KafkaConfigError, PartitionRevokedError
-from kstream_kafka.planning.data_loss import LostRange
-from kstream_kafka.planning.offset_range import OffsetRange
 from kstream_kafka.planning.plan import KafkaPlan
-from kstream_kafka.planning.positions import Position
 from kstream_kafka.source.starting_offsets import OffsetResolver
 from kstream_kafka.source.subscription import Topics
 

@@ -14,8 +14,8 @@ from typing import Any
 from kstream.clock import Clock, StopFlag
 from kstream.errors import IllegalStateError
 from kstream.loop import THREADS
+from kstream.offsets.offset_range import Partition
 from kstream.receiver import Receiver
-from kstream_kafka.client.ports import Partition
 from kstream_kafka.errors import OwnershipLostError
 from kstream_kafka.zookeeper.group_reader import GroupReader
 from kstream_kafka.zookeeper.receiver_settings import ReceiverSettings

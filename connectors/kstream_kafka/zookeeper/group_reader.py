@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from kstream.offsets.offset_range import Partition
 from kstream_kafka.client.params import bulk
-from kstream_kafka.client.ports import DriverClient, FetchErrorKind, Partition, RangeConsumer, Settings
+from kstream_kafka.client.ports import DriverClient, FetchErrorKind, RangeConsumer, Settings
 from kstream_kafka.client.redaction import redact
 from kstream_kafka.errors import KafkaConfigError, KafkaError
 from kstream_kafka.reader.decoding import key_values

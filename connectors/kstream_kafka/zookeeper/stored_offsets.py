@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kstream_kafka.client.ports import Partition
+from kstream.offsets.offset_range import Partition
 from kstream_kafka.errors import OwnershipLostError
 from kstream_kafka.zookeeper.zookeeper_layout import Offsets
 from kstream_kafka.zookeeper.zookeeper_offsets import ZooKeeperMembership

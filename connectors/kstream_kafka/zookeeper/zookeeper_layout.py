@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from kstream_kafka.client.ports import Partition
+from kstream.offsets.offset_range import Partition
 
 Subscription: TypeAlias = Mapping[str, int]
 """Topic → number of consumer threads."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from kstream.clock import StopFlag
 from kstream.errors import MissingDependencyError
-from kstream_kafka.client.ports import Partition
+from kstream.offsets.offset_range import Partition
 from kstream_kafka.errors import KafkaError, OwnershipLostError, ZooKeeperUnreachableError
 from kstream_kafka.zookeeper.receiver_settings import ReceiverSettings
 from kstream_kafka.zookeeper.zookeeper_layout import (

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 from kstream_kafka import ConsumerStrategies, KafkaUtils, LocationStrategies, TopicAndPartition
-from kstream_kafka.planning.kept_offsets import left_behind, still_kept
-from kstream_kafka.planning.offset_range import OffsetRange
-from kstream_kafka.planning.plan import KafkaPlan
+from kstream_kafka.planning.plan import KafkaPlan, left_behind, still_kept
 from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 
 from kstream import crash_point
@@ -21,6 +19,7 @@ from kstream.checkpoint import PlanLog, read_log, take_epoch
 from kstream.checkpoint.input_records import KeptOffsets, kept_of, read_kept, write_kept
 from kstream.checkpoint.reader import newest_plan
 from kstream.errors import CorruptRecordError, NotRecoverableError, StorageError, StreamVanishedError, TopicsChangedError
+from kstream.offsets.offset_range import OffsetRange
 from kstream.storage import MemoryFileStore
 from tests.fakes import FakeHost, FakeRDD
 from tests.harness import Driver, Killed, LogInput, World, _living

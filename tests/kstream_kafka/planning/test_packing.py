@@ -7,7 +7,6 @@ import random
 from itertools import pairwise
 
 import pytest
-from kstream_kafka.planning.offset_range import OffsetRange
 from kstream_kafka.planning.packing import (
     MOST_RECORDS_TOGETHER,
     MOST_TOGETHER,
@@ -20,6 +19,8 @@ from kstream_kafka.planning.packing import (
     pack,
 )
 from kstream_kafka.reader.range_task import BatchReadContext, RangeReads
+
+from kstream.offsets.offset_range import OffsetRange
 
 SEEDS = range(25)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from kstream_kafka.client.ports import FetchErrorKind
 from kstream_kafka.errors import KafkaError, LogTruncatedError, PollTimeoutError, RecordsRemovedError
-from kstream_kafka.planning.offset_range import OffsetRange
 from kstream_kafka.planning.packing import RangeSplit
 from kstream_kafka.reader.range_reader import CHUNK, read_range, read_splits
 
+from kstream.offsets.offset_range import OffsetRange
 from tests.kstream_kafka.fakes import FakeConsumer, Message, records
 
 EOF = FetchErrorKind.END_OF_PARTITION

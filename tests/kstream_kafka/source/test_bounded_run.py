@@ -10,6 +10,7 @@ from kstream_kafka import KafkaUtils
 from kstream_kafka.errors import KafkaConfigError
 
 from kstream.batch_time import Time
+from kstream.errors import ConfigurationError
 from tests.kstream_kafka.fakes import FakeHost
 from tests.kstream_kafka.stream import BROKERS, Logs, Stream
 
@@ -134,5 +135,5 @@ def test_a_partition_without_an_end_is_an_error_that_names_it() -> None:
 def test_ends_of_other_topics_and_words_without_meaning_are_refused() -> None:
     host: Any = FakeHost()
     for until in ({("other", 0): 1}, "soon", 5):
-        with pytest.raises(KafkaConfigError, match="untilOffsets"):
+        with pytest.raises(ConfigurationError, match="untilOffsets"):
             KafkaUtils.createDirectStream(host, ["t"], BROKERS, untilOffsets=until)

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from kstream_kafka import KafkaUtils
+from kstream_kafka.client.ports import LogEnd
 from kstream_kafka.errors import KafkaConfigError, LogShrankError
+from kstream_kafka.source.downtime import pinned
 
 from kstream.batch_time import Time
 from tests.kstream_kafka.fakes import FakeHost
@@ -135,3 +137,7 @@ def test_a_policy_that_is_not_there_is_refused_when_made_or_when_started() -> No
         KafkaUtils.createDirectStream(host, ["t"], BROKERS, downtime="never")
     with pytest.raises(KafkaConfigError, match="by-timestamp"):
         Stream({A: (0, 1)}, conf={"spark.streaming.kstream.downtime": "never"}).start()
+
+
+def test_a_record_from_the_future_pins_its_partition_and_is_told_by_its_offset() -> None:
+    assert pinned({("t", 0): 1, ("t", 1): None}, {("t", 0): LogEnd(4), ("t", 1): LogEnd(1)}) == {("t", 0): 1}

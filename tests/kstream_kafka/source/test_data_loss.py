@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 from kstream_kafka.client.ports import FetchErrorKind
 from kstream_kafka.errors import LogTruncatedError, RecordsRemovedError, TopicRecreatedError
-from kstream_kafka.planning.data_loss import LostRange
-from kstream_kafka.planning.offset_range import OffsetRange
 from kstream_kafka.planning.packing import RangeSplit
 from kstream_kafka.reader.range_consumer import TopicIdCache
 from kstream_kafka.reader.range_reader import read_splits
-from kstream_kafka.reader.read_report import ReadReport, counts_of, lost_ranges, merge
 
+from kstream.offsets.offset_range import LostRange, OffsetRange
+from kstream.offsets.read_report import ReadReport, counts_of, lost_ranges, merge
 from tests.kstream_kafka.fakes import FakeConsumer, Message, records
 
 EOF, OUT = FetchErrorKind.END_OF_PARTITION, FetchErrorKind.OUT_OF_RANGE

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from kstream_kafka import KafkaUtils, OffsetRange, TopicAndPartition, restore_input, utf8_decoder, value_only
-from kstream_kafka.client.ports import Partition
 from kstream_kafka.errors import BrokerUnreachableError, KafkaConfigError, LogShrankError, PartitionRevokedError, UnknownTopicError
 
 from kstream.batch_time import Time
 from kstream.context.engine import stored_skipped_between
-from kstream.errors import NotRecoverableError
+from kstream.errors import ConfigurationError, NotRecoverableError
+from kstream.offsets.offset_range import Partition
 from tests.kstream_kafka.fakes import FakeHost
 from tests.kstream_kafka.stream import BROKERS, Logs, Stream
 
@@ -85,7 +85,7 @@ def test_given_offsets_of_a_partition_that_is_not_there_fail_the_start():
 
 @pytest.mark.parametrize("given", [{("other", 0): 1}, {("t", 0): -2}])
 def test_given_offsets_must_be_of_the_topics_named_and_not_negative(given: dict[Partition, int]):
-    with pytest.raises(KafkaConfigError, match="fromOffsets"):
+    with pytest.raises(ConfigurationError, match="fromOffsets"):
         Stream({("t", 0): (0, 10)}, given=given)
 
 

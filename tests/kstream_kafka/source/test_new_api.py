@@ -24,12 +24,12 @@ from kstream_kafka import (
 )
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError, RangesNotAvailableError
-from kstream_kafka.planning.offset_range import utf8_decoder
-from kstream_kafka.planning.positions import Position
-from kstream_kafka.reader.decoding import decoder_of
+from kstream_kafka.reader.decoding import decoder_of, utf8_decoder
 from kstream_kafka.reader.kafka_rdd import check_available
 from kstream_kafka.reader.location_strategy import LocationStrategy, java_hash, preferred, sorted_executors
 
+from kstream.errors import ConfigurationError
+from kstream.offsets.positions import Position
 from tests.kstream_kafka.fakes import FakeClient, FakeHost
 from tests.kstream_kafka.stream import BROKERS, Stream
 
@@ -80,7 +80,7 @@ def test_each_strategy_says_what_is_read() -> None:
     ],
 )
 def test_a_strategy_that_cannot_work_is_refused(make: Any) -> None:
-    with pytest.raises(KafkaConfigError):
+    with pytest.raises(ConfigurationError):
         make()
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from kstream_kafka.errors import KafkaError
-from kstream_kafka.planning.offset_range import OffsetRange, TopicAndPartition
 from kstream_kafka.source.offset_committer import OffsetCommitter, as_callback
 
 from kstream.batch_time import Time
+from kstream.offsets.offset_range import OffsetRange, TopicAndPartition
 from tests.kstream_kafka.fakes import FakeClient
 
 P = ("t", 0)

@@ -9,6 +9,7 @@ from kstream_kafka.errors import KafkaConfigError, PartitionRevokedError
 from kstream_kafka.tools.offset_reset import empty_plan_at, reset_offsets, rewound_offsets
 
 from kstream.connectors import OffsetChange, ResetResult
+from kstream.errors import ConfigurationError
 from tests.kstream_kafka.fakes import FakeClient
 
 DATA: dict[str, Any] = {
@@ -83,7 +84,7 @@ def test_a_topic_made_anew_is_taken_whole_as_it_is_now():
     ],
 )
 def test_what_cannot_be_is_refused_and_says_why(to: Any, topics: Any, words: str):
-    with pytest.raises(KafkaConfigError, match=words):
+    with pytest.raises(ConfigurationError, match=words):
         reset(to, topics)
 
 
@@ -91,7 +92,7 @@ def test_a_position_that_nobody_understands_is_refused_before_a_broker_is_asked(
     def no_client(_params: Any) -> Any:
         raise AssertionError("a client was made")
 
-    with pytest.raises(KafkaConfigError, match="Give 'earliest'"):
+    with pytest.raises(ConfigurationError, match="Give 'earliest'"):
         reset_offsets({"bootstrap.servers": "h:1"}, DATA, "soon", (), no_client)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kstream_kafka.client.ports import Partition
 from kstream_kafka.errors import OwnershipLostError
 from kstream_kafka.zookeeper.group_member import GroupMember, ReceiverParts
 from kstream_kafka.zookeeper.group_reader import Chunk
@@ -14,6 +13,7 @@ from kstream_kafka.zookeeper.receiver_settings import ReceiverSettings
 from kstream_kafka.zookeeper.stored_offsets import Acknowledgement, AfterStoring
 from kstream_kafka.zookeeper.zookeeper_layout import Offsets
 
+from kstream.offsets.offset_range import Partition
 from kstream.testing import ManualClock
 
 GIVEN = {"bootstrap.servers": "k:9092", "auto.offset.reset": "smallest"}

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from kstream_kafka.client.ports import Partition
-
+from kstream.offsets.offset_range import Partition
 from tests.simulator.history import Attempt, History
 from tests.simulator.kafka.cluster import Record, SimulatedCluster
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kstream_kafka.client.ports import FetchErrorKind, LogEnd, Partition, Subscription
+from kstream_kafka.client.ports import FetchErrorKind, LogEnd, Subscription
 from kstream_kafka.errors import BrokerUnreachableError, LeaderNotAvailableError, UnknownTopicError
 
+from kstream.offsets.offset_range import Partition
 from tests.simulator.kafka.cluster import TOPIC, Log, Record, SimulatedCluster
 from tests.simulator.source import Surroundings
 

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from kstream_kafka.client.ports import Partition
+from kstream.offsets.offset_range import Partition
 
 TOPIC = "t"
 

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.client.ports import Partition
 from kstream_kafka.errors import LogShrankError, TopicRecreatedError
 from kstream_kafka.planning.packing import Packing, groups, pack
 from kstream_kafka.planning.plan import KafkaPlan
@@ -20,6 +19,7 @@ from kstream_kafka.source.subscription import Topics
 from kstream.batch_time import Time
 from kstream.clock import Clock
 from kstream.dstream.input_dstream import InputDStream
+from kstream.offsets.offset_range import Partition
 from tests.simulator.history import History
 from tests.simulator.kafka.clients import SimulatedConsumer, SimulatedDriverClient
 from tests.simulator.kafka.cluster import TOPIC, Hazard, SimulatedCluster

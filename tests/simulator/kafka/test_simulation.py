@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from kstream_kafka.errors import BrokerUnreachableError, LeaderNotAvailableError, LogTruncatedError, RecordsRemovedError, UnknownTopicError
-from kstream_kafka.planning.offset_range import OffsetRange
 from kstream_kafka.reader.range_reader import read_range
 from kstream_kafka.source.partition_offsets import PartitionOffsets
 from kstream_kafka.source.subscription import Topics
 
+from kstream.offsets.offset_range import OffsetRange
 from kstream.testing import ManualClock
 from tests.simulator import History, Scenario, run_schedule
 from tests.simulator.history import Attempt

@@ -1,16 +1,15 @@
-"""The progress of a direct stream's batch as plain values, for listeners and the progress report. Pure."""
+"""The progress of a batch of a log as plain values, for listeners and the progress report. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kstream_kafka.client.ports import LogEnd, Partition
-from kstream_kafka.planning.offset_range import OffsetRange
+from kstream.offsets.offset_range import OffsetRange, Partition
 
 
 def metadata_of(
-    ranges: Sequence[OffsetRange], latest: Mapping[Partition, LogEnd] | None, pinned: Mapping[Partition, int], description: str
+    ranges: Sequence[OffsetRange], latest: Mapping[Partition, int] | None, pinned: Mapping[Partition, int], description: str
 ) -> dict[str, Any]:
     """Return the metadata of a batch.
 
@@ -18,7 +17,7 @@ def metadata_of(
         ranges: the planned ranges.
         latest: the ends of the logs when the batch was planned; None if they are unknown.
         pinned: partition → offset of a record from the future, under the by-timestamp policy.
-        description: the subscription in words.
+        description: the system and the part of it that the stream reads, such as `Kafka[Subscribe[orders]]`.
 
     Returns:
         A dict with `offsets` (the ranges), `Description` (Spark's text about the ranges that are not empty) and `progress` (JSON values).
@@ -27,12 +26,12 @@ def metadata_of(
     return {
         "offsets": list(ranges),
         "Description": "\n".join(described),
-        "progress": _progress(ranges, latest, pinned, f"Kafka[{description}]"),
+        "progress": _progress(ranges, latest, pinned, description),
     }
 
 
 def _progress(
-    ranges: Sequence[OffsetRange], latest: Mapping[Partition, LogEnd] | None, pinned: Mapping[Partition, int], description: str
+    ranges: Sequence[OffsetRange], latest: Mapping[Partition, int] | None, pinned: Mapping[Partition, int], description: str
 ) -> dict[str, Any]:
     """Return the progress with the names of Structured Streaming. If the log ends are unknown, `latestOffset` and `metrics` are None."""
     progress: dict[str, Any] = {
@@ -43,8 +42,8 @@ def _progress(
         "metrics": None,
     }
     if latest is not None:
-        progress["latestOffset"] = _nested({p: end.offset for p, end in latest.items()})
-        lags = [max(latest[r.topic, r.partition].offset - r.untilOffset, 0) for r in ranges if (r.topic, r.partition) in latest]
+        progress["latestOffset"] = _nested(latest)
+        lags = [max(latest[r.topic, r.partition] - r.untilOffset, 0) for r in ranges if (r.topic, r.partition) in latest]
         if lags:
             progress["metrics"] = {
                 "minOffsetsBehindLatest": min(lags),

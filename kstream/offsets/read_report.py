@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kstream_kafka.planning.data_loss import LostRange
-from kstream_kafka.planning.offset_range import OffsetRange
+from kstream.offsets.offset_range import LostRange, OffsetRange
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.accumulators import Accumulator
+
 
 RangeStart: TypeAlias = tuple[str, int, int]
 """(topic, partition, first offset)."""

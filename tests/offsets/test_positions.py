@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from kstream_kafka.errors import KafkaConfigError
-from kstream_kafka.planning.offset_range import TopicAndPartition
-from kstream_kafka.planning.positions import Position, Positions
 from kstream_kafka.source.starting_offsets import OffsetResolver
 
+from kstream.errors import ConfigurationError
+from kstream.offsets.offset_range import TopicAndPartition
+from kstream.offsets.positions import Position, Positions
 from tests.kstream_kafka.fakes import FakeClient
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
@@ -50,7 +51,7 @@ def test_a_time_without_a_zone_is_local() -> None:
 
 @pytest.mark.parametrize("given", [-1, -2, "yesterday", "-10y", 1.5, None, True, b"earliest", ""])
 def test_what_cannot_be_meant_is_refused_with_the_parameter_and_the_choices(given: Any) -> None:
-    with pytest.raises(KafkaConfigError, match=r"'fromOffsets'.*'earliest'"):
+    with pytest.raises(ConfigurationError, match=r"'fromOffsets'.*'earliest'"):
         Position.parse(given, "fromOffsets")
 
 
@@ -63,13 +64,13 @@ def test_positions_by_partition_take_every_way_to_name_one() -> None:
 
 def test_one_position_serves_all_partitions_but_not_one_offset() -> None:
     assert Positions.parse("-1h", "fromOffsets").of(("t", 9)) == Position("ago", 3_600_000)
-    with pytest.raises(KafkaConfigError, match="by partition"):
+    with pytest.raises(ConfigurationError, match="by partition"):
         Positions.parse(5, "fromOffsets")
     assert not Positions.parse(None, "fromOffsets")
 
 
 def test_a_key_that_is_no_partition_is_refused() -> None:
-    with pytest.raises(KafkaConfigError, match="TopicAndPartition"):
+    with pytest.raises(ConfigurationError, match="TopicAndPartition"):
         Positions.parse({"t": 5}, "fromOffsets")
 
 

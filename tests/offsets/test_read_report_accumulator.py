@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kstream_kafka.reader.read_report import ReadReportAccumulator, ReadReportParam
+
+from kstream.offsets.read_report import ReadReportAccumulator, ReadReportParam
 
 PATIENCE = 20.0
 

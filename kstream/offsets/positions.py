@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from kstream_kafka.client.ports import Partition
-from kstream_kafka.errors import KafkaConfigError
-from kstream_kafka.planning.offset_range import TopicAndPartition
+from kstream.errors import ConfigurationError
+from kstream.offsets.offset_range import Partition, TopicAndPartition
 
 _UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BACK = re.compile(r"-\s*(\d+)\s*([smhd]?)")
@@ -51,7 +50,7 @@ class Position:
             key: the name of the parameter, for the error.
 
         Raises:
-            KafkaConfigError: `given` is no position.
+            ConfigurationError: `given` is no position.
         """
         if isinstance(given, Position):
             return given
@@ -59,11 +58,11 @@ class Position:
             return Position("time", round(given.timestamp() * 1000))
         if isinstance(given, int) and not isinstance(given, bool):
             if given < 0:
-                raise KafkaConfigError(key, f"has a negative offset: {given}", HINT)
+                raise _refused(key, f"has a negative offset: {given}", HINT)
             return Position("offset", given)
         if isinstance(given, str):
             return _from_text(given.strip(), key)
-        raise KafkaConfigError(key, f"is {given!r}", HINT)
+        raise _refused(key, f"is {given!r}", HINT)
 
     def to_json(self) -> list[str | int]:
         """Return the stored form, `[kind, value]`."""
@@ -79,7 +78,7 @@ class Position:
 
 
 def _from_text(text: str, key: str) -> Position:
-    """Return the position of a text without blanks at its ends. A KafkaConfigError names the parameter `key`."""
+    """Return the position of a text without blanks at its ends. A ConfigurationError names the parameter `key`."""
     name = _NAMES.get(text.lower(), text.lower())
     if name in ("earliest", "latest", "committed"):
         return Position(name)
@@ -92,7 +91,7 @@ def _from_text(text: str, key: str) -> Position:
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00") if text.endswith("Z") else text)
     except ValueError as e:
-        raise KafkaConfigError(key, f"is {text!r}", HINT) from e
+        raise _refused(key, f"is {text!r}", HINT) from e
     return Position("time", round(moment.timestamp() * 1000))
 
 
@@ -117,7 +116,7 @@ class Positions:
             key: the name of the parameter, for the error.
 
         Raises:
-            KafkaConfigError: a partition or a position is malformed, or one offset is given for all partitions.
+            ConfigurationError: a partition or a position is malformed, or one offset is given for all partitions.
         """
         if given is None:
             return Positions()
@@ -125,7 +124,7 @@ class Positions:
             return Positions(None, {as_partition(p, key): Position.parse(at, key) for p, at in given.items()})
         everywhere = Position.parse(given, key)
         if everywhere.kind == "offset":
-            raise KafkaConfigError(key, f"is the one offset {given!r} for all partitions", "Give offsets by partition.")
+            raise _refused(key, f"is the one offset {given!r} for all partitions", "Give offsets by partition.")
         return Positions(everywhere)
 
     def of(self, partition: Partition) -> Position | None:
@@ -170,10 +169,16 @@ def as_partition(key: Any, name: str = "fromOffsets") -> Partition:
         (topic, partition number).
 
     Raises:
-        KafkaConfigError: `key` is none of these.
+        ConfigurationError: `key` is none of these.
     """
     try:
         topic, number = (key.topic, key.partition) if hasattr(key, "topic") else key
         return str(topic), int(number)
     except (TypeError, ValueError) as e:
-        raise KafkaConfigError(name, f"has the key {key!r}", "Keys are TopicAndPartition(topic, partition).") from e
+        raise _refused(name, f"has the key {key!r}", "Keys are TopicAndPartition(topic, partition).") from e
+
+
+def _refused(key: str, reason: str, hint: str) -> ConfigurationError:
+    """Return the error about the parameter or the option of a command that is named `key`."""
+    kind = "Option" if key.startswith("--") else "Parameter"
+    return ConfigurationError(f"{kind} {key!r} {reason}. {hint}", key=key, reason=reason, hint=hint)

@@ -1,0 +1,148 @@
+"""OffsetRange, TopicAndPartition, LostRange: ranges of a log's records. The first two have the names of Spark 2.4's Kafka API.
+
+All ranges are half-open: `fromOffset` is included, `untilOffset` is excluded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+Partition: TypeAlias = tuple[str, int]
+"""(topic, partition number): the key of every map of offsets."""
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class TopicAndPartition:
+    """One partition of one topic. Equal by value and hashable.
+
+    Attributes:
+        topic: the topic.
+        partition: the partition's number.
+    """
+
+    topic: str
+    partition: int
+
+
+TopicPartition = TopicAndPartition
+"""The name of TopicAndPartition in the 0-10 API and in Kafka's clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """The records [fromOffset, untilOffset) of one partition. Equal by value and hashable.
+
+    Attributes:
+        topic: the topic.
+        partition: the partition's number.
+        fromOffset: the first offset.
+        untilOffset: the offset after the last one.
+
+    Example:
+        OffsetRange("orders", 0, 100, 200).count()  # 100
+    """
+
+    topic: str
+    partition: int
+    fromOffset: int
+    untilOffset: int
+
+    def count(self) -> int:
+        """Return the number of offsets. It is also the number of records, unless compaction or transactions left gaps."""
+        return self.untilOffset - self.fromOffset
+
+    @property
+    def topicAndPartition(self) -> TopicAndPartition:
+        """The partition of the range."""
+        return TopicAndPartition(self.topic, self.partition)
+
+    def topicPartition(self) -> TopicAndPartition:
+        """Return the partition of the range, by its name in the 0-10 API."""
+        return TopicAndPartition(self.topic, self.partition)
+
+    @staticmethod
+    def create(topic: str, partition: int, fromOffset: int, untilOffset: int) -> OffsetRange:
+        """Create a range, like Spark's factory of the same name.
+
+        Args:
+            topic: the topic.
+            partition: the partition's number.
+            fromOffset: the first offset.
+            untilOffset: the offset after the last one.
+
+        Returns:
+            The range.
+        """
+        return OffsetRange(topic, partition, fromOffset, untilOffset)
+
+    def to_json(self) -> list[str | int]:
+        """Return the stored form, `[topic, partition, from, until]`."""
+        return [self.topic, self.partition, self.fromOffset, self.untilOffset]
+
+    @staticmethod
+    def from_json(values: Sequence[Any]) -> OffsetRange:
+        """Return the range of a stored form.
+
+        Args:
+            values: `[topic, partition, from, until]`.
+
+        Raises:
+            ValueError: there are not exactly four values, or a number is none.
+        """
+        topic, partition, from_offset, until_offset = values
+        return OffsetRange(str(topic), int(partition), int(from_offset), int(until_offset))
+
+    def __str__(self) -> str:
+        return f"OffsetRange(topic: {self.topic}, partition: {self.partition}, range: [{self.fromOffset} -> {self.untilOffset}])"
+
+
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """Lost records of a partition: no batch has read or will read the offsets [lost_from, lost_until). Immutable.
+
+    Attributes:
+        topic: the topic.
+        partition: the partition's number.
+        lost_from: the first lost offset.
+        lost_until: the offset after the last lost one; None for all later offsets.
+        cause: "retention", "truncation", "recreation" or "deletion".
+        detail: what happened, as a text for people.
+    """
+
+    topic: str
+    partition: int
+    lost_from: int
+    lost_until: int | None
+    cause: str
+    detail: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the stored form, one entry of the ledger."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "from": self.lost_from,
+            "until": self.lost_until,
+            "cause": self.cause,
+            "detail": self.detail,
+        }
+
+    @staticmethod
+    def from_json(entry: Mapping[str, Any]) -> LostRange:
+        """Return the lost range of an entry that `to_json` made."""
+        return LostRange(entry["topic"], entry["partition"], entry["from"], entry["until"], entry["cause"], entry["detail"])
+
+
+@runtime_checkable
+class HasOffsetRanges(Protocol):
+    """An object that has the offset ranges of a batch: a KafkaRDD or a LogRDD.
+
+    Example:
+        stream.foreachRDD(lambda rdd: print(rdd.offsetRanges()) if isinstance(rdd, HasOffsetRanges) else None)
+    """
+
+    def offsetRanges(self) -> list[OffsetRange]:
+        """Return the offset ranges that were planned."""
+        ...
