@@ -12,13 +12,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch_time import Duration, Milliseconds, Minutes, Seconds, Time
-from kstream.errors import ConfigurationError, DataLossError, KStreamError
+from kstream.errors import ConfigurationError, DataLossError, KStreamError, TransientError
 from kstream.listener import StreamingListener
 
 if TYPE_CHECKING:
     from kstream.batch import InputOutcome, JsonPlan, PlannedInput
     from kstream.context import StreamingContext, StreamingContextState
     from kstream.dstream import DStream, InputDStream, Recipe, StateSpec
+    from kstream.offsets.log import Log
+    from kstream.offsets.log_input_dstream import LogInputDStream
+    from kstream.offsets.offset_range import OffsetRange
     from kstream.rdd import State
     from kstream.receiver import Receiver
 
@@ -33,8 +36,11 @@ __all__ = [
     "InputOutcome",
     "JsonPlan",
     "KStreamError",
+    "Log",
+    "LogInputDStream",
     "Milliseconds",
     "Minutes",
+    "OffsetRange",
     "PlannedInput",
     "Receiver",
     "Recipe",
@@ -45,6 +51,7 @@ __all__ = [
     "StreamingContextState",
     "StreamingListener",
     "Time",
+    "TransientError",
 ]
 
 # Imported on first use, because they need pyspark: a platform may bring its own pyspark, and a task that reads Kafka does not need it.
@@ -59,6 +66,9 @@ _LAZY = {
     "JsonPlan": "kstream.batch",
     "PlannedInput": "kstream.batch",
     "Recipe": "kstream.dstream",
+    "Log": "kstream.offsets.log",
+    "LogInputDStream": "kstream.offsets.log_input_dstream",
+    "OffsetRange": "kstream.offsets.offset_range",
     "Receiver": "kstream.receiver",
 }
 

@@ -164,6 +164,13 @@ ENTRIES: tuple[Entry, ...] = (
         "fail",
         "Records gone before they were read: fail (the batch fails), skip (continue, with a ledger entry) or report (tell listeners, too).",
     ),
+    Entry("spark.streaming.kstream.log.maxRatePerPartition", "int", 0, "Maximum records a second of a partition of a Log; 0 is no limit."),
+    Entry(
+        "spark.streaming.kstream.log.onDataLoss",
+        "str",
+        "fail",
+        "Records of a Log gone before they were read: fail, skip or report, as for Kafka.",
+    ),
     Entry(
         "spark.streaming.kstream.fileStream.splitBytes",
         "int",

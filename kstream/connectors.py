@@ -28,6 +28,7 @@ CONNECTORS = "kstream.connectors"
 COMMANDS = "kstream.cli"
 FIRST_PARTY = (
     EntryPoint("kafka", "kstream_kafka", CONNECTORS),
+    EntryPoint("log", "kstream.offsets.connector", CONNECTORS),
     EntryPoint("testing", "kstream.testing", CONNECTORS),
     EntryPoint("demo", "kstream_kafka.demo.command:demo_command", COMMANDS),
 )
@@ -179,13 +180,13 @@ def load(name: str) -> ModuleType:
 
 
 def installed_tools() -> list[ConnectorTools]:
-    """Return the tools of all connectors, in the order of the connectors' names. Imports their modules.
+    """Return the tools of all connectors, in the order of the connectors' names; those for any Log come last. Imports their modules.
 
     A connector without tools is left out, and so is one that cannot be imported. In that case a warning is logged, except for the
     connectors of the table.
     """
     found: list[ConnectorTools] = []
-    for name, entry_point in sorted(_entry_points(CONNECTORS).items()):
+    for name, entry_point in sorted(_entry_points(CONNECTORS).items(), key=lambda found: (found[0] == "log", found[0])):
         try:
             module = entry_point.load()
         except (ImportError, AttributeError) as e:

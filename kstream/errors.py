@@ -10,6 +10,7 @@
     ├── DataLossError                 data that a batch was to read is gone for good
     │   ├── FileLostError             a planned file has been removed, or cut
     │   └── BlocksLostError           received blocks died with the driver that held them
+    ├── TransientError                an external system cannot be asked or read now           (retriable)
     ├── UnreadableFileError           a file does not have the format that its stream reads
     │   └── RecordLengthError         its size is no multiple of the record length
     ├── StorageError                  the store under a checkpoint failed
@@ -106,6 +107,12 @@ class NoRDDError(BatchError):
 
 class DataLossError(KStreamError):
     """Data that a batch was to read is gone for good."""
+
+
+class TransientError(KStreamError):
+    """An external system cannot be asked or read now, and the same call may succeed later. Connectors raise it."""
+
+    retriable = True
 
 
 class FileLostError(DataLossError):

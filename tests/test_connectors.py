@@ -50,16 +50,16 @@ def test_an_unknown_connector_is_named_with_those_that_are_known(monkeypatch: py
 
 def test_the_known_connectors_are_those_installed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, "kstream.connectors", "pulsar", missing)
-    with pytest.raises(MissingDependencyError, match=r"known: kafka, pulsar, testing\."):
+    with pytest.raises(MissingDependencyError, match=r"known: kafka, log, pulsar, testing\."):
         connectors.load("kinesis")
 
 
 def test_tools_are_those_of_the_connectors_that_offer_some(monkeypatch: pytest.MonkeyPatch) -> None:
     tools = connectors.ConnectorTools()
     install(monkeypatch, "kstream.connectors", "pulsar", lambda: SimpleNamespace(connector_tools=lambda: tools))
-    assert [type(found).__name__ for found in connectors.installed_tools()] == ["KafkaTools", "ConnectorTools"]
+    assert [type(found).__name__ for found in connectors.installed_tools()] == ["KafkaTools", "ConnectorTools", "LogPlanTools"]
     install(monkeypatch, "kstream.connectors", "pulsar", lambda: SimpleNamespace())
-    assert [found.name for found in connectors.installed_tools()] == ["Kafka"]
+    assert [found.name for found in connectors.installed_tools()] == ["Kafka", "log"]
 
 
 def test_a_connector_that_cannot_be_imported_leaves_the_tools_of_the_others(
@@ -67,7 +67,7 @@ def test_a_connector_that_cannot_be_imported_leaves_the_tools_of_the_others(
 ) -> None:
     install(monkeypatch, "kstream.connectors", "pulsar", missing)
     with caplog.at_level(logging.WARNING):
-        assert [found.name for found in connectors.installed_tools()] == ["Kafka"]
+        assert [found.name for found in connectors.installed_tools()] == ["Kafka", "log"]
     assert "connector pulsar cannot be imported" in caplog.text
 
 

@@ -108,7 +108,7 @@ class Positions:
     each: Mapping[Partition, Position] = field(default_factory=dict[Partition, Position])
 
     @staticmethod
-    def parse(given: PositionsLike, key: str) -> Positions:
+    def parse(given: Positions | PositionsLike, key: str) -> Positions:
         """Return the positions that a user wrote.
 
         Args:
@@ -120,6 +120,8 @@ class Positions:
         """
         if given is None:
             return Positions()
+        if isinstance(given, Positions):
+            return given
         if isinstance(given, Mapping):
             return Positions(None, {as_partition(p, key): Position.parse(at, key) for p, at in given.items()})
         everywhere = Position.parse(given, key)

@@ -86,7 +86,7 @@ class KafkaPlan(PlannedInput):
     @staticmethod
     def is_of(data: Mapping[str, Json]) -> bool:
         """Return whether the stored data is the plan of a Kafka stream, and not that of another kind of input."""
-        return "ranges" in data
+        return "ranges" in data and "log" not in data
 
     @staticmethod
     def decode(data: Mapping[str, Json]) -> KafkaPlan:

@@ -31,7 +31,7 @@ class KafkaTools(ConnectorTools):
     def ranges(self, data: Mapping[str, Any]) -> list[PlannedRange] | None:
         """Return the ranges in plan data, empty ones included; None if the data is no stored KafkaPlan. Pure."""
         stored = data.get("ranges")
-        if not isinstance(stored, list) or not all(isinstance(row, list) and len(row) == 4 for row in stored):
+        if "log" in data or not isinstance(stored, list) or not all(isinstance(row, list) and len(row) == 4 for row in stored):
             return None
         return [PlannedRange(str(topic), int(partition), int(begin), int(until)) for topic, partition, begin, until in stored]
 

@@ -1,0 +1,260 @@
+"""LogInputDStream: the direct stream of any Log. Each batch is one offset range of every partition."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kstream.batch import InputOutcome, Json
+from kstream.batch.plan import DATA_LOSS_POLICIES, FAIL, REPORT, SKIP
+from kstream.batch_time import Time
+from kstream.clock import Clock, SystemClock
+from kstream.dstream.input_dstream import InputDStream
+from kstream.dstream.ports import InputServices, StreamHost
+from kstream.dstream.recipe import Recipe
+from kstream.errors import ConfigurationError, DataLossError
+from kstream.offsets.log import Log, with_retries
+from kstream.offsets.log_ends import Ends, ends_at_times, times_with_records
+from kstream.offsets.log_plan import KIND, LogPlan
+from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
+from kstream.offsets.positions import Positions, PositionsLike
+from kstream.offsets.progress import metadata_of
+from kstream.offsets.rate_limits import RateLimits, clamp, estimated_rate
+from kstream.offsets.read_report import ReadReportAccumulator, counts_of, lost_ranges
+from kstream.offsets.starting_offsets import resolve
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+logger = logging.getLogger("kstream.offsets")
+T = TypeVar("T")
+ON_DATA_LOSS = "spark.streaming.kstream.log.onDataLoss"
+
+
+class LogInputDStream(InputDStream[LogPlan]):
+    """The direct stream of a Log: exact over restarts, with offset ranges that commands show.
+
+    The driver asks the Log for its ends once a batch. The tasks read the ranges. Spark's rate settings for back-pressure hold, and
+    `spark.streaming.kstream.log.maxRatePerPartition`. Lost records follow `spark.streaming.kstream.log.onDataLoss`.
+
+    Example:
+        rows = LogInputDStream(ssc, EventsTable("/var/lib/orders/events.db"), startingOffsets="earliest")
+        rows.foreachRDD(lambda rdd: print(rdd.offsetRanges(), rdd.count()))
+    """
+
+    operator = "log stream"
+
+    def __init__(
+        self,
+        ssc: StreamHost,
+        log: Log,
+        startingOffsets: Positions | PositionsLike = "latest",
+        maxRecordsPerTask: int = 0,
+        *,
+        clock: Clock | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Create the stream and add it to the graph of its context. Does not ask the Log.
+
+        Args:
+            ssc: the StreamingContext.
+            log: the Log. Tasks get a pickled copy.
+            startingOffsets: where the first start begins: "earliest", "latest", "-1000" (records before the end), or offsets by partition;
+                where the Log has times also "-10m", a datetime or ISO time. A partition that comes later begins at its earliest offset.
+            maxRecordsPerTask: the length above which several tasks read a range; 0 is no limit.
+            clock: the clock, for tests; None for the system's.
+            pause: waits for seconds between attempts, for tests.
+
+        Raises:
+            ConfigurationError: the Log has no name, or a starting offset cannot be understood.
+        """
+        if not log.name:
+            raise ConfigurationError(f"{type(log).__name__} has no `name`: set it to one word for the system", key="name", value="")
+        self._starting_offsets = Positions.parse(startingOffsets, "startingOffsets")
+        super().__init__(ssc)
+        self.log = log
+        self._max_records_per_task = maxRecordsPerTask
+        self._clock = clock or SystemClock()
+        self._pause = pause
+        self._next: dict[Partition, int] | None = None
+        self._latest: tuple[Time, Mapping[Partition, int]] | None = None
+        self._past_ends: dict[int, Ends] = {}
+        self._reports: ReadReportAccumulator | None = None
+
+    # -- life
+
+    def start(self, services: InputServices) -> None:
+        """Ask the Log for its ends, and at a first start for the starting offsets. Blocks. An error of the Log fails `ssc.start()`.
+
+        Raises:
+            ConfigurationError: a policy does not exist, or a starting offset cannot be resolved.
+        """
+        super().start(services)
+        policy = self._on_data_loss()
+        if policy not in DATA_LOSS_POLICIES:
+            raise ConfigurationError(
+                f"{ON_DATA_LOSS} is {policy!r}; it must be one of {', '.join(DATA_LOSS_POLICIES)}", key=ON_DATA_LOSS, value=policy
+            )
+        if self._next is None:
+            self._next = self._ask(lambda: resolve(self.log, self._starting_offsets, self._clock.time_ms()))
+        else:
+            self._ask(self.log.latest)  # a Log that cannot be reached fails the start, and not the first batch
+
+    def decode(self, data: Mapping[str, Json]) -> LogPlan:
+        """Return the plan of a stored form. NotRecoverableError if the data is of another kind of input or of another Log."""
+        if data.get("log") != self.log.name:
+            raise self.another_kind(data)
+        return LogPlan.decode(data)
+
+    def _ask(self, call: Callable[[], T]) -> T:
+        """Return the result of a question to the Log, which is repeated after retriable errors. Blocks."""
+        return with_retries(call, f"{self.log.name}: the question for offsets", self._pause)
+
+    # -- planning
+
+    def starting_point(self) -> LogPlan:
+        """Return a plan of empty ranges at the starting offsets. Called after `start`."""
+        return LogPlan.empty_at(self.log.name, self._offsets())
+
+    def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
+        """Ask the Log where it ended at each missed time, if the policy is by-timestamp. Blocks.
+
+        Returns:
+            The times with records, or all if a rate limits batches. None under catch-up, and for a Log without times.
+        """
+        if self.ssc.settings.get("spark.streaming.kstream.downtime") != "by-timestamp" or not times:
+            return None
+        now = self._offsets()
+        if self._ask(lambda: self.log.offsets_at(times[0].milliseconds)) is None:
+            logger.warning("%s has no times: downtime=by-timestamp has no effect, the first missed batch takes all records", self.log.name)
+            return None
+
+        def offsets_at(stamps: Sequence[int]) -> list[Mapping[Partition, int | None]]:
+            return [self._ask(lambda ms=ms: self.log.offsets_at(ms)) or {} for ms in stamps]
+
+        stamps = [at.milliseconds for at in times]
+        self._past_ends = ends_at_times(offsets_at, stamps, self._ask(self.log.latest))
+        if self._limits().limited:
+            return times
+        return [Time(ms) for ms in times_with_records(stamps, self._past_ends, now)]
+
+    def plan(self, time: Time) -> LogPlan:
+        """Plan a batch: each range ends at the end of its partition, or earlier by the rate limits. Blocks on the Log; moves no offset.
+
+        Under by-timestamp, a missed batch ends where the Log ended at its time.
+
+        Raises:
+            DataLossError: a partition is gone or ends before the next offset, and losses are not tolerated.
+            Exception: another error of the Log.
+        """
+        latest = self._past_ends.get(time.milliseconds) or self._ask(self.log.latest)
+        current, lost = self._current(latest)
+        if lost and self._on_data_loss() == FAIL:
+            raise DataLossError("; ".join(f"{self.log.name} {entry.topic}-{entry.partition}: {entry.detail}" for entry in lost))
+        self._latest = (time, latest)
+        until = clamp(current, {p: max(latest[p], at) for p, at in current.items()}, self._limits())
+        return LogPlan(self.log.name, [OffsetRange(*p, at, until[p]) for p, at in sorted(current.items())], lost)
+
+    def _current(self, latest: Mapping[Partition, int]) -> tuple[dict[Partition, int], list[LostRange]]:
+        """Return where each partition begins in the next plan, and the losses that this shows. Blocks if there is a new partition."""
+        now = self._offsets()
+        new = latest.keys() - now.keys()
+        earliest = self._ask(self.log.earliest) if new else {}
+        current = {p: at for p, at in now.items() if p in latest} | {p: earliest[p] for p in new}
+        lost = [
+            LostRange(*p, at, None, "deletion", f"the partition is gone; {at} was its next offset")
+            for p, at in now.items()
+            if p not in latest
+        ]
+        if not self._past_ends:
+            for p, at in current.items():
+                if latest[p] < at:
+                    detail = f"the log ends at {latest[p]}, before the next offset {at}"
+                    lost.append(LostRange(*p, latest[p], at, "truncation", detail))
+                    current[p] = latest[p]
+        return current, lost
+
+    def planned(self, time: Time, plan: LogPlan) -> None:
+        """Move the offsets to the ends of a plan that is durable now."""
+        self._next = plan.until_offsets
+        self._past_ends.pop(time.milliseconds, None)
+
+    def skipped_between(self, before: LogPlan, after: LogPlan) -> Sequence[str]:
+        """Return the offsets between two consecutive plans that neither plan has, as texts. Pure."""
+        ends, lost = before.until_offsets, {(entry.topic, entry.partition) for entry in after.lost}
+        begins = {(r.topic, r.partition): r.fromOffset for r in after.ranges}
+        return [f"{t}-{n} [{ends[t, n]}, {at})" for (t, n), at in begins.items() if (t, n) not in lost and ends.get((t, n), at) < at]
+
+    def _offsets(self) -> dict[Partition, int]:
+        """Return the next offset of each partition. RuntimeError before the start."""
+        if self._next is None:
+            raise RuntimeError("plan before start")
+        return self._next
+
+    def _limits(self) -> RateLimits:
+        """Return the rate limits of the next batch."""
+        conf = self.ssc.settings.get
+        most = conf("spark.streaming.kstream.log.maxRatePerPartition")
+        estimate = estimated_rate(conf("spark.streaming.backpressure.enabled"), None, conf("spark.streaming.backpressure.initialRate"))
+        return RateLimits(
+            self.slide_duration.milliseconds, max_rate=lambda _: most, estimate=estimate, limited=most > 0 or estimate is not None
+        )
+
+    def _on_data_loss(self) -> str:
+        """Return the policy for data loss. A replay that tolerates losses skips them."""
+        return SKIP if self.services.tolerant else self.ssc.settings.get(ON_DATA_LOSS)
+
+    # -- the batch
+
+    def rdd(self, time: Time, plan: LogPlan) -> RDD[Any]:
+        """Return the LogRDD of the plan's ranges. The tasks read the Log, and raise the errors of the read."""
+        from kstream.offsets.log_rdd import LogRDD  # imported late, because it needs a JVM and planning does not
+
+        sc = self.ssc.sparkContext
+        if self._reports is None:
+            self._reports = ReadReportAccumulator(sc)
+        tolerate = self._on_data_loss() != FAIL
+        return LogRDD(sc, self.log, plan.ranges, self._max_records_per_task, self._reports, time.milliseconds, tolerate)
+
+    def metadata(self, time: Time, plan: LogPlan) -> Mapping[str, Any]:
+        """Return the metadata of a batch for listeners and the progress report. The lag is known for the batch planned last."""
+        latest = self._latest[1] if self._latest is not None and self._latest[0] == time else None
+        return metadata_of(plan.ranges, latest, {}, f"{self.log.name}[{', '.join(sorted({r.topic for r in plan.ranges}))}]")
+
+    def outcome(self, time: Time, plan: LogPlan) -> InputOutcome:
+        """Return how many records each range held, and the lost ranges. Logs the losses. Any thread."""
+        found = self._reports.take(time.milliseconds) if self._reports is not None else {}
+        lost = [*plan.lost, *lost_ranges(found.get("lost", {}))]
+        for entry in lost:
+            logger.warning("batch %s, lost records of %s-%d from %d: %s", time, entry.topic, entry.partition, entry.lost_from, entry.detail)
+        counts = counts_of(plan.ranges, found.get("counts", {}))
+        return InputOutcome(counts, [entry.to_json() for entry in lost], self._on_data_loss() == REPORT)
+
+    def clear_metadata(self, time: Time) -> None:
+        """Drop the plans and the read reports of batches that are older than the remember duration."""
+        super().clear_metadata(time)
+        if self._reports is not None:
+            self._reports.forget((time - self.remember_duration).milliseconds)
+
+    # -- recovery without setup
+
+    def recipe(self) -> Recipe:
+        """Return how to create the stream again. `params` are the parameters of the Log, for commands, if it has any to store."""
+        args: dict[str, Json] = {"startingOffsets": self._starting_offsets.to_json(), "maxRecordsPerTask": self._max_records_per_task}
+        params = self.log.parameters()
+        if params is not None:
+            args["params"] = dict(params)
+        log: Any = self.log
+        return Recipe(KIND + self.log.name, args, {"log": log})
+
+    def worker_functions(self) -> Sequence[Any]:
+        """Return the Log, which the tasks get. start() tries to pickle it."""
+        return [self.log]
+
+    @staticmethod
+    def from_recipe(ssc: StreamHost, recipe: Recipe) -> LogInputDStream:
+        """Create the stream from the result of `recipe`, at a restart."""
+        log: Any = recipe.functions["log"]
+        return LogInputDStream(ssc, log, Positions.from_json(recipe.args["startingOffsets"]), recipe.args["maxRecordsPerTask"])

@@ -1,0 +1,134 @@
+"""LogRDD: the records of planned ranges of a Log, which Spark's Python workers read."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kstream.errors import DataLossError, KStreamError
+from kstream.offsets.log import Log, pause_or_raise
+from kstream.offsets.offset_range import LostRange, OffsetRange
+from kstream.offsets.read_report import ReadReport, ReadReportAccumulator, ReportData
+from kstream.spark.worker_rdd import WorkerRDD
+
+if TYPE_CHECKING:
+    from pyspark.accumulators import Accumulator
+
+
+class LogRDD(WorkerRDD):
+    """The RDD of a batch of a Log. Each computation of a partition reads the Log again.
+
+    Without `max_records_per_task`, partition i has the records of `offsetRanges()[i]`.
+    """
+
+    def __init__(
+        self,
+        sc: Any,
+        log: Log,
+        ranges: Sequence[OffsetRange],
+        max_records_per_task: int,
+        reports: ReadReportAccumulator,
+        time_ms: int,
+        tolerate_loss: bool,
+    ) -> None:
+        """Create the RDD. Asks nobody.
+
+        Args:
+            sc: the SparkContext.
+            log: the Log.
+            ranges: the planned ranges.
+            max_records_per_task: the length above which several tasks read a range; 0 is no limit.
+            reports: the read reports of the stream.
+            time_ms: the batch time.
+            tolerate_loss: whether a loss is reported and the read continues; otherwise the loss is raised.
+        """
+        self._ranges = tuple(ranges)
+        splits = tuple(split_ranges(ranges, max_records_per_task))
+        super().__init__(sc, len(splits), LogTask(log, splits, time_ms, tolerate_loss, reports.accumulator))
+
+    def offsetRanges(self) -> list[OffsetRange]:
+        """Return the planned ranges."""
+        return list(self._ranges)
+
+
+def split_ranges(ranges: Iterable[OffsetRange], most: int) -> Iterator[OffsetRange]:
+    """Yield the ranges in their order, cut into equal parts of at most `most` offsets. 0 cuts none. Pure."""
+    for r in ranges:
+        parts = max(1, -(-r.count() // most)) if most > 0 else 1
+        cuts = [r.fromOffset + r.count() * i // parts for i in range(parts + 1)]
+        for begin, until in itertools.pairwise(cuts):
+            yield OffsetRange(r.topic, r.partition, begin, until)
+
+
+@dataclass(frozen=True)
+class LogTask:
+    """The function of a LogRDD: index → records. Immutable; pickled into the tasks.
+
+    Attributes:
+        log: the Log.
+        splits: the range of each task, by the task's index.
+        time_ms: the batch time.
+        tolerate_loss: whether a loss is reported and the read continues; otherwise the loss is raised.
+        accumulator: collects the read reports, by batch time.
+        pause: waits for seconds.
+    """
+
+    log: Log
+    splits: tuple[OffsetRange, ...]
+    time_ms: int
+    tolerate_loss: bool
+    accumulator: Accumulator[dict[int, ReportData]]
+    pause: Callable[[float], None] = time.sleep
+
+    def __call__(self, index: int) -> Iterator[Any]:
+        """Yield the records of a task, and send its read report. Lazy; blocks on the Log.
+
+        Raises:
+            DataLossError: records are lost, and the batch does not tolerate losses.
+            Exception: another error of the Log.
+        """
+        report = ReadReport(self.tolerate_loss)
+        split = self.splits[index]
+        if split.count():
+            yield from self._records(split, report)
+            found = report.to_plain()
+            if found:
+                self.accumulator.add({self.time_ms: found})
+
+    def _records(self, split: OffsetRange, report: ReadReport) -> Iterator[Any]:
+        """Yield the records of a range. A loss is recorded in the report, or raised."""
+        read = 0
+        try:
+            for record in self._repeated(split):
+                read += 1
+                yield record
+            self._check_count(split, read)
+        except DataLossError as e:
+            if not self.tolerate_loss:
+                raise
+            report.record_loss(LostRange(split.topic, split.partition, split.fromOffset, split.untilOffset, "removed", str(e)))
+        report.record_read(split, read)
+
+    def _repeated(self, split: OffsetRange) -> Iterator[Any]:
+        """Yield the records of a range. After a retriable error, read the range again and skip the records that were yielded before."""
+        yielded = attempt = 0
+        while True:
+            attempt += 1
+            try:
+                for position, record in enumerate(self.log.read(split)):
+                    if position >= yielded:
+                        yielded += 1
+                        yield record
+                return
+            except KStreamError as e:
+                pause_or_raise(e, attempt, f"{self.log.name}: the read of {split}", self.pause)
+
+    def _check_count(self, split: OffsetRange, read: int) -> None:
+        """Raise DataLossError if a range without gaps had fewer records than offsets. ValueError if it had more."""
+        if read > split.count():
+            raise ValueError(f"{self.log.name}: read yielded {read} records for the {split.count()} offsets of {split}")
+        if read < split.count() and not self.log.offsets_have_gaps:
+            raise DataLossError(f"{self.log.name}: {split.count() - read} of the {split.count()} records of {split} are gone")
