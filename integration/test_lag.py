@@ -70,7 +70,7 @@ def test_the_lag_of_a_stream_that_ran_is_what_was_produced_since(kafka: KafkaBro
     assert zero == [50, 50, 50, 0] and (at, end) == (80, 80)
     assert completed in (50, 80) and lag == end - completed, "killed before or after the batch was done"
     differ = kstream("checkpoint", "diff", before, checkpoint)
-    assert differ.returncode == 1 and "the second stands 30 records ahead of the first" in " ".join(differ.stdout.split())
+    assert differ.returncode == 1 and "the second is 30 records ahead of the first" in " ".join(differ.stdout.split())
     assert kstream("checkpoint", "diff", before, before).returncode == 0
 
     kafka.delete_topic(name)

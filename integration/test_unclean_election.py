@@ -80,7 +80,7 @@ def cut(_cluster: KafkaCluster) -> Cut:
 
 
 def test_a_log_that_ends_before_the_range_begins_is_an_error_with_both_offsets(sc: Any, cut: Cut) -> None:
-    with pytest.raises(Exception, match=rf"LogTruncatedError: {cut.topic}-0 \[200, 300\): offset 200 lies behind the log's end {KEPT}"):
+    with pytest.raises(Exception, match=rf"LogTruncatedError: {cut.topic}-0 \[200, 300\): offset 200 is past the log's end {KEPT}"):
         cut.read(sc, 200, PLANNED)
 
 

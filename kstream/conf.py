@@ -41,8 +41,8 @@ ENTRIES: tuple[Entry, ...] = (
         "spark.streaming.gracefulStopTimeout",
         "ms",
         None,
-        "Timeout of each of the two phases of a graceful stop: receivers, then batches; default 10 batch intervals, or an hour if no "
-        "restart could run the rest (no checkpoint, receivers without a write-ahead log, a queueStream).",
+        "Timeout of each of the two phases of a graceful stop: receivers, then batches. The default is 10 batch intervals. It is an hour "
+        "if no restart could run the rest: no checkpoint, receivers without a write-ahead log, a queueStream.",
     ),
     Entry("spark.streaming.clock", "str", None, "For tests: the class of the clock, such as kstream.testing.ManualClock."),
     Entry(
@@ -94,7 +94,7 @@ ENTRIES: tuple[Entry, ...] = (
         "spark.streaming.receiver.writeAheadLog.class",
         "str",
         None,
-        "A WriteAheadLog of your own for received data, by its dotted name; made with the configuration, or with nothing.",
+        "Dotted name of your own WriteAheadLog class for received data. Its constructor takes the configuration, or no argument.",
     ),
     Entry("spark.streaming.receiver.writeAheadLog.rollingIntervalSecs", "int", 60, "Seconds until a receiver's log begins a new file."),
     Entry("spark.streaming.receiver.writeAheadLog.maxFailures", "int", 3, "Attempts of a write to a receiver's log before it fails."),
@@ -108,7 +108,7 @@ ENTRIES: tuple[Entry, ...] = (
         "spark.streaming.driver.writeAheadLog.class",
         "str",
         None,
-        "A WriteAheadLog of your own for the driver, by its dotted name; made with the configuration, or with nothing.",
+        "Dotted name of your own WriteAheadLog class for the driver. Its constructor takes the configuration, or no argument.",
     ),
     Entry("spark.streaming.driver.writeAheadLog.rollingIntervalSecs", "int", 60, "Seconds until the driver's log begins a new file."),
     Entry("spark.streaming.driver.writeAheadLog.maxFailures", "int", 3, "Attempts of a write to the driver's log before it fails."),
@@ -142,7 +142,7 @@ ENTRIES: tuple[Entry, ...] = (
         "spark.streaming.kstream.recovery.allow",
         "str",
         "",
-        "What a restart may do, separated by commas. `dropped:NAME`: forget the offsets of a stream that the job no longer has. "
+        "Permissions for a restart, separated by commas. `dropped:NAME`: forget the offsets of a stream that the job no longer has. "
         "`topics:NAME`: let a stream read none of the topics that it has offsets of.",
     ),
     Entry(
@@ -162,7 +162,8 @@ ENTRIES: tuple[Entry, ...] = (
         "spark.streaming.kstream.kafka.onDataLoss",
         "str",
         "fail",
-        "Records gone before they were read: fail (the batch fails), skip (continue, with a ledger entry) or report (tell listeners, too).",
+        "Policy for records that are gone before they were read: fail (the batch fails), skip (continue, with a ledger entry) or report "
+        "(skip, and post an event to listeners).",
     ),
     Entry("spark.streaming.kstream.log.maxRatePerPartition", "int", 0, "Maximum records a second of a partition of a Log; 0 is no limit."),
     Entry(
@@ -181,7 +182,8 @@ ENTRIES: tuple[Entry, ...] = (
         "spark.streaming.kstream.receiver.onDataLoss",
         "str",
         "fail",
-        "Received blocks lost with a driver: fail (the batch fails), skip (continue, with a ledger entry) or report (tell listeners, too).",
+        "Policy for received blocks that are lost: fail (the batch fails), skip (continue, with a ledger entry) or report (skip, and post "
+        "an event to listeners).",
     ),
     Entry(
         "spark.streaming.kstream.blockStore.memory",
@@ -207,13 +209,13 @@ ENTRIES: tuple[Entry, ...] = (
         "spark.streaming.kstream.checkpoint.singleWriter",
         "bool",
         False,
-        "There is never a second driver: allows stores of checkpoints that cannot create a file only if it is absent.",
+        "Declares that there is never a second driver. Then a checkpoint may be on a store that cannot create a file only if it is absent.",
     ),
     Entry(
         "spark.streaming.kstream.maxBatchFailures",
         "int",
         0,
-        "How often restarts run a failed batch before it is given up: it goes to the ledger, the stream continues. 0: never.",
+        "How often restarts run a failed batch before it is given up: it goes to the ledger, and the stream continues. 0: never.",
     ),
 )
 

@@ -180,7 +180,7 @@ class NotEnoughCoresError(KStreamError):
 
 
 class WriteAheadLogError(KStreamError):
-    """A batched write-ahead log did not acknowledge a record. The log may contain it all the same. Facts: time (ms), reason."""
+    """A batched write-ahead log did not acknowledge a record. The log may contain it nevertheless. Facts: time (ms), reason."""
 
 
 class NotSerializableError(KStreamError):

@@ -4,7 +4,7 @@ A value is a secret if it has a URL with a password, a private key, or a word su
 
 - before `=`, always.
 - before `:`, if the word is the name of a field: `password: x`, `"password": "x"`. The word is no field name if it is part of an address:
-  behind `/`, `:` or `@`, or without quotes before a port, a path or a second colon. Examples of addresses: `hdfs://token-svc:8020`,
+  after `/`, `:` or `@`, or without quotes before a port, a path or a second colon. Examples of addresses: `hdfs://token-svc:8020`,
   `/opt/secrets:/opt/jars`, `com.acme:token-lib:1.0`. In a setting for a name or a description (`spark.app.name`), `word:` is prose and
   does not count either.
 

@@ -166,7 +166,7 @@ class LeaderNotAvailableError(KafkaError):
         reason = "; ".join(sorted(set(partitions.values())))
         super().__init__(
             f"The leaders of {_list(partitions)} returned no offsets after {retries} retries ({reason}). The next batch "
-            "tries again; default.api.timeout.ms and spark.streaming.kafka.maxRetries make each one more patient.",
+            "tries again; raise default.api.timeout.ms or spark.streaming.kafka.maxRetries to let each batch try longer.",
             partitions=sorted(partitions),
             retries=retries,
             reason=reason,
@@ -193,8 +193,8 @@ class RangesNotAvailableError(KafkaError):
     def __init__(self, ranges: Sequence[tuple[str, int, int, int, int, int]]) -> None:
         rows = "; ".join(f"{t}-{p} [{a}, {b}) where the log is [{first}, {end})" for t, p, a, b, first, end in ranges[:5])
         super().__init__(
-            f"Offsets not available on leader: {rows}{f' … ({len(ranges)} ranges)' if len(ranges) > 5 else ''}. Ask for offsets that are "
-            "there, from ≤ until.",
+            f"Offsets not available on leader: {rows}{f' … ({len(ranges)} ranges)' if len(ranges) > 5 else ''}. Give offsets that the "
+            "logs have, with from ≤ until.",
             ranges=list(ranges),
         )
 
@@ -346,8 +346,8 @@ class OwnershipLostError(KafkaError):
 
     def __init__(self, consumer: str, reason: str) -> None:
         super().__init__(
-            f"Consumer {consumer} is no longer a member of its group ({reason}). What it had not acknowledged is read again from the "
-            "offsets in ZooKeeper. If this happens often, give zookeeper.session.timeout.ms more time.",
+            f"Consumer {consumer} is no longer a member of its group ({reason}). Records that it had not acknowledged are read again "
+            "from the offsets in ZooKeeper. If this happens often, give zookeeper.session.timeout.ms more time.",
             consumer=consumer,
             reason=reason,
         )

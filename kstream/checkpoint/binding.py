@@ -48,7 +48,7 @@ class Binding:
     def report(self) -> str:
         """Return a text with one line per stream: continued, new, or vanished."""
         matched = sorted(self.matched.items(), key=lambda pair: pair[1])
-        lines = [f"  {_call(self.now[new], new)}: goes on, {self._from(old, new)}" for old, new in matched]
+        lines = [f"  {_call(self.now[new], new)}: continues, {self._from(old, new)}" for old, new in matched]
         lines += [f"  {_call(self.now[number], number)}: is new, and begins as at a first start" for number in self.new]
         lines += [f"  {_call(self.stored[number], number)}: is not in the job; its offsets are dropped" for number in self.vanished]
         return "\n".join(lines)

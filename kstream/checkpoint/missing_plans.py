@@ -107,7 +107,7 @@ def _error(store: FileStore, hole: Hole) -> MissingPlanError:
     return MissingPlanError(
         f"{store.url} has no plan between the batches {hole.before} and {hole.after}, and {_listed(hole.skipped)} is in no plan: these "
         f"records may never have been processed. A plan is missing in {store.path(names.PLANS)}; its batch time is one of {times}. "
-        f"Restore it from a copy. Or go on without these records: `kstream run … --forget-batch {first}`.",
+        f"Restore it from a copy. Or continue without these records: `kstream run … --forget-batch {first}`.",
         path=store.url,
         times=[time.milliseconds for time in hole.times[:_MOST]],
         skipped=list(hole.skipped),

@@ -53,8 +53,8 @@ def move_streams(store: FileStore, at_ms: int, choose: Callable[[LogContents], P
     newer = newest_epoch(store)
     if newer > epoch:
         raise FencedError(
-            f"a driver (epoch {newer}) started on {store.url} while the offsets were being set: look with `kstream offsets show` where it "
-            "goes on, and try again once it has stopped",
+            f"a driver (epoch {newer}) started on {store.url} while the offsets were being set: see its offsets with `kstream offsets "
+            "show`, and try again after it has stopped",
             path=store.url,
             epoch=epoch,
             newer_epoch=newer,

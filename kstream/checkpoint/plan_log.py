@@ -3,7 +3,7 @@
 There is one writer. A driver that starts takes the next epoch by create-if-absent. An older driver notices it by a probe before it submits.
 
 The generator's thread writes plans, and the scheduler's threads write completions. Each record is created once, by create-if-absent.
-So the writes need no lock. One lock guards the in-doubt plan (its write failed, and may have been stored all the same) and the lists of
+So the writes need no lock. One lock guards the in-doubt plan (its write failed, and may have been stored nevertheless) and the lists of
 written plans.
 """
 

@@ -95,11 +95,11 @@ def _checked(data: memoryview, place: str) -> list[tuple[bytes, memoryview]]:
         payload = data[body : body + length]
         digest = _digest(digest, head, payload)
         if digest != bytes(data[at + _HEAD.size : body]):
-            raise _corrupt(place, f"the frame at byte {at} is not what was written")
+            raise _corrupt(place, f"the frame at byte {at} has other bytes than were written")
         at = body + length
         if kind == _END:
             if count != total or at != len(data):
-                raise _corrupt(place, f"it holds {total} elements where {count} were written, or goes on after its end")
+                raise _corrupt(place, f"it holds {total} elements where {count} were written, or continues after its end")
             return frames
         frames.append((kind, payload))
         total += count

@@ -101,7 +101,7 @@ def not_restored(path: str, reason: str) -> KStreamError:
     """
     return GraphNotRestoredError(
         f"The graph stored in {path} cannot be restored: {reason}. Start the job with the code and the Python that stored the graph. "
-        "Or remove this file: setup is then called, and offsets and state go on.",
+        "Or remove this file: setup is then called, and offsets and state continue.",
         path=path,
         reason=reason,
     )

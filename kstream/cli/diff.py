@@ -219,7 +219,7 @@ def _summary(found: Data) -> str:
     moved = [r["records"] for r in found["standing"] if r["records"] is not None]
     for records, side in ((sum(r for r in moved if r > 0), "ahead of"), (-sum(r for r in moved if r < 0), "behind")):
         if records:
-            words.append(f"the second stands {count(records, 'record')} {side} the first")
+            words.append(f"the second is {count(records, 'record')} {side} the first")
     if len(moved) < len(found["standing"]):
         words.append(f"{count(len(found['standing']) - len(moved), 'partition')} only in one")
     return "the two differ: " + ", ".join(words)

@@ -156,9 +156,9 @@ def note_inputs_without_ranges(contents: LogContents, what: str) -> None:
 def connection_options(command: Command) -> Command:
     """Add the options by which a command reaches the brokers."""
     options = (
-        click.option("--bootstrap", metavar="HOST:PORT", help="The brokers, where the checkpoint does not store them or they have moved."),
+        click.option("--bootstrap", metavar="HOST:PORT", help="The brokers, if the checkpoint does not store them or they have moved."),
         click.option("--param", "params", multiple=True, metavar="KEY=VALUE", help="A parameter of the connection; may be repeated."),
-        click.option("--params-file", metavar="FILE", help="Such parameters, as .json or .properties; the place for secrets."),
+        click.option("--params-file", metavar="FILE", help="A file of such parameters, .json or .properties. Put secrets there."),
     )
     for option in reversed(options):
         command = option(command)

@@ -136,7 +136,7 @@ def check(rows: list[Row], max_lag: int) -> None:
         fail(f"{most.name} is {count(most.lag, 'record')} behind, above --max-lag {max_lag}{others}")
     if short:
         row = short[0]
-        fail(f"{row.name} ends at {row.end}, before {row.at.next}, the next offset to read: the topic was truncated or made anew")
+        fail(f"{row.name} ends at {row.end}, before {row.at.next}, the next offset to read: the topic was truncated or recreated")
 
 
 # -- for people and as JSON
@@ -188,7 +188,7 @@ def _print(url: str, rows: list[Row], contents: LogContents) -> None:
     console.print(table)
     for total in totals(rows):
         words = f"{count(total['lag'], 'record')} behind, {total['unplanned']} of them in no batch yet"
-        console.print(escape(f"stream {total['stream']}, {total['topic']}: {words if total['lag'] else 'nothing is behind'}"))
+        console.print(escape(f"stream {total['stream']}, {total['topic']}: {words if total['lag'] else 'no lag'}"))
     if contents.given_up:
-        console.print(f"{count(len(contents.given_up), 'kept batch')} given up: its records are not waited for")
+        console.print(f"{count(len(contents.given_up), 'kept batch')} given up: the lag does not count these records")
     note_inputs_without_ranges(contents, "lag")

@@ -37,7 +37,7 @@ def ledger_command(path: str, as_json: bool, check: bool) -> None:
     if as_json:
         click.echo(json.dumps({"path": store.url, "lost": rows}, indent=2))
     elif not rows:
-        click.echo(f"the ledger of {store.url} is empty: no batch went on without records it should have read")
+        click.echo(f"the ledger of {store.url} is empty: no batch has skipped records of its plan")
     else:
         _print(store.url, rows)
     if check and rows:
@@ -72,7 +72,7 @@ def _print(url: str, rows: list[dict[str, Any]]) -> None:
     """Print the rows as a table, with the commands that run given-up batches again."""
     console = Console(highlight=False, soft_wrap=False)
     console.print(f"[bold]{escape(url)}[/bold]")
-    table = Table("batch (UTC)", "ms", "stream", "partition", "offsets", "records", "cause", "what happened")
+    table = Table("batch (UTC)", "ms", "stream", "partition", "offsets", "records", "cause", "event")
     known = 0
     for row in rows:
         until = row.get("until")

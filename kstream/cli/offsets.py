@@ -46,8 +46,8 @@ BUSY_INTERVALS = 3
 _path = click.argument("path")
 _topic = click.option("--topic", "topics", multiple=True, help="Only this topic; may be given several times.")
 _stream = click.option("--stream", type=click.IntRange(min=0), help="Only this stream (by its id, see show).")
-_dry_run = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
-_take_over = click.option("--take-over", is_flag=True, help="Also if a driver seems to run: it is fenced and stops.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
+_take_over = click.option("--take-over", is_flag=True, help="Change even if a driver seems to run: it is fenced and stops.")
 Choose = Callable[[LogContents], "dict[int, ResetResult]"]
 """Returns the new offsets by stream number, from the content of a checkpoint."""
 
@@ -229,7 +229,7 @@ def _change(store: FileStore, choose: Choose, dry_run: bool, take_over: bool) ->
     contents = read_log(store)
     changes = [(number, change) for number, found in choose(contents).items() for change in found.changes]
     if not changes:
-        click.echo("every partition stands there already: nothing to change")
+        click.echo("every partition is there already: nothing to change")
         return
     _print_changes(changes, contents)
     if dry_run:
@@ -245,7 +245,7 @@ def _change(store: FileStore, choose: Choose, dry_run: bool, take_over: bool) ->
         return inputs, {number: InputOutcome((), found.skipped) for number, found in chosen.items() if found.skipped}
 
     at, _ = move_streams(store, _now_ms(), places)
-    click.echo(f"set, as batch {at.milliseconds} ms: the next driver goes on from there")
+    click.echo(f"set, as batch {at.milliseconds} ms: the next driver continues from there")
 
 
 def _refuse_if_busy(store: FileStore, contents: LogContents, take_over: bool) -> None:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @click.command("replay")
 @click.argument("job", metavar="MODULE:SETUP")
-@click.option("--checkpoint", "path", required=True, metavar="PATH", help="Where the stream keeps its plans.")
+@click.option("--checkpoint", "path", required=True, metavar="PATH", help="The checkpoint of the stream.")
 @click.option("--from", "begin", required=True, metavar="MOMENT", help="First batch time: ms, an ISO time, -2h or now.")
 @click.option("--to", "end", default="now", metavar="MOMENT", help="Last batch time, itself included; default now.")
 @click.option("--sink", type=click.Choice(["shadow", "same"]), required=True, help="shadow: written to --out; same: the job's own outputs.")
-@click.option("--out", metavar="DIR", help="With --sink shadow: where the elements are written, as lines of text.")
+@click.option("--out", metavar="DIR", help="With --sink shadow: the directory for the elements, as lines of text.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a batch instead of a sentence.")
 @click.option("--verbose", is_flag=True, help="Show tracebacks and the messages of client libraries, such as Kafka's.")
 def replay_command(job: str, path: str, begin: str, end: str, sink: str, out: str | None, as_json: bool, verbose: bool) -> None:
@@ -51,9 +51,9 @@ def replay_command(job: str, path: str, begin: str, end: str, sink: str, out: st
             different += not batch.same
             click.echo(json.dumps(as_data(batch)) if as_json else sentence(batch))
     if different:
-        fail(f"{different} of {count(total, 'batch')} could not be replayed as they were")
+        fail(f"{different} of {count(total, 'batch')} could not be replayed with the same result")
     if not as_json:
-        click.echo(f"{count(total, 'batch')} replayed; their input is what it was")
+        click.echo(f"{count(total, 'batch')} replayed; their input is unchanged")
 
 
 def _replayed(job: str, path: str, first: Time, last: Time, out: str | None) -> Iterator[ReplayedBatch]:

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @click.command("run")
 @click.argument("job", metavar="MODULE:SETUP")
-@click.option("--checkpoint", "path", required=True, metavar="PATH", help="Where the stream keeps its plans; made if it does not exist.")
+@click.option("--checkpoint", "path", required=True, metavar="PATH", help="The checkpoint of the stream; created if it does not exist.")
 @click.option(
     "--forget-batch",
     type=int,
@@ -175,13 +175,13 @@ def forget(path: str, time_ms: int) -> None:
     store = open_checkpoint(path)
     moved = forget_batch(store, Time(time_ms))
     if not moved and forget_missing(store, Time(time_ms)):
-        logger.warning("batch %d ms has no plan, and this is recorded: the stream goes on without the records of the batch", time_ms)
+        logger.warning("batch %d ms has no plan: this is recorded, and the stream continues without the records of the batch", time_ms)
     elif not moved:
         raise ConfigurationError(
             f"{store.url} holds no plan of batch {time_ms} ms: see `kstream checkpoint show {path}`", key="forget-batch", value=time_ms
         )
     for place in moved:
-        logger.warning("set aside %s; the offsets of that batch are read again by the next one", place)
+        logger.warning("plan %s is set aside: the next batch reads the offsets of its batch again", place)
 
 
 class LineFormatter(logging.Formatter):

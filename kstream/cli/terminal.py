@@ -135,4 +135,4 @@ def parse_moment(text: str, now_ms: int) -> int:
     try:
         return round(datetime.fromisoformat(text.replace("Z", "+00:00") if text.endswith("Z") else text).timestamp() * 1000)
     except ValueError as e:
-        raise ConfigurationError(f"{text!r} is no moment: {_MOMENTS}", key="moment", value=text) from e
+        raise ConfigurationError(f"{text!r} is no time: {_MOMENTS}", key="moment", value=text) from e

@@ -297,9 +297,9 @@ class Engine:
             rest.append(f"{blocks} received {'block is' if blocks == 1 else 'blocks are'} in no batch after {waited:.1f} s")
         said = "; ".join(rest) or f"a batch was still being planned after {waited:.1f} s"
         if self._restart_runs_the_rest():
-            logger.warning("Graceful stop: %s. The next start runs what is left.", said)
+            logger.warning("Graceful stop: %s. The next start runs the rest.", said)
         else:
-            logger.error("Graceful stop: %s. No restart can run what is left: %s.", said, self._why_the_rest_is_lost())
+            logger.error("Graceful stop: %s. No restart can run the rest: %s.", said, self._why_the_rest_is_lost())
 
     def _why_the_rest_is_lost(self) -> str:
         """Return why no restart can run the unfinished work, and the remedy, for the log."""
@@ -416,7 +416,8 @@ class Engine:
         log = PlanLog(self._store, epoch, contents, self._runtime.lock(), self._history())
         if contents.has_begun:
             level = logging.INFO if binding.unchanged else logging.WARNING
-            logger.log(level, "going on from %s after batch %s:\n%s", self._store.url, contents.last_planned, binding.report())
+            text = "checkpoint %s: the job continues after batch %s:\n%s"
+            logger.log(level, text, self._store.url, contents.last_planned, binding.report())
         self._warn_of_unneeded(binding, stored)
         return _Opened(log, found, mappings(contents.plans.values(), binding.now))
 
@@ -463,7 +464,7 @@ class Engine:
                 f"{self._store.url} has offsets of streams that feed no output of this job: {', '.join(lost)} (a number is the position of "
                 "a stream without a name). Put them back, under the name they had (DStream.setName). Or, to forget their offsets: "
                 f"`kstream run {option}`, or spark.streaming.kstream.recovery.allow={','.join('dropped:' + name for name in lost)}. "
-                f"As it stands:\n{binding.report()}",
+                f"The streams now:\n{binding.report()}",
                 path=self._store.url,
                 streams=lost,
             )

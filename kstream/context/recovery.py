@@ -175,7 +175,7 @@ def dump_graph(recorder: Recorder) -> stored_graph.GraphRecord:
     if why_not is not None:
         raise NotSerializableError(
             f"{RECOVERY} is graph, but the graph cannot be stored: {why_not}. Remove the setting: then every start "
-            "calls setup, and offsets and state go on",
+            "calls setup, and offsets and state continue",
             sites=[],
         )
     indexes = [index for index, function in enumerate(recorder.functions) if recorder.runs_on_workers(function.value)]

@@ -511,7 +511,7 @@ def _batch_duration(given: float | Duration | None, jssc: Any) -> Duration:
         TypeError: the interval is neither a number nor a Duration.
     """
     if jssc is not None:
-        raise ConfigurationError("jssc must be None: no context of the JVM's streaming stands behind this one", key="jssc", value=jssc)
+        raise ConfigurationError("jssc must be None: this context does not wrap one of the JVM", key="jssc", value=jssc)
     if given is None:
         raise ConfigurationError("batchDuration is missing: give seconds, or a Duration", key="batchDuration", value=None)
     try:

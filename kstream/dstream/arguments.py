@@ -38,12 +38,12 @@ def check_inverse(name: str, inverse: object, order: str) -> None:
 
 
 def takes_one_argument(func: Callable[..., Any]) -> bool:
-    """Whether `func` takes (rdd) and not (time, rdd). TypeError if it takes neither."""
+    """Return whether `func` takes (rdd) and not (time, rdd). TypeError if it takes neither."""
     return takes_only_rdds(func, 1)
 
 
 def takes_only_rdds(func: Callable[..., Any], rdds: int) -> bool:
-    """Whether `func` takes only RDDs, and not the batch time before them.
+    """Return whether `func` takes only RDDs, and not the batch time before them.
 
     The number of its required positional parameters decides; if it is too low for either form, the number of all positional parameters.
     So `lambda rdd, name=name: …` takes (rdd). A builtin without a readable signature counts as one that takes only RDDs.
@@ -69,7 +69,7 @@ def takes_only_rdds(func: Callable[..., Any], rdds: int) -> bool:
 
 
 def takes_time(function: Callable[..., Any]) -> bool:
-    """Whether a mapping function takes (time, key, value, state) and not (key, value, state). TypeError if it takes neither.
+    """Return whether a mapping function takes (time, key, value, state) and not (key, value, state). TypeError if it takes neither.
 
     A builtin without a readable signature counts as one that takes (key, value, state).
     """

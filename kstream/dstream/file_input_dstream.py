@@ -109,7 +109,7 @@ class FileInputDStream(InputDStream[FilePlan]):
         Blocks while the directory is listed. If the listing fails, the plan has no files.
 
         Raises:
-            KStreamError: the directory can never be watched. What the user's filter raises is raised, too; the batch is then not planned.
+            KStreamError: the directory can never be watched. An error of the user's filter is raised, too; the batch is then not planned.
         """
         if self._survey is not None and time <= self._survey[0]:
             listed: list[FileStatus] | None = self._survey[1]
@@ -137,7 +137,7 @@ class FileInputDStream(InputDStream[FilePlan]):
         self._selection.mark_reported(plan.changes)
         for change in plan.changes:
             logger.warning(
-                "%s had %d bytes when it was taken and has %d now: what was added is not read. Files must be moved into %s whole.",
+                "%s had %d bytes when it was taken and has %d now: the added bytes are not read. Files must be moved into %s whole.",
                 change.path,
                 change.taken,
                 change.found,

@@ -58,7 +58,7 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         return True
 
     def register_recipe(self) -> None:
-        """Write this input into the graph's recorder, behind the inputs that were made before it. Idempotent.
+        """Write this input into the graph's recorder, after the inputs that were made before it. Idempotent.
 
         A factory calls this method when the input is whole. For an input that nobody has registered the first operator calls it. The order
         matters: a stored graph makes its inputs in the order of the record, and each must get its id again.
@@ -77,7 +77,7 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         """Get ready to plan. Blocks while it asks the source. An error fails `ssc.start()`. An override calls this method first.
 
         Args:
-            services: what the input may use of the driver, until `stop`.
+            services: the driver's services, which the input may use until `stop`.
         """
         self.services = services
 
@@ -113,7 +113,7 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
     def another_kind(self, data: Mapping[str, Json]) -> NotRecoverableError:
         """Return the error that `decode` raises for data that no input of this class has stored."""
         return NotRecoverableError(
-            f"{self!r} cannot go on from the stored data of another kind of input ({', '.join(sorted(data)) or 'empty'}): the order in "
+            f"{self!r}  cannot continue from the stored data of another kind of input ({', '.join(sorted(data)) or 'empty'}): the order in "
             "which the inputs are made has changed. Restore that order, or use a new checkpoint directory."
         )
 
@@ -238,7 +238,7 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         return None if plan is None else self.outcome(time, plan)
 
     def has_batch(self, time: Time) -> bool:
-        """Whether the plan of a batch is kept."""
+        """Return whether the plan of a batch is kept."""
         return time in self._plans
 
     def newest_planned(self) -> Time | None:

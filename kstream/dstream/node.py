@@ -149,7 +149,7 @@ class DStreamNode(ABC):
         return max((time for time in times if time is not None), default=None)
 
     def has_batch(self, time: Time) -> bool:
-        """Whether every input that this stream depends on was planned for the batch."""
+        """Return whether every input that this stream depends on was planned for the batch."""
         return all(parent.has_batch(time) for parent in self.dependencies)
 
     def _is_time_valid(self, time: Time) -> bool:
@@ -195,7 +195,7 @@ class DStreamNode(ABC):
             self.remember_duration = duration
 
     def propagate_remember(self) -> None:
-        """Raise the remember durations of all streams that this one depends on to what it needs."""
+        """Raise the remember durations of all streams that this one depends on, as far as this stream's own duration needs."""
         for parent in self.dependencies:
             parent.remember(self.parent_remember_duration())
             parent.propagate_remember()

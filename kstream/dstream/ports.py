@@ -56,7 +56,7 @@ class StreamServices(StreamHost, Protocol):
         """Raise IllegalStateError if the context has started or stopped; the message says which.
 
         Args:
-            what: what would be added, for the message.
+            what: the kind of object that would be added, for the message.
         """
         ...
 

@@ -51,7 +51,7 @@ def value_of(pair: tuple[Any, Any]) -> Any:
 
 
 def above_zero(pair: tuple[Any, int]) -> bool:
-    """Whether the count in a (value, count) pair is above zero."""
+    """Return whether the count in a (value, count) pair is above zero."""
     return pair[1] > 0
 
 

@@ -102,7 +102,7 @@ class ReceivedBlocks:
         self._ending = True
 
     def has_unallocated_blocks(self) -> bool:
-        """Whether a block is stored that no batch has."""
+        """Return whether a block is stored that no batch has."""
         return self._blocks.has_unallocated_blocks
 
     def waiting_blocks(self) -> int:

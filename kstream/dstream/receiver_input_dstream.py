@@ -165,9 +165,9 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         strict = self._on_data_loss() == FAIL
         if lost and strict:
             raise BlocksLostError(
-                f"batch {time} was to read {_listed(lost)}, held by executors that are dead, or by those of a driver that is: nothing can "
-                f"bring them back. Restart with {ON_DATA_LOSS}=skip to go on with what there is (the loss goes to the ledger). "
-                f"{WRITE_AHEAD_LOG}=true keeps what is received from now on in the checkpoint, too.",
+                f"batch {time} cannot read {_listed(lost)}: the executors that held them are dead, or belonged to a former driver. "
+                f"Restart with {ON_DATA_LOSS}=skip to continue without them (the loss goes to the ledger). "
+                f"{WRITE_AHEAD_LOG}=true also keeps newly received records in the checkpoint.",
                 time=time.milliseconds,
                 stream=self.id,
                 blocks=[[block.block_id, block.num_records] for block in lost],
@@ -175,7 +175,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         there = [block for block in blocks if not block.lost]
         with self._loss_lock:
             for block in lost:
-                self._lost[block.block_id] = self._loss(block.block_id, block.num_records, "no executor that lives has it")
+                self._lost[block.block_id] = self._loss(block.block_id, block.num_records, "no live executor has it")
             self._read.update(block.block_id for block in there)
         return self._blocks.rdd(there, not strict) if there else self.ssc.sparkContext.emptyRDD()
 
@@ -193,7 +193,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
             lost = [loss for block_id, loss in self._lost.items() if block_id not in self._reported]
             self._reported.update(self._lost)
         for loss in lost:
-            logger.warning("batch %s went on without block %s of %s records: %s", time, loss["block"], loss["records"], loss["detail"])
+            logger.warning("batch %s continued without block %s of %s records: %s", time, loss["block"], loss["records"], loss["detail"])
         return InputOutcome(lost=lost, report=self._on_data_loss() == REPORT)
 
     def metadata(self, time: Time, plan: ReceiverPlan) -> Mapping[str, Any]:

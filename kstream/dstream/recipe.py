@@ -172,7 +172,7 @@ class Recorder:
         self.worker_functions.append(UserFunction(function, self._here()))
 
     def runs_on_workers(self, function: Any) -> bool:
-        """Whether this very object was recorded as a function that tasks run."""
+        """Return whether this very object was recorded as a function that tasks run."""
         return any(noted.value is function for noted in self.worker_functions)
 
     def _here(self) -> str:
@@ -189,7 +189,7 @@ class Recorder:
         self.calls.append(call)
 
     def knows(self, stream: RecordedStream) -> bool:
-        """Whether a stream is in the record."""
+        """Return whether a stream is in the record."""
         return any(known is stream for known in self._streams)
 
     def index_of(self, stream: RecordedStream) -> int:

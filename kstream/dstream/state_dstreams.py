@@ -136,7 +136,7 @@ class MapWithStateDStreamImpl(DStreamNode):
             return None
         if getattr(states, "mapped", None) is None:
             raise NoRDDError(
-                f"{self!r}: the states after batch {time} are known, what the function returned in it is not any more",
+                f"{self!r}: the states after batch {time} are known, but the return values of its function are no longer known",
                 time=time.milliseconds,
             )
         return states.mapped

@@ -65,7 +65,7 @@ class Lineage:
         self.unread[time] = time
 
     def is_anchor(self, time: Time, limit: Time) -> bool:
-        """Whether later states can be computed only from the blocks of this batch's state, because it is the last local checkpoint.
+        """Return whether later states can be computed only from the blocks of this batch's state, because it is the last local checkpoint.
 
         Args:
             time: the batch.
@@ -191,7 +191,7 @@ class StatefulDStream(DStreamNode):
         """Raise NoRDDError unless there was no state at the beginning."""
         if not self._beginning.was_empty:
             raise NoRDDError(
-                f"the state of {self!r} at batch {time} is not known any more: this driver went on from the one at {self._beginning.time}",
+                f"the state of {self!r} at batch {time} is no longer known: this driver continued from the state at {self._beginning.time}",
                 time=time.milliseconds,
             )
 
@@ -225,7 +225,7 @@ class StatefulDStream(DStreamNode):
                 self._lineage.unread[time] = time
 
     def is_due(self, time: Time) -> bool:
-        """Whether the state of a batch must be written. Called when all jobs of the batch have succeeded. Any thread.
+        """Return whether the state of a batch must be written. Called when all jobs of the batch have succeeded. Any thread.
 
         One state is written for each checkpoint interval: that of the batch at its end, or of the first batch after it.
         """
@@ -285,7 +285,7 @@ class StatefulDStream(DStreamNode):
                 self._continue_from(written.time, written.read, younger)
 
     def _shorten_lineage(self) -> None:
-        """Continue from the newest written state, if that costs little compared with what it saves. Call this under the lock.
+        """Continue from the newest written state, if this saves much more work than it costs. Call this under the lock.
 
         Batches that were made while the state was being written descend from its old RDD. If they were kept, the lineage would grow with
         each write. If they are made again, their data is read again. So they are made again only if the lineage is `_FULL_LINEAGE`
@@ -375,7 +375,7 @@ class StatefulDStream(DStreamNode):
 def oldest_required_batches(
     order: Iterable[DStreamNode], first: Time, kept: Callable[[StatefulDStream, Time], Time | None]
 ) -> dict[DStreamNode, Time]:
-    """Return the oldest batch of each stream that the batches from `first` on need. Pure, except for what `kept` does.
+    """Return the oldest batch of each stream that the batches from `first` on need. Pure if `kept` is pure.
 
     Args:
         order: the streams, each before its parents.

@@ -76,7 +76,7 @@ class UnionDStream(TransformedDStream):
         super().__init__(parents, lambda _time, *rdds: self._union(rdds), "union", RddOrigin.OPERATOR)
 
     def has_batch(self, time: Time) -> bool:
-        """Whether the inputs of any parent were planned for the batch. So an input that is added later hides no older batches."""
+        """Return whether the inputs of any parent were planned for the batch. So an input that is added later hides no older batches."""
         return any(parent.has_batch(time) for parent in self.dependencies)
 
     def compute(self, time: Time) -> RDD[Any] | None:

@@ -25,7 +25,7 @@ def main() -> None:
     found = list(examples())
     for name, line in found:
         print(f"{name}\n    {line}")
-    print("\nTo run one (without arguments it says which it wants):")
+    print("\nTo run one (without arguments it prints its usage):")
     print(f"    python -m {found[0][0]} …")
     folder = Path(*kstream.examples.__path__)
     if folder.is_dir():  # not in a zip

@@ -1,4 +1,4 @@
-"""StatefulSessions: gathers what each user does until idle for a while, with mapWithState, and survives restarts.
+"""StatefulSessions: gathers the actions of each user in sessions that end when the user is idle, with mapWithState, and survives restarts.
 
 Each line of the input is a user and an action, such as `ann login`. In one terminal `nc -lk 9999`, in another
 
@@ -43,7 +43,7 @@ def create_context(source: str, idle: float) -> StreamingContext:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Gathers what each user does until idle for a while.")
+    parser = argparse.ArgumentParser(description="Gathers the actions of each user in sessions that end when the user is idle.")
     parser.add_argument("source", help="HOST:PORT of a server, or a directory")
     parser.add_argument("checkpoint", help="a directory, made if it is not there")
     parser.add_argument("--idle", type=float, default=30, help="a session has ended after so many seconds without an action")

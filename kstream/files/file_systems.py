@@ -104,7 +104,7 @@ class FsspecFiles:
         try:
             self._fs: Any = fsspec.url_to_fs(url)[0]
         except ValueError as e:
-            raise UnsupportedStoreError(f"nothing here knows how to open {url}: {e}", path=url) from e
+            raise UnsupportedStoreError(f"no installed package can open {url}: {e}", path=url) from e
         self._known: dict[Any, int] = {}
 
     def qualified(self, path: str) -> str:
@@ -144,8 +144,8 @@ class FsspecFiles:
                 self._known[version] = milliseconds(self._fs.modified(name))
             except NotImplementedError:
                 raise UnsupportedStoreError(
-                    f"{self._fs.unstrip_protocol(name)} has no modification time: its file system ({type(self._fs).__name__}) tells none, "
-                    "so new files cannot be told from old ones there",
+                    f"{self._fs.unstrip_protocol(name)} has no modification time: its file system ({type(self._fs).__name__}) gives none, "
+                    "so new files cannot be distinguished from old ones",
                     path=name,
                 ) from None
         return self._known[version]

@@ -31,7 +31,7 @@ class FileFormat(Protocol):
         ...
 
     def can_cut(self, path: str) -> bool:
-        """Whether several tasks may read parts of the file."""
+        """Return whether several tasks may read parts of the file."""
         ...
 
     def read(self, file: BinaryIO, split: Split) -> Iterable[Any]:

@@ -99,7 +99,7 @@ class EventLoop(Generic[E]):
         return self._thread.is_alive() and not self._stopped.is_set()
 
     def is_own_thread(self) -> bool:
-        """Whether the caller runs on this loop's thread."""
+        """Return whether the caller runs on this loop's thread."""
         return self._runtime.is_current(self._thread)
 
     def _run(self) -> None:

@@ -39,7 +39,7 @@ class WorkerPool:
         self._queue.put(task)
 
     def is_own_thread(self) -> bool:
-        """Whether the caller runs on a thread of this pool."""
+        """Return whether the caller runs on a thread of this pool."""
         return any(self._runtime.is_current(thread) for thread in self._threads)
 
     def stop(self, timeout: float | None) -> bool:

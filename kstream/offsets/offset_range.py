@@ -107,8 +107,8 @@ class LostRange:
         partition: the partition's number.
         lost_from: the first lost offset.
         lost_until: the offset after the last lost one; None for all later offsets.
-        cause: "retention", "truncation", "recreation" or "deletion".
-        detail: what happened, as a text for people.
+        cause: "retention", "truncation", "recreation", "deletion", "removed" (a Log has fewer records than planned) or "reset".
+        detail: the event, as a text for people.
     """
 
     topic: str

@@ -29,7 +29,7 @@ class State:
         self._removed = False
 
     def exists(self) -> bool:
-        """Whether the key has a state, from before or by `update` in this call, that was not removed in this call."""
+        """Return whether the key has a state, from before or by `update` in this call, that was not removed in this call."""
         return self._value is not NOTHING
 
     def get(self) -> Any:
@@ -71,7 +71,7 @@ class State:
         self._removed = True
 
     def isTimingOut(self) -> bool:
-        """Whether the state is removed after this call, because the key was idle for longer than the timeout."""
+        """Return whether the state is removed after this call, because the key was idle for longer than the timeout."""
         return self._timing_out
 
     @property

@@ -71,7 +71,7 @@ def _text(value: str) -> bytes:
 
 
 def _number(value: Any) -> bytes:
-    """Return the form of a number: Python's hash, which has no seed and is the same for equal numbers of all types."""
+    """Return the form of a number: Python's hash, which has no seed and is the same for equal numbers of all types. TypeError for NaN."""
     if value != value:
         raise TypeError(f"{value!r} is not equal to itself")
     return b"n" + str(hash(value)).encode()

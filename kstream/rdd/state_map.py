@@ -199,8 +199,8 @@ def _load(data: memoryview) -> tuple[Any, Any]:
         return pickle.loads(data)
     except Exception as e:
         raise StateNotStorableError(
-            f"a stored state cannot be read, {type(e).__name__}: {e}. What it is made of must be importable under the name it had when "
-            "it was stored, and take what was stored",
+            f"a stored state cannot be read, {type(e).__name__}: {e}. Its classes must be importable under their stored names, "
+            "and accept the stored values",
             key=None,
             reason=str(e),
         ) from e

@@ -260,11 +260,11 @@ class BlockGenerator:
         self._stopped.set()
 
     def isActive(self) -> bool:
-        """Whether data can be added."""
+        """Return whether data can be added."""
         return self._state is GeneratorState.ACTIVE
 
     def isStopped(self) -> bool:
-        """Whether the generator has stopped, and all blocks have been pushed."""
+        """Return whether the generator has stopped, and all blocks have been pushed."""
         return self._state is GeneratorState.STOPPED_ALL
 
     def getCurrentLimit(self) -> int | None:
@@ -313,7 +313,7 @@ class BlockGenerator:
 
         Raises:
             IllegalStateError: the generator is not started, or is stopped.
-            Exception: the error of `onAddData`. The record is in the open block all the same.
+            Exception: the error of `onAddData`. The record is in the open block nevertheless.
         """
         self._take_permit()
         with self._lock:
@@ -329,7 +329,7 @@ class BlockGenerator:
 
         Raises:
             IllegalStateError: the generator is not started, or is stopped.
-            Exception: the error of `onAddData`. The records are in the open block all the same.
+            Exception: the error of `onAddData`. The records are in the open block nevertheless.
         """
         self._check_active()
         records = self._permitted(dataIterator)

@@ -106,7 +106,7 @@ def read_block(block: BlockLocations, credentials: RpcCredentials) -> Iterator[A
         except (StorageError, CorruptRecordError) as e:
             asked.append(f"the write-ahead log: {e}")
     raise BlocksLostError(
-        f"received block {block.block_id} ({block.num_records} records) is lost: {'; '.join(asked) or 'no executor that lives has it'}",
+        f"received block {block.block_id} ({block.num_records} records) is lost: {'; '.join(asked) or 'no live executor has it'}",
         time=None,
         stream=None,
         blocks=[[block.block_id, block.num_records]],

@@ -112,7 +112,7 @@ def decode_block(data: bytes, where: str) -> Sequence[bytes]:
         FormatVersionError: another version of kstream has written the block.
     """
     if not data.startswith(_MAGIC) or len(data) < _HEAD:
-        raise _corrupt(where, "it begins otherwise")
+        raise _corrupt(where, "its first bytes are not those of a block")
     if (version := data[len(_MAGIC)]) != VERSION:
         raise FormatVersionError(
             f"the received block at {where} has format version {version}, this kstream reads {VERSION}: upgrade kstream to read it",
@@ -184,8 +184,8 @@ class BlockStore:
             free = self._budget - self._used
         if wanted is Level.MEMORY:
             raise BlockNotStoredError(
-                f"block {block_id} of {size} bytes does not fit into the {free} bytes of memory that are left, and may not lie on disk: "
-                "let it (StorageLevel.MEMORY_AND_DISK), or give spark.streaming.kstream.blockStore.memory more",
+                f"block {block_id} of {size} bytes does not fit into the {free} bytes of memory that are left, and may not be on disk: "
+                "use StorageLevel.MEMORY_AND_DISK, or increase spark.streaming.kstream.blockStore.memory",
                 block=block_id,
                 size=size,
                 free=free,

@@ -226,7 +226,7 @@ class BlockStoreBasedBlockHandler:
             copied += self._copy(block_id, chunks, [peer for peer in peers if peer.executor_id not in copied], 1)
         executors = [*([self._own.executor_id] if error is None else []), *copied]
         if not executors:
-            raise _not_stored(f"could not be stored on any executor; its own said: {error}", block_id, count, chunks)
+            raise _not_stored(f"could not be stored on any executor; the error of its own executor: {error}", block_id, count, chunks)
         if len(executors) != self._logged_replicas:
             self._logged_replicas = len(executors)  # one line for each change, not for each block
             logger.warning("block %s has %d replicas of %d: on %s", block_id, len(executors), self._replicas, ", ".join(executors))
@@ -521,7 +521,7 @@ class ReceiverBlockWriter:
         try:
             if not self._add_block(block_id, store(block_id), metadata):
                 raise BlockNotStoredError(
-                    f"the driver refused block {block_id}: its log failed, or the stream is no more", block=block_id, size=0, free=0
+                    f"the driver refused block {block_id}: its log failed, or the job has no such stream", block=block_id, size=0, free=0
                 )
         except BlockNotStoredError:
             self._handler.discard(block_id)

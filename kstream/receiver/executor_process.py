@@ -44,7 +44,7 @@ def jvm_above_this_process() -> tuple[int, list[str]]:
 
 
 def is_java(command: Sequence[str]) -> bool:
-    """Whether a command line is that of a JVM."""
+    """Return whether a command line is that of a JVM."""
     return bool(command) and Path(command[0]).name in ("java", "java.exe")
 
 
@@ -91,7 +91,7 @@ def command_of(pid: int) -> list[str]:
 
 
 def _lives(pid: int) -> bool:
-    """Whether there is a process with this pid, also a zombie."""
+    """Return whether there is a process with this pid, also a zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -119,8 +119,8 @@ def from_bytes(data: bytes, where: str) -> ReceivedBlockEvent:
     except CorruptRecordError as e:
         reason = e.facts["reason"]
         raise CorruptRecordError(
-            f"{where} is damaged ({reason}), and with it what is known of the blocks it names. Restore the file from a copy; or remove "
-            "it: blocks that no batch had taken are then lost.",
+            f"{where} is damaged ({reason}). It has the records of received blocks. Restore the file from a copy. Or remove it: then "
+            "the blocks that no batch had taken are lost.",
             path=where,
             reason=reason,
         ) from e
@@ -151,7 +151,7 @@ class BlockState(enum.Enum):
     CLEANED = "cleaned"
     """It was in a batch, and the log has its clean-up. The tracker keeps the record for receivers that ask again."""
     REFUSED = "refused"
-    """Its addition failed, but the log may have it all the same. A receiver may try to add it again."""
+    """Its addition failed, but the log may have it nevertheless. A receiver may try to add it again."""
     DISCARDING = "discarding"
     """It was refused, and its clean-up is being written to the log. A further try to add it is refused."""
     DISCARDED = "discarded"
@@ -279,7 +279,7 @@ class ReceivedBlockTracker:
                 state = BlockState.ALLOCATED if event.block.block_id in planned else BlockState.UNALLOCATED
                 self._records.add(BlockRecord(event.block.of_stream(stream), state, logged_at=0))
         for stream, count in dropped.items():
-            logger.warning("%d blocks are of what was stream %d, which the job no longer has: no batch gets them", count, stream)
+            logger.warning("%d blocks belong to the former stream %d, which the job no longer has: no batch gets them", count, stream)
 
     def add_block(self, block: ReceivedBlockInfo, accept_new: bool = True) -> bool:
         """Add a block. Block until its addition is durable. Idempotent: a retry of a known block gets the first answer. Any thread.

@@ -150,7 +150,7 @@ class Receiver(ABC):
         """Report an error that does not end the receiver to the log and to the listeners. May block until the driver has answered.
 
         Args:
-            message: What happened.
+            message: The event, for the log and the listeners.
             throwable: The error, if there is one.
         """
         self._running.report_error(message, throwable)
@@ -179,11 +179,11 @@ class Receiver(ABC):
         self._running.stop_self(message, error)
 
     def isStarted(self) -> bool:
-        """Whether the receiver has been started and not stopped, for a restart or for good. Any thread."""
+        """Return whether the receiver has been started and not stopped, for a restart or for good. Any thread."""
         return self._supervisor is not None and self._supervisor.is_started()
 
     def isStopped(self) -> bool:
-        """Whether the receiver is stopped, for a restart or for good. If so its threads should end. Any thread."""
+        """Return whether the receiver is stopped, for a restart or for good. If so its threads should end. Any thread."""
         return self._supervisor is None or self._supervisor.is_stopped()
 
     @property

@@ -155,7 +155,7 @@ class ReceiverSchedulingPolicy:
 
     @staticmethod
     def accepts(candidates: Iterable[Location], registering: ExecutorLocation) -> bool:
-        """Whether a receiver with these candidates may register from an executor: Spark may start a task elsewhere than it prefers.
+        """Return whether a receiver with these candidates may register from an executor: Spark may start a task elsewhere than it prefers.
 
         Executors are compared by their ids, as in Spark: an executor may call its host by another name than the driver does.
         """

@@ -69,7 +69,7 @@ class ReceiverRunner(Protocol):
         ...
 
     def first_attempt_runs(self, stage: int, /) -> bool:
-        """Whether the first attempt of a receiver's task, in this stage of Spark's, still runs."""
+        """Return whether the first attempt of a receiver's task, in this stage of Spark's, still runs."""
         ...
 
 
@@ -334,7 +334,7 @@ class ReceiverTracker:
         return {"accepted": True, "peers": self._peers()}
 
     def _may_run_on(self, stream: int, there: ExecutorLocation) -> bool:
-        """Whether the receiver may run on this executor.
+        """Return whether the receiver may run on this executor.
 
         It may if it was scheduled there, or if all scheduled executors have died and the policy would choose this executor now. The only
         executor of local mode is always accepted, and so is any executor after _MOST_REFUSALS refusals in a row.
@@ -469,7 +469,7 @@ class ReceiverTracker:
         try:
             return self._look_at_executors()
         except Exception:
-            logger.warning("the executors are unknown: Spark cannot be asked", exc_info=True)
+            logger.warning("the list of executors is unknown: Spark did not answer the request for it", exc_info=True)
             return None
 
     def _look_at_executors(self) -> list[ExecutorLocation]:

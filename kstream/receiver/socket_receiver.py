@@ -84,7 +84,7 @@ class SocketReceiver(Receiver):
             _close(connection)
 
     def _ended(self, connection: socket.socket) -> bool:
-        """Whether reading should end: the receiver is stopped, or a later connection has replaced this one."""
+        """Return whether reading should end: the receiver is stopped, or a later connection has replaced this one."""
         return self.isStopped() or self._connection is not connection
 
     def __getstate__(self) -> dict[str, Any]:

@@ -141,7 +141,7 @@ class RpcClient:
 
 
 def _readable(connection: socket.socket) -> bool:
-    """Whether an idle connection can be read. That is so only after the server has closed it."""
+    """Return whether an idle connection can be read. That is so only after the server has closed it."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     return bool(poll.poll(0))

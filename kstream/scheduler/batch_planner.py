@@ -156,7 +156,7 @@ class BatchPlanner:
             kept = frozenset(self.missed(late))
             self._overdue = late[-1], kept
             logger.warning(
-                "%d batches are overdue, %s to %s: the clock jumped, or planning was held up. They are made up for as after a downtime: %d "
+                "%d batches are overdue, %s to %s: the clock jumped, or planning was held up. They are treated as after a downtime: %d "
                 "of them are planned",
                 len(late),
                 late[0],
@@ -218,7 +218,7 @@ class BatchPlanner:
         return Batch(BatchPlan(time, self._log.epoch, uuid.uuid4().hex, data, records, floor, self._after, names=names), inputs)
 
     def _go_on(self, batch: Batch) -> None:
-        """Move the cursors behind a durable plan and submit its batch, unless another driver has taken over."""
+        """Move the cursors past a durable plan and submit its batch, unless another driver has taken over."""
         batch.become(BatchState.DURABLE)
         self._unfinished.planned(batch.time)
         try:

@@ -164,7 +164,7 @@ class Completions:
                 if self._written_late(completion):
                     written.append(completion)
         except StorageError as e:  # the store is still down: one request is enough; the next retry begins with another completion
-            logger.info("completions of batches still cannot be stored, they are tried again: %s", e)
+            logger.info("completions of batches still cannot be stored, the next batch tries again: %s", e)
         for completion in written:
             self._on_end(completion.time)
         return written
@@ -177,9 +177,9 @@ class Completions:
             self._keep(completion)
             raise
         except Exception as e:  # for example CorruptRecordError: a retry would fail as well
-            logger.error("could not note the end of batch %s, a restart runs it again: %s", completion.time, e)
+            logger.error("batch %s: its completion could not be stored, so a restart runs it again: %s", completion.time, e)
             return False
-        logger.warning("noted the end of batch %s late: no restart runs it again", completion.time)
+        logger.warning("batch %s: its completion is now stored, after a delay: no restart runs it again", completion.time)
         return True
 
     def _has_kept(self) -> bool:

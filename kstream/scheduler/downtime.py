@@ -24,7 +24,7 @@ def batches_during_downtime(
 
     - The last batches, as far back as `remember` reaches: they fill the windows of the first batch that is on time.
     - The first batches, if an input catches up: they take its backlog under the rate limit, and later batches take the rest.
-    - For an input with by-timestamp, each batch that has records. So are the batches behind it within `remember`, because their windows
+    - For an input with by-timestamp, each batch that has records. So are the batches after it within `remember`, because their windows
       still show these records.
 
     Args:

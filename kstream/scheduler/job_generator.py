@@ -45,7 +45,10 @@ class JobGenerator:
             "JobGenerator", self._process, lambda e: self._scheduler.report_error("Error in job generator", e), parts.runtime
         )
         self._cleaner: EventLoop[Time] = EventLoop(
-            "PlanLogCleaner", self._clean_log, lambda e: logger.warning("could not remove old plans: %s", e), parts.runtime
+            "PlanLogCleaner",
+            self._clean_log,
+            lambda e: logger.warning("old plans not removed, the next clean-up retries: %s", e),
+            parts.runtime,
         )
         self._restart = Restart(parts, self._planner)
         self._graceful_stop = GracefulStop(parts, self._planner, self._loop.post)

@@ -183,7 +183,7 @@ class JobScheduler:
             self._loop.post(ErrorReported(f"job {job.id} was not started", e))
             return
         except Exception as e:
-            logger.warning("could not look for a newer writer before %s, starting it: %s", job.id, e)
+            logger.warning("%s: the probe for a newer epoch failed, the job starts nevertheless: %s", job.id, e)
         self._loop.post(JobStarted(job, self._clock.time_ms()))
         at_ms: int | None = None
         try:

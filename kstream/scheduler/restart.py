@@ -102,7 +102,7 @@ class Restart:
         self._parts.unfinished.ended(batch.time, succeeded=True)
         logger.warning(
             "batch %s failed %d times and is given up (spark.streaming.kstream.maxBatchFailures=%d). It is in the ledger, no restart runs "
-            "it again, and the stream goes on. When its cause is mended, run it again while its plan is kept "
+            "it again, and the stream continues. When its cause is repaired, run it again while its plan is kept "
             "(spark.streaming.kstream.history): %s",
             batch.time,
             failures,

@@ -123,7 +123,7 @@ class StateCheckpointer:
             return usable
         if found:
             raise CorruptRecordError(
-                f"the state of {stream!r} is needed as batch {time} left it, and the oldest one that is whole is of {found[0].time}. "
+                f"the state of {stream!r} is needed as of batch {time}, and the oldest whole one is of batch {found[0].time}. "
                 "Restore the files of an older one from a copy, or start with a new checkpoint directory.",
                 path="" if self._store is None else self._store.url,
                 reason="no state is old enough",
@@ -132,9 +132,9 @@ class StateCheckpointer:
         before = (first - self._graph.batch_duration).floor(stream.slide_duration, self._graph.zero_time)
         gone = stored.gone.get(stream.state_id) if stream.survives_absence else None
         if gone is None:
-            logger.warning("no state of %r was stored: it begins without any, before batch %s", stream, first)
+            logger.warning("%r has no stored state: it begins without state, before batch %s", stream, first)
             return StateCheckpoint(before, ())
-        logger.warning("%r is back and goes on from its state of batch %s; what came in between is not in it", stream, gone.time)
+        logger.warning("%r is back and continues from its state of batch %s, without the batches since then", stream, gone.time)
         return StateCheckpoint(before, gone.files, gone.hashing)
 
     def _begin(self, stream: StatefulDStream, state: StateCheckpoint, hashing: int | None) -> None:
@@ -149,7 +149,7 @@ class StateCheckpointer:
         if state.files:
             placed = stream.key_hash
             if placed is KeyHash.PYSPARK and state.hashing != hashing:
-                logger.warning("the workers hash keys otherwise than those that wrote the state of %r: it is placed anew", stream)
+                logger.warning("state of %r: the workers hash keys differently from its writers, so it is repartitioned", stream)
                 placed = KeyHash.NONE
             rdd = self._port().read(state, placed)
         stream.begin(state.time, rdd, empty_before=not state.files)
@@ -168,7 +168,7 @@ class StateCheckpointer:
         back = [stream for stream in stored.gone if stream in ids and stream not in stored.checkpoints]
         if gone:
             logger.warning(
-                "state is stored of streams that the program no longer has (%s); it is kept until the next start without them",
+                "state of streams that the program no longer has (%s): it is kept until the next start without them",
                 ", ".join(f"{stream} at {state.time}" for stream, state in gone.items()),
             )
             set_aside(self._store, self._epoch, gone)
@@ -250,7 +250,7 @@ class StateCheckpointer:
             error: the error of the failed job. Any other cause changes nothing.
         """
         if _LOST_BLOCK in str(error):
-            logger.warning("blocks of state were lost with an executor: going on from the state that was written last")
+            logger.warning("state: blocks were lost with an executor; the streams continue from the state that was written last")
             for stream in self._graph.active_states():
                 stream.go_back()
 

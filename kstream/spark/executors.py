@@ -109,7 +109,7 @@ def task_cpus(sc: SparkContext) -> int:
 
 
 def is_local(sc: SparkContext) -> bool:
-    """Whether the driver's process is the only executor. Asks the JVM."""
+    """Return whether the driver's process is the only executor. Asks the JVM."""
     return bool(_jvm_context(sc).isLocal())
 
 
@@ -228,7 +228,7 @@ class ReceiverCores:
         return (self.receivers + 1) * self.task_cpus
 
     def enough(self, executors: Sequence[int]) -> bool:
-        """Whether a task of a batch fits beside the receivers, on executors with so many cores each."""
+        """Return whether a task of a batch fits beside the receivers, on executors with so many cores each."""
         return task_slots(executors, self.task_cpus) > self.receivers
 
     @property

@@ -220,7 +220,7 @@ class HadoopFileStore:
                 stream.close()
 
     def exists(self, name: str) -> bool:
-        """Whether the file exists. Blocks. Raises StorageError."""
+        """Return whether the file exists. Blocks. Raises StorageError."""
         with self._mapped("look up", name):
             return bool(self._files.util().exists(self._at(name)))
 
@@ -304,7 +304,7 @@ class HadoopFileStore:
 
     @contextmanager
     def _mapped(self, verb: str, name: str) -> Generator[None]:
-        """Turn py4j's errors of the body into this project's errors. `verb` and `name` describe the failed operation in the message."""
+        """Turn py4j's errors of the body into StorageErrors. `verb` and `name` describe the failed operation in the message."""
         from py4j.protocol import Py4JError, Py4JJavaError
 
         place = self.path(name).rstrip("/")

@@ -132,7 +132,7 @@ class SparkReceiverRunner:
         self._runtime.thread(in_spark, f"Receiver-{stream_id}-job").start()
 
     def first_attempt_runs(self, stage: int) -> bool:
-        """Whether the first attempt of a receiver's task, in this stage, still runs.
+        """Return whether the first attempt of a receiver's task, in this stage, still runs.
 
         Spark's list of attempts may be seconds behind. An attempt that is not in it yet counts as running.
         """
@@ -160,7 +160,7 @@ class SparkReceiverRunner:
         while len(self._with_store) < at_least:
             if self._runtime.monotonic() > end:
                 logger.warning(
-                    "%d executors have a block store, so that blocks have fewer than %d replicas", len(self._with_store), at_least
+                    "only %d executors have a block store, so blocks have fewer than %d replicas", len(self._with_store), at_least
                 )
                 return
             if self._stop_wanted.wait(_POLL_S):
@@ -241,5 +241,5 @@ def _folder() -> str:
 
 
 def _executors_come_when_needed(sc: SparkContext) -> bool:
-    """Whether Spark starts executors for pending tasks (dynamic allocation)."""
+    """Return whether Spark starts executors for pending tasks (dynamic allocation)."""
     return parse_bool(sc.getConf().get("spark.dynamicAllocation.enabled") or "false")

@@ -41,7 +41,7 @@ class _JavaRunnable:
 
 
 def under_spark_submit() -> bool:
-    """Whether the JVM is our parent (spark-submit) instead of our child."""
+    """Return whether the JVM is our parent (spark-submit) instead of our child."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 

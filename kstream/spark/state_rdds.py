@@ -66,7 +66,7 @@ def raw(made: RDD[bytes]) -> RDD[bytes]:
 
 
 def is_raw(rdd: RDD[Any]) -> bool:
-    """Whether the records of an RDD are plain bytes in the JVM, too. Otherwise the JVM has pickled lists of records."""
+    """Return whether the records of an RDD are plain bytes in the JVM, too. Otherwise the JVM has pickled lists of records."""
     return isinstance(rdd._jrdd_deserializer, NoOpSerializer)  # pyright: ignore[reportPrivateUsage]
 
 
@@ -284,7 +284,7 @@ class MapWithStateRDD(RDD[bytes]):
         self._pairs.rdd().checkpoint()
 
     def isCheckpointed(self) -> bool:
-        """Whether a checkpoint has cut the lineage."""
+        """Return whether a checkpoint has cut the lineage."""
         return self._pairs.rdd().isCheckpointed()
 
     def getCheckpointFile(self) -> str | None:

@@ -41,7 +41,7 @@ class FileStore(Protocol):
         ...
 
     def exists(self, name: str) -> bool:
-        """Whether the file exists. One small request."""
+        """Return whether the file exists. One small request."""
         ...
 
     def size(self, name: str) -> int:

@@ -57,7 +57,10 @@ class FsspecFileStore:
         )
 
     def create(self, name: str, data: bytes) -> None:
-        """Create the file if the name is not taken. Another process may take the name at the same moment, and one file is lost."""
+        """Create the file if the name is not taken. Another process may take the name at the same moment, and one file is lost.
+
+        AlreadyExistsError if the name is taken.
+        """
         with self._lock, self._mapped("write", name):
             self._fs.invalidate_cache()
             if self._fs.exists(self._full(name)):
@@ -132,7 +135,7 @@ def _file_system(url: str) -> tuple[Any, str]:
     try:
         fs, root = fsspec.url_to_fs(url, skip_instance_cache=True)
     except ValueError as e:
-        raise UnsupportedStoreError(f"nothing here knows how to open {url}: {e}", path=url) from e
+        raise UnsupportedStoreError(f"no installed package can open {url}: {e}", path=url) from e
     except ImportError as e:
         raise MissingDependencyError(f"checkpoints on {url} need another package: {e}", package=e.name, install=str(e)) from e
     except Exception as e:  # some file systems connect at once

@@ -92,7 +92,7 @@ class ObjectFileStore:
             works = False
         if works:
             return
-        said = f"the server behind {self._url} ignores or refuses If-None-Match: it cannot create an object only if it is absent"
+        said = f"the server of {self._url} ignores or refuses If-None-Match: it cannot create an object only if it is absent"
         if not single_writer:
             raise UnsupportedStoreError(
                 f"{said}, so two drivers could overwrite each other's plans. Use a server that honours it, as Amazon S3 does; or, if never "
@@ -169,7 +169,7 @@ class ObjectFileStore:
             pass
 
     def _create_as_the_only_writer(self, name: str, data: bytes) -> None:
-        """Create the object without the condition: look for the name, then write. This is not exclusive."""
+        """Create the object without the condition: look for the name, then write. Not exclusive. AlreadyExistsError for a taken name."""
         if self.exists(name):
             raise AlreadyExistsError(f"{self.path(name)} exists already", path=self.path(name))
         self.replace(name, data)
@@ -276,6 +276,6 @@ def _client(url: str, most_tries: int, retry_for: timedelta, request_timeout: ti
 
 
 def _plain_http() -> bool:
-    """Whether the environment names an endpoint without TLS, or allows one. The client refuses such endpoints by default."""
+    """Return whether the environment names an endpoint without TLS, or allows one. The client refuses such endpoints by default."""
     allowed = os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true"
     return allowed or any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)

@@ -42,7 +42,7 @@ def scheme_of(url: str) -> str:
 
 
 def is_known(scheme: str) -> bool:
-    """Whether kstream or fsspec opens stores of the scheme. All other schemes are left to Hadoop, and so are those in HADOOP."""
+    """Return whether kstream or fsspec opens stores of the scheme. All other schemes are left to Hadoop, and so are those in HADOOP."""
     if scheme in OBJECT_STORES or scheme in ("", "chained", "file", "memory"):
         return True
     from fsspec.registry import known_implementations, registry

@@ -107,7 +107,7 @@ class ManualClock:
                 self._condition.wait(0.02)
 
     def _everybody_waits(self) -> bool:
-        """Whether no waiting thread is due, and every woken thread waits again or has ended. Call this under the condition."""
+        """Return whether no waiting thread is due, and every woken thread waits again or has ended. Call this under the condition."""
         return all(due > self._now for due in self._waiting.values()) and not any(t.is_alive() for t in self._woken)
 
     def wait(self, milliseconds: int, stop: StopFlag) -> bool:

@@ -140,7 +140,7 @@ class BatchedWriteAheadLog(WriteAheadLog):
             raise IllegalStateError(f"the batched write-ahead log was closed before a record of {time_ms} ms was written", state="closed")
         reason = f"{type(error).__name__}: {error}"
         raise WriteAheadLogError(
-            f"a record of {time_ms} ms was not written to the write-ahead log, as far as is known: {reason}", time=time_ms, reason=reason
+            f"the write-ahead log did not acknowledge a record of {time_ms} ms: {reason}", time=time_ms, reason=reason
         ) from error
 
     def read(self, handle: WriteAheadLogRecordHandle) -> bytes:
@@ -159,7 +159,7 @@ class BatchedWriteAheadLog(WriteAheadLog):
     def close(self) -> None:
         """Fail every write that still waits, and close the log below. Idempotent.
 
-        The failed writes raise IllegalStateError. A batch that is being written may be in the log all the same. This call blocks until
+        The failed writes raise IllegalStateError. A batch that is being written may be in the log nevertheless. This call blocks until
         that write has ended, for `timeout_ms` at most.
         """
         with self._lock:

@@ -38,7 +38,7 @@ class LogFile:
         return f"log-{self.start}-{self.stop}"
 
     def is_older_than(self, threshold_ms: int) -> bool:
-        """Whether every record of the file is older than the threshold. A file that stops at it may have a record of that time."""
+        """Return whether every record of the file is older than the threshold. A file that stops at it may have a record of that time."""
         return self.stop < threshold_ms
 
 

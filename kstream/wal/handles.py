@@ -90,8 +90,8 @@ def handle_of_json(stored: Any) -> WriteAheadLogRecordHandle | None:
         return cls(**stored["fields"])
     except (ImportError, AttributeError, TypeError) as e:
         raise NotRecoverableError(
-            f"a received block lies in a write-ahead log under a handle of class {stored['class']}, which cannot be made: "
-            f"{type(e).__name__}: {e}. Put the class back where the log of your own had it.",
+            f"a received block in a write-ahead log has a handle of class {stored['class']}, and the class cannot be used: "
+            f"{type(e).__name__}: {e}. Make the class importable again under this name.",
             time=None,
         ) from e
 

@@ -95,7 +95,7 @@ def _made_by_class(key: str, name: str, conf: ConfSource) -> WriteAheadLog:
         raise _unusable(key, name, "it is no subclass of kstream.wal.WriteAheadLog")
     arguments = _arguments(cls, conf)
     if arguments is None:
-        raise _unusable(key, name, "its constructor takes neither the configuration alone nor nothing")
+        raise _unusable(key, name, "its constructor takes neither the configuration alone nor no argument")
     try:
         return cls(*arguments)
     except Exception as e:

@@ -76,7 +76,7 @@ class RollingWriter:
     """A writer that appends to one file until a record comes whose time is *after* the file's stop time.
 
     It writes only into files that it has created. An existing file belongs to another writer: an earlier driver, or a receiver that was
-    given up and still runs. Such a file may have a torn tail, and no reader finds a record behind a torn tail. For the same reason the
+    given up and still runs. Such a file may have a torn tail, and no reader finds a record after a torn tail. For the same reason the
     writer begins a new file after each failure.
     """
 

@@ -53,8 +53,8 @@ def test_a_stream_is_found_by_its_name_and_one_that_had_none_by_its_position(
 def test_the_report_has_a_line_for_each_stream() -> None:
     binding = bind({0: "orders", 1: "clicks", 2: None}, {0: "returns", 1: "orders", 2: None})
     assert binding.report().splitlines() == [
-        "  stream 'orders': goes on, by name (it was stream 0)",
-        "  stream 2: goes on, by position",
+        "  stream 'orders': continues, by name (it was stream 0)",
+        "  stream 2: continues, by position",
         "  stream 'returns': is new, and begins as at a first start",
         "  stream 'clicks': is not in the job; its offsets are dropped",
     ]

@@ -94,7 +94,7 @@ def test_frames_that_change_places_or_come_from_another_file_are_refused() -> No
     begin, end = STATE_BYTES.index(b"B\x00"), STATE_BYTES.rindex(b"P\x00\x00\x00")
     with pytest.raises(CorruptRecordError):
         decoded(STATE_BYTES[:begin] + STATE_BYTES[end:])
-    with pytest.raises(CorruptRecordError, match="goes on"):
+    with pytest.raises(CorruptRecordError, match="continues"):
         decoded(STATE_BYTES + b"\0")
     with pytest.raises(CorruptRecordError):
         decoded(STATE_BYTES[:-41] + encoded([b"xy", *ELEMENTS])[8:])

@@ -221,7 +221,7 @@ def test_a_damaged_plan_makes_the_log_unreadable_by_name(store: MemoryFileStore)
 @pytest.mark.parametrize("damaged", [GRAPH_BYTES[:-1], GRAPH_BYTES.replace(b"gGRy", b"gGRz"), b"", b"null"])
 def test_a_damaged_graph_is_an_error_that_says_the_ways_past(store: MemoryFileStore, damaged: bytes) -> None:
     store.replace("graph", damaged)
-    with pytest.raises(GraphNotRestoredError, match=r"damaged.*remove this file: setup is then called, and offsets and state go on"):
+    with pytest.raises(GraphNotRestoredError, match=r"damaged.*remove this file: setup is then called, and offsets and state continue"):
         stored_graph.read_graph(store)
 
 

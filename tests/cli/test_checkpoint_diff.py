@@ -69,8 +69,8 @@ def test_a_batch_that_only_one_has_is_shown_with_its_ranges_and_moves_where_it_s
     ]
     output = diff(*pair).output
     assert "only in one" in output and "stream 0: orders/0 [30, 40)" in output and "+10" in output
-    assert "the two differ: 1 batch only in the second, the second stands 12 records ahead of the first" in output
-    assert "the second stands 12 records behind the first" in diff(pair[1], pair[0]).output
+    assert "the two differ: 1 batch only in the second, the second is 12 records ahead of the first" in output
+    assert "the second is 12 records behind the first" in diff(pair[1], pair[0]).output
 
 
 def test_states_and_ranges_of_a_batch_that_both_have_are_compared_partition_by_partition(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_states_and_ranges_of_a_batch_that_both_have_are_compared_partition_by_p
         ["state", "pending", "done"],
         ["stream 0", "orders/0 [5, 9) orders/2 [5, 5)", "orders/0 [5, 8) orders/3 [5, 7)"],
     ]
-    assert "1 batch of both, the second stands 1 record behind the first, 2 partitions only in one" in result.output
+    assert "1 batch of both, the second is 1 record behind the first, 2 partitions only in one" in result.output
 
 
 @pytest.mark.parametrize("number, states", [(1, ("done", "pending")), (2, ("failed 2", "failed 1")), (3, ("given up", "pending"))])

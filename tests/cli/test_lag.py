@@ -120,8 +120,8 @@ def test_when_every_batch_is_done_nothing_is_behind_and_a_batch_given_up_holds_n
     log.give_up(read_log(LocalFileStore(tmp_path)).plans[at(1)], ZERO, 4)
     log.complete(at(2), 1, ZERO)
     result = lag(tmp_path, "--max-lag", "0")
-    assert result.exit_code == 0 and "stream 0, orders: nothing is behind" in result.output
-    assert "1 kept batch given up: its records are not waited for" in result.output
+    assert result.exit_code == 0 and "stream 0, orders: no lag" in result.output
+    assert "1 kept batch given up: the lag does not count these records" in result.output
     assert json.loads(lag(tmp_path, "--json").output)["given_up"] == [at(1).milliseconds]
 
 
@@ -153,7 +153,7 @@ def test_a_log_shorter_than_what_was_read_is_noted_and_no_lag_is_small_enough_fo
     zero, one = rows_of(tmp_path)
     assert (zero["lag"], zero["note"], one["note"]) == (-50, "log is shorter than read", "")
     result = lag(tmp_path, "--max-lag", "1000")
-    assert line(result) == "kstream: orders/0 ends at 100, before 150, the next offset to read: the topic was truncated or made anew"
+    assert line(result) == "kstream: orders/0 ends at 100, before 150, the next offset to read: the topic was truncated or recreated"
     assert "stream 0, orders: 5 records behind" in result.stdout
 
 
@@ -224,7 +224,7 @@ def test_parameters_that_cannot_be_used_are_one_line(
 def test_no_checkpoint_and_no_kafka_stream_are_one_line(tmp_path: Path) -> None:
     assert line(lag(tmp_path)) == f"kstream: there is no checkpoint in {tmp_path}: no stream has started there"
     make(tmp_path)
-    assert line(lag(tmp_path)).startswith(f"kstream: {tmp_path} holds no ranges of a Kafka stream")
+    assert line(lag(tmp_path)).startswith(f"kstream: {tmp_path} holds no ranges of a Kafka or log stream")
 
 
 def test_an_unreachable_broker_is_one_line(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_where_a_driver_seems_to_run_nothing_is_changed_unless_it_is_to_be_taken
         (("reset", "--to", "earliest", "--stream", "7"), "it has the streams [0]"),
         (("reset", "--to", "gone.json"), "gone.json cannot be read"),
         (("rewind", "--to", "2099-01-01"), "holds no batch of stream 0 at or after"),
-        (("rewind", "--to", "yesterday"), "is no moment"),
+        (("rewind", "--to", "yesterday"), "is no time"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_changes_nothing(log: PlanLog, tmp_path: Path, words: Any, said: str) -> None:

@@ -100,7 +100,7 @@ def test_a_missing_plan_is_noted_as_done_without_before_anything_runs(tmp_path: 
     for plan in (tmp_path / "checkpoint" / "plans").glob(f"{middle:015d}-*"):
         plan.unlink()
     result = run("job_none:setup", "--forget-batch", str(middle))
-    assert f"batch {middle} ms has no plan, and this is recorded: the stream goes on without the records" in result.output
+    assert f"batch {middle} ms has no plan: this is recorded, and the stream continues without the records" in result.output
     assert [p.name for p in (tmp_path / "checkpoint" / "forgotten").iterdir()] == [f"{middle:015d}-000000"]
 
 

@@ -102,7 +102,7 @@ def test_setup_is_called_at_every_start_and_its_streams_go_on(clock: ManualClock
     assert CALLED == ["setup", "setup"]
     assert SEEN == [("old", [0, 10]), ("old", [20, 30]), ("old", [40, 50])]
     assert [record.levelname for record in caplog.records if "calling setup" in record.message] == ["INFO"], "at the restart"
-    assert "stream 0: goes on, by position" in caplog.text and "WARNING" not in caplog.text
+    assert "stream 0: continues, by position" in caplog.text and "WARNING" not in caplog.text
 
 
 @pytest.mark.usefixtures("sc")
@@ -275,7 +275,7 @@ def test_a_function_that_cannot_be_loaded_is_such_an_error_too(clock: ManualCloc
     ("build", "says"),
     [
         (lambda ssc: kafka(ssc, {"sasl.password": "x"}), "the Kafka parameters sasl.password may hold a secret"),
-        (lambda ssc: kafka(ssc, {}, untilOffsets={("t", 0): 7}), "untilOffsets names a moment or offsets"),
+        (lambda ssc: kafka(ssc, {}, untilOffsets={("t", 0): 7}), "untilOffsets is a time or offsets"),
         (lambda ssc: LogInput(ssc, []), r"LogInput .* has no recipe\(\)"),
         (lambda ssc: saved(ssc), "an argument of saveAsTextFiles holds a password"),
         (lambda ssc: state_of(ssc), "ParallelCollectionRDD.* was made by the driver"),

@@ -164,7 +164,7 @@ def test_what_the_function_returned_is_not_known_of_a_batch_of_which_only_the_st
     made = Batches(ones(["a"])).mapWithState(StateSpec.function(running_count))
     node_of(made).initialize(Time(START))
     state_stream(made)._generated[Time(START + INTERVAL)] = FakeRDD([b""])
-    with pytest.raises(NoRDDError, match="not any more"):
+    with pytest.raises(NoRDDError, match="no longer known"):
         node_of(made).getOrCompute(Time(START + INTERVAL))
 
 

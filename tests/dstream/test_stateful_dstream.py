@@ -135,7 +135,7 @@ def test_after_a_restart_nothing_before_the_stored_state_is_computed() -> None:
     made.state.begin(at(3), FakeRDD(["stored"]), empty_before=False)
     assert made.records(5) == ["stored", 3, 4]
     assert made.state.computed == [4, 5]
-    with pytest.raises(NoRDDError, match="not known any more"):
+    with pytest.raises(NoRDDError, match="is no longer known"):
         made.state.getOrCompute(at(2))
 
 

@@ -310,7 +310,7 @@ def test_blocks_of_an_earlier_graph_wait_for_the_stream_that_was_theirs(caplog: 
     first.add("a", stream=1)
     first.add("b", stream=2)
     second = first.again(streams=(1,), streams_now=lambda epoch, stream: {(0, 2): 1}.get((epoch, stream)))
-    assert second.waiting() == ["b"] and "1 blocks are of what was stream 1" in caplog.text
+    assert second.waiting() == ["b"] and "1 blocks belong to the former stream 1" in caplog.text
     second.add("c")
     third = second.again(streams=(1, 2), streams_now=lambda epoch, stream: {(0, 2): 2, (1, 1): 2}.get((epoch, stream)))
     assert (third.waiting(1), third.waiting(2)) == ([], ["b", "c"])

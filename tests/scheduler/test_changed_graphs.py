@@ -42,7 +42,7 @@ def test_named_streams_go_on_where_they_were_in_whatever_order_they_are_made(cap
     again.tick()
     again.stop()
     assert [a.records for a in world.attempts] == [(1, 2, 3), (10, 20), (7,), (30,), (4,)]
-    for line in ("stream 'a': goes on, by name (it was stream 1)", "stream 'new': is new"):
+    for line in ("stream 'a': continues, by name (it was stream 1)", "stream 'new': is new"):
         assert line in caplog.text
 
 

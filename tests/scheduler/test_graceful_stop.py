@@ -105,7 +105,7 @@ def test_with_one_it_ends_after_ten_and_says_that_a_restart_runs_the_rest(caplog
     assert said.levelno == logging.WARNING
     assert said.getMessage() == (
         f"Graceful stop: 3 batches did not end within {WAITED.search(said.getMessage())[0]} s: 1000010 ms, 1000020 ms, 1000030 ms. "  # pyright: ignore
-        "The next start runs what is left."
+        "The next start runs the rest."
     )
 
 
@@ -140,7 +140,7 @@ def test_the_users_own_timeout_holds_and_what_is_lost_by_it_is_said(caplog: pyte
     assert said.levelno == logging.ERROR
     for fact in (
         "2 batches did not end",
-        "No restart can run what is left: there is no checkpoint directory",
+        "No restart can run the rest: there is no checkpoint directory",
         "spark.streaming.gracefulStopTimeout",
     ):
         assert fact in said.getMessage()

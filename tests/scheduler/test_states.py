@@ -241,7 +241,7 @@ def test_a_stream_with_state_added_to_a_running_log_begins_empty_and_keeps_what_
     life(world, 6)
     for _ in range(3):
         life(world, 1, 10)
-    assert "begins without any" in caplog.text
+    assert "begins without state" in caplog.text
     states = [a.records for a in world.attempts if a.driver > 1]
     assert states == [(6,), (6, 7), (6, 7, 8)]
 

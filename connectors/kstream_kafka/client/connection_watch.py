@@ -239,7 +239,7 @@ def _sasl_hint(text: str, settings: Mapping[str, Any]) -> str:
     if "not valid in current SASL state" in text:
         return "The listener takes no SASL: use the port of one that does, or set security.protocol to PLAINTEXT or SSL."
     if "Failed to acquire SASL OAUTHBEARER token" in text:
-        return "Check sasl.oauthbearer.client.id, client.secret, scope and token.endpoint.url, or what oauth_cb does."
+        return "Check sasl.oauthbearer.client.id, client.secret, scope and token.endpoint.url, or your function oauth_cb."
     if str(settings.get("sasl.mechanism", "")) == "OAUTHBEARER":
         return "The broker refuses the token: has it expired, do audience, issuer and signing key fit the listener's settings?"
     return "Check sasl.username and sasl.password, and that the user has a password for this mechanism."

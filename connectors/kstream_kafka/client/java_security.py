@@ -273,7 +273,7 @@ def _check_sasl(settings: Mapping[str, Any]) -> None:
         unsecured = str(settings.get("enable.sasl.oauthbearer.unsecure.jwt", "false")).lower() == "true"
         if not (oidc or unsecured or oauth.KEY in settings):
             hint = "Set sasl.oauthbearer.method=oidc with client.id, client.secret and token.endpoint.url, or give an oauth_cb."
-            raise KafkaConfigError("sasl.mechanism", "is OAUTHBEARER and nothing says where tokens come from", hint)
+            raise KafkaConfigError("sasl.mechanism", "is OAUTHBEARER, and no source of tokens is set", hint)
     elif mechanism != "GSSAPI":
         for key in ("sasl.username", "sasl.password"):
             if not settings.get(key):

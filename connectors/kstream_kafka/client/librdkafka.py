@@ -62,7 +62,7 @@ LEADER_CHANGING = frozenset(
 )
 """Errors of a leader election, or of a leader that is not ready. A retry helps."""
 GROUP_ERRORS = frozenset({ClientError.GROUP_AUTHORIZATION_FAILED, ClientError._MAX_POLL_EXCEEDED, ClientError.COORDINATOR_NOT_AVAILABLE})
-"""Errors of consumer groups. The consumers join no group, but librdkafka looks for a coordinator all the same."""
+"""Errors of consumer groups. The consumers join no group, but librdkafka looks for a coordinator nevertheless."""
 
 
 def map_error(error: ClientError, bootstrap: str, operation: str, topic: str, group: str) -> KafkaError:
@@ -144,7 +144,7 @@ def new_client(kind: Callable[..., Any], settings: Settings) -> Any:
         error: ClientError = e.args[0]
         reason = redact(error.str())
     if error.code() == ClientError.SASL_AUTHENTICATION_FAILED:
-        raise AuthenticationFailedError(bootstrap, "SASL", "OAUTHBEARER", reason, "Check what oauth_cb does.")
+        raise AuthenticationFailedError(bootstrap, "SASL", "OAUTHBEARER", reason, "Check your function oauth_cb.")
     if "No provider for SASL mechanism" in reason:
         hint = "The wheels of confluent-kafka have no Kerberos: pip install --no-binary confluent-kafka, against a librdkafka with GSSAPI."
         raise KafkaConfigError("sasl.mechanism", f"cannot be served by this librdkafka ({reason})", hint)

@@ -89,14 +89,14 @@ def is_public(key: str, value: Any) -> bool:
 
 
 def add_secrets(settings: Mapping[str, Any]) -> None:
-    """From now on, redact the values of these settings, except public ones. Cheap for settings that are already known. Any thread."""
+    """Redact the values of these settings from now on, except public ones. Cheap for settings that are already known. Any thread."""
     for key, value in settings.items():
         if isinstance(value, str) and not is_public(key, value):
             _secrets.add(_parts(value))
 
 
 def add_secret(secret: str) -> None:
-    """From now on, redact this value, for example a token. Any thread."""
+    """Redact this value from now on, for example a token. Any thread."""
     _secrets.add([secret])
 
 

@@ -1,4 +1,4 @@
-"""EmbeddedBroker: a Kafka for tests and the demo, in a process of its own, with nothing to install; and a producer for it.
+"""EmbeddedBroker: a Kafka for tests and the demo, in a process of its own, without an installation; and a producer for it.
 
     with EmbeddedBroker() as broker:
         … broker.bootstrap …

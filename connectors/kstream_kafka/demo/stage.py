@@ -186,7 +186,7 @@ class Stage:
             caught_up = len(ended) >= 2 or len(live) >= 2 * LIVE_AFTER_RESTART  # a slow machine does not make the demo long
             return caught_up and len(live) >= LIVE_AFTER_RESTART and len(batches) >= self._script.batches
 
-        self._until(far_enough, "the stream to go on", driver)
+        self._until(far_enough, "the stream to continue", driver)
         return driver
 
     def _end_feed(self) -> None:
@@ -205,7 +205,7 @@ class Stage:
         """Wait until all acknowledged orders are counted, then stop the driver gracefully."""
         total = self.board.acknowledged
         self._until(lambda: sum(r.records or 0 for r in self.board.ended()) >= total, "the last orders to be counted", driver)
-        self._view.show_sentence("SIGTERM to driver 2: it finishes what is planned and stops")
+        self._view.show_sentence("SIGTERM to driver 2: it finishes the planned batches and stops")
         driver.terminate()
         self._until(lambda: driver.exit_code is not None, "driver 2 to stop")
         self._take_in()
@@ -317,7 +317,7 @@ class Child:
     """A Python module that runs as a process and ends with this process. The constructor starts it.
 
     The process has its own session, so Ctrl-C reaches the parent only. Its standard input is a pipe from the parent. The pipe closes when
-    the parent dies, for whatever reason, and the modules of the demo end then. A thread reads its standard output; `log` gets its standard
+    the parent dies, however it dies, and the modules of the demo end then. A thread reads its standard output; `log` gets its standard
     error.
     """
 

@@ -22,7 +22,7 @@ from kstream_kafka.planning.packing import RangeSplit
 
 @dataclass(frozen=True)
 class KafkaPlan(PlannedInput):
-    """What a direct stream reads in one batch. Immutable: any thread. The next plan begins where the ranges of this one end.
+    """The part of a direct stream in one batch. Immutable: any thread. The next plan begins where the ranges of this one end.
 
     Attributes:
         ranges: one range for each partition of the stream, empty ranges included, sorted by topic and number.
@@ -54,12 +54,12 @@ class KafkaPlan(PlannedInput):
 
     @property
     def until_offsets(self) -> dict[Partition, int]:
-        """partition → `untilOffset`: the next offset of the partition after this plan."""
+        """The `untilOffset` of each partition: its next offset after this plan."""
         return {(r.topic, r.partition): r.untilOffset for r in self.ranges}
 
     @property
     def until_epochs(self) -> dict[Partition, int | None]:
-        """partition → leader epoch under which its `untilOffset` was reached; None if it is unknown.
+        """The leader epoch under which each partition's `untilOffset` was reached; None if it is unknown.
 
         For an empty range that is the epoch of its beginning, if known, because the range reads nothing. The epoch in the leader's answer
         may be that of a log that was cut below the offset and has grown again.

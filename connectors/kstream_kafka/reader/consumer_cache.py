@@ -120,7 +120,7 @@ class ConsumerCache:
         entry.consumer.close()
 
     def _forget_after_fork(self) -> None:
-        """In a forked child: set the parent's consumers aside without touching them."""
+        """Set the parent's consumers aside in a forked child, without touching them."""
         if self._pid != os.getpid():
             self._of_the_parent.extend(self._entries.values())  # kept, because freeing a consumer would touch it
             self._entries.clear()

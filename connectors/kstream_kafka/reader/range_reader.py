@@ -414,7 +414,7 @@ class RangeReadState:
         if earliest is not None and at < earliest:
             self._lost(RecordsRemovedError(self.where, at, earliest, latest))
         elif latest is not None and at >= latest:
-            reason = f"offset {at} lies behind the log's end {latest}"
+            reason = f"offset {at} is past the log's end {latest}"
             self._lost(LogTruncatedError(self.where, (at, until), until, reason))
         else:
             cut = _CUT_AT.search(str(error))
@@ -453,7 +453,7 @@ class RangeReadState:
         """Record a loss.
 
         Returns:
-            True if the loss is recorded and the read continues behind it. False if the topic was recreated, so that this read is over.
+            True if the loss is recorded and the read continues after it. False if the topic was recreated, so that this read is over.
 
         Raises:
             RangeLostError: `error`, unless losses are tolerated.

@@ -187,7 +187,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         if not self._stopping_offsets.known or self.exhausted:
             self._offsets.restore_kept(kept)
         else:
-            logger.info("a bounded run goes on: partitions that were added to the list are read from the next run on")
+            logger.info("the stream is in a bounded run: the next run reads the partitions that were added to the list")
 
     def skipped_between(self, before: KafkaPlan, after: KafkaPlan) -> Sequence[str]:
         """Return the offsets between two consecutive plans that neither plan has, as texts; see `plan.skipped_between`. Pure."""

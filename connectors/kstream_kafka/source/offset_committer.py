@@ -1,7 +1,7 @@
 """OffsetCommitter: the commits of a user to Kafka, for tools that show lag and for starts at `committed`.
 
-A commit means that all earlier records are processed. So it never passes the first offset of the oldest unfinished batch, whatever the user
-asks. With concurrent jobs, batch 7 may end before batch 6. Then the commit of batch 7 is sent when batch 6 has ended.
+A commit means that all earlier records are processed. So it never passes the first offset of the oldest unfinished batch, also if the user
+asks for more. With concurrent jobs, batch 7 may end before batch 6. Then the commit of batch 7 is sent when batch 6 has ended.
 """
 
 from __future__ import annotations

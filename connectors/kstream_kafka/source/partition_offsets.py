@@ -104,12 +104,12 @@ class PartitionOffsets:
 
     @property
     def offsets(self) -> dict[Partition, int]:
-        """partition → next offset after the last durable plan, without the pending changes. A copy."""
+        """The next offset of each partition after the last durable plan, without the pending changes. A copy."""
         return dict(self._next)
 
     @property
     def positions(self) -> dict[Partition, int]:
-        """partition → its start in the next plan: `offsets` with the pending changes. A copy."""
+        """The start of each partition in the next plan: `offsets` with the pending changes. A copy."""
         return {p: at for p, at in {**self._next, **self._pending.begins}.items() if p not in self._pending.gone}
 
     @property
@@ -119,7 +119,7 @@ class PartitionOffsets:
 
     @property
     def topic_ids(self) -> dict[str, str]:
-        """topic → topic id, for the topics that are read; empty if the brokers have no ids."""
+        """The topic id of each topic that is read; empty if the brokers have no ids."""
         topics = {topic for topic, _ in self.positions}
         return {topic: topic_id for topic, topic_id in {**self._ids, **self._pending.ids}.items() if topic in topics}
 

@@ -88,7 +88,10 @@ class OffsetResolver:
                 return self._committed(client, values.keys())
 
     def _committed(self, client: DriverClient, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """Return the committed offsets. Without a commit, or if it is outside of the log, `auto.offset.reset` decides. Blocks."""
+        """Return the committed offsets. Without a commit, or if it is outside of the log, `auto.offset.reset` decides. Blocks.
+
+        KafkaConfigError without a group.
+        """
         if not self._group:
             raise KafkaConfigError("group.id", "is missing", "To start at committed offsets, name the group that committed them.")
         begin, end = _begin(client, partitions), _end(client, partitions)

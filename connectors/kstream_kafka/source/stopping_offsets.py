@@ -44,7 +44,7 @@ class StoppingOffsets:
 
     @property
     def offsets(self) -> dict[Partition, int] | None:
-        """partition → stopping offset, for the plan; None while they are unknown."""
+        """The stopping offset of each partition, for the plan; None while they are unknown."""
         return self._ends
 
     def restore(self, stored: Mapping[Partition, int] | None, partitions: Collection[Partition]) -> None:

@@ -90,7 +90,7 @@ class StreamSpec:
         closed = self.params.not_storable()
         if closed:
             return f"the Kafka parameters {', '.join(closed)} may hold a secret, or are no plain values, and are never stored"
-        return "untilOffsets names a moment or offsets, which setup must name for each run"
+        return "untilOffsets is a time or offsets, which setup must set for each run"
 
     def _stops_are_of_one_run(self) -> bool:
         """Return whether a stopping position is an offset or a time, and so is valid for one run only."""

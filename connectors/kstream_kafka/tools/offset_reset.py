@@ -86,7 +86,7 @@ def rewound_offsets(data: Mapping[str, Any], then: Mapping[str, Any], topics: Co
     for topic in sorted(wanted):
         was, now = earlier.topic_ids.get(topic), plan.topic_ids.get(topic)
         if was is not None and now is not None and was != now:
-            raise KafkaConfigError(TO, f"goes back to before topic {topic!r} was made anew", "Use `kstream offsets reset` for it.")
+            raise KafkaConfigError(TO, f"goes back to before topic {topic!r} was recreated", "Use `kstream offsets reset` for it.")
     epochs = {(r.topic, r.partition): epoch for r, epoch in zip(earlier.ranges, earlier.from_epochs, strict=True)}
     begins = {(r.topic, r.partition): r.fromOffset for r in earlier.ranges if r.topic in wanted}
     read = plan.until_offsets
@@ -168,7 +168,7 @@ def _checked(
         raise KafkaConfigError(TO, f"names {stray}, which the stream does not read")
     missing = sorted(p for p in movable if p[0] in recreated and p not in each)
     if missing:
-        raise KafkaConfigError(TO, f"leaves out {missing} of a topic that was made anew")
+        raise KafkaConfigError(TO, f"leaves out {missing} of a recreated topic")
     return dict(each)
 
 
@@ -201,7 +201,7 @@ def _moved(
     stay = {p: at for p, at in old.items() if p not in offsets and p[0] not in recreated}
     ends = {**stay, **offsets}
     changes = [
-        OffsetChange(*p, old.get(p), ends.get(p), "the topic was made anew" if p[0] in recreated else "")
+        OffsetChange(*p, old.get(p), ends.get(p), "the topic was recreated" if p[0] in recreated else "")
         for p in sorted(old.keys() | ends.keys())
         if old.get(p) != ends.get(p) or p[0] in recreated
     ]

@@ -120,7 +120,7 @@ class GroupReader:
             self._made_consumer.unassign()
 
     def read(self, most: int) -> Chunk:
-        """Read up to `most` records, and move the positions behind them. Blocks for WAIT_S at most.
+        """Read up to `most` records, and move the positions past them. Blocks for WAIT_S at most.
 
         Raises:
             KafkaError: a partition cannot be read any more, and a retry cannot help.

@@ -74,7 +74,7 @@ class ReliableKafkaReceiver(KafkaReceiver):
 
     At least once: when a receiver dies, restarts or loses its session, records that were read and not stored are read again, by this
     receiver or by another consumer of the group. Records that were stored and not acknowledged come twice. A block is stored in three
-    tries. After the third failure the receiver restarts at the offsets in ZooKeeper, and no offset behind that block was acknowledged.
+    tries. After the third failure the receiver restarts at the offsets in ZooKeeper, and no offset past that block was acknowledged.
 
     Without a write-ahead log, stored blocks die with the driver although their offsets are written.
     """

@@ -77,7 +77,7 @@ REFUSED: list[tuple[Row, str]] = [
     ({"sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;"}, r"aws-msk-iam-sasl-signer"),
     ({"sasl.mechanism": "NTLM"}, r"One of: PLAIN, SCRAM-SHA-256"),
     ({"security.protocol": "TLS"}, r"One of: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
-    ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, r"nothing says where tokens come from.*oauth_cb"),
+    ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, r"no source of tokens is set.*oauth_cb"),
     ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u"}, r"'sasl\.password' is missing"),
     ({"sasl.jaas.config": OAUTH + 'clientId="c" clientSecret="s";'}, r"token\.endpoint\.url is missing"),
     ({"sasl.jaas.config": COMMON + 'scram.ScramLoginModule required tokenauth="true" username="u" password="p";'}, r"delegation token"),

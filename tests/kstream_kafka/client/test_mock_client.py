@@ -57,7 +57,7 @@ def test_ranges_that_are_not_there_are_told_apart(params: KafkaParams):
     consumer = KafkaRangeConsumer(small(params.executor()))
     with pytest.raises(LogTruncatedError, match="the partition ends at 25"):
         list(read_range(consumer, OffsetRange("orders", 0, 20, 40), 20_000))
-    with pytest.raises(LogTruncatedError, match="offset 50 lies behind the log's end 25"):
+    with pytest.raises(LogTruncatedError, match="offset 50 is past the log's end 25"):
         list(read_range(consumer, OffsetRange("orders", 0, 50, 60), 20_000))
     consumer.close()
 

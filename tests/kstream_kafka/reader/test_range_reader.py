@@ -106,7 +106,7 @@ def test_retention_faster_than_the_stream_names_the_lost_records():
 
 def test_an_offset_behind_the_end_speaks_of_a_log_that_was_cut_not_of_retention():
     consumer = FakeConsumer([[event(50, FetchErrorKind.OUT_OF_RANGE)]], log_range=(0, 3))
-    with pytest.raises(LogTruncatedError, match=r"offset 50 lies behind the log's end 3\. An unclean leader election"):
+    with pytest.raises(LogTruncatedError, match=r"offset 50 is past the log's end 3\. An unclean leader election"):
         read(consumer, 50, 60)
 
 

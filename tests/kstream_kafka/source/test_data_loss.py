@@ -73,7 +73,7 @@ def test_a_log_that_ends_just_where_the_range_begins_has_lost_all_of_the_range()
     consumer = FakeConsumer([[refused(5)]], log_range=(0, 5))
     given, report = read(consumer, split(5, 10, 2, 1))
     assert given == [] and lost(report) == [(5, 10, "truncation")]
-    with pytest.raises(LogTruncatedError, match=r"offset 5 lies behind the log's end 5.*Records \[5, 10\) are lost"):
+    with pytest.raises(LogTruncatedError, match=r"offset 5 is past the log's end 5.*Records \[5, 10\) are lost"):
         read(FakeConsumer([[refused(5)]], log_range=(0, 5)), split(5, 10, 2, 1), tolerate_loss=False)
 
 

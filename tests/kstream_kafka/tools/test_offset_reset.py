@@ -65,9 +65,9 @@ def test_a_topic_made_anew_is_taken_whole_as_it_is_now():
     assert ends(moved) == {("a", 0): 2, ("a", 3): 0, ("b", 0): 3}
     assert moved.data["topic_ids"] == {"a": "a-2", "b": "b-1"} and moved.skipped == []
     assert [(m.partition, m.old, m.new, m.note) for m in moved.changes] == [
-        (0, 20, 2, "the topic was made anew"),
-        (1, 6, None, "the topic was made anew"),
-        (3, None, 0, "the topic was made anew"),
+        (0, 20, 2, "the topic was recreated"),
+        (1, 6, None, "the topic was recreated"),
+        (3, None, 0, "the topic was recreated"),
     ]
 
 
@@ -97,7 +97,7 @@ def test_a_position_that_nobody_understands_is_refused_before_a_broker_is_asked(
 
 
 def test_partitions_of_a_recreated_topic_must_all_be_given():
-    with pytest.raises(KafkaConfigError, match=r"leaves out \[\('a', 3\)\] of a topic that was made anew"):
+    with pytest.raises(KafkaConfigError, match=r"leaves out \[\('a', 3\)\] of a recreated topic"):
         reset({"a": {"0": 2}}, (), {("a", 0): (2, 5), ("a", 3): (0, 1), ("b", 0): (0, 3)}, {"a": "a-2", "b": "b-1"})
 
 
@@ -114,7 +114,7 @@ def test_a_rewind_stands_where_the_earlier_batch_began_with_its_epochs():
 
 
 def test_a_rewind_past_the_making_of_a_topic_is_refused():
-    with pytest.raises(KafkaConfigError, match="was made anew"):
+    with pytest.raises(KafkaConfigError, match="was recreated"):
         rewound_offsets(DATA, {**DATA, "topic_ids": {"a": "a-0", "b": "b-1"}})
 
 
