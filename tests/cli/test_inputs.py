@@ -110,7 +110,10 @@ def test_where_no_input_has_tools_the_lag_is_one_sentence(tmp_path: Path) -> Non
     PlanLog(store, take_epoch(store, ZERO)).write_plan(BatchPlan(Time(ZERO + 1000), 1, "n", {0: {"files": ["a"]}}, {}, Time(ZERO + 1000)))
     result = kstream("lag", tmp_path)
     assert result.exit_code == 1
-    assert result.output == f"kstream: {tmp_path} holds no ranges of a Kafka or Pulsar or log stream: see `kstream checkpoint show {tmp_path}`\n"
+    assert (
+        result.output
+        == f"kstream: {tmp_path} holds no ranges of a Kafka or Pulsar or log stream: see `kstream checkpoint show {tmp_path}`\n"
+    )
 
 
 def test_a_reset_moves_the_chosen_stream_and_the_streams_of_other_connectors_stay(checkpoint: Path) -> None:
