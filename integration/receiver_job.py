@@ -21,9 +21,9 @@ from pyspark import SparkConf
 
 from integration.received.processes import executors as executors_of
 from kstream import Receiver
-from kstream.batch import events
 from kstream.clock import SystemClock
 from kstream.errors import RpcUnreachableError
+from kstream.listener import StreamingListenerReceiverError, StreamingListenerReceiverStarted
 from kstream.receiver.block_reading import BlockLocations, Replica, read_block
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_task import ReceiverTaskConfig
@@ -66,9 +66,9 @@ class Told:
         self.workers: list[int] = []
 
     def __call__(self, event: Any) -> None:
-        if isinstance(event, events.StreamingListenerReceiverStarted):
+        if isinstance(event, StreamingListenerReceiverStarted):
             self.started.append(event.receiverInfo().executorId())
-        elif isinstance(event, events.StreamingListenerReceiverError):
+        elif isinstance(event, StreamingListenerReceiverError):
             self.workers.append(int(event.receiverInfo().lastErrorMessage()))
 
 

@@ -6,6 +6,7 @@ The classes are frozen, ordered by milliseconds and hashable. They have the arit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -133,3 +134,9 @@ def format_batch_time(time: Time, interval: Duration) -> str:
     moment = time.to_datetime()
     text = moment.strftime("%H:%M:%S")
     return f"{text}.{moment.microsecond // 1000:03d}" if interval.milliseconds < 1000 else text
+
+
+def listed(times: Sequence[Time], most: int = 20) -> str:
+    """Return the times as text for the log: the first `most` of them, and the last if there are more."""
+    text = ", ".join(str(t) for t in times[:most])
+    return text if len(times) <= most else f"{text}, … {times[-1]}"

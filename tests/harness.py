@@ -19,12 +19,11 @@ from kstream import crash_point
 from kstream.batch import JsonPlan
 from kstream.batch_time import Time
 from kstream.clock import Clock
-from kstream.context.engine import Engine
+from kstream.context.engine import Engine, EngineCallbacks, SparkServices
 from kstream.dstream import DStream, ForEachDStream, InputDStream
 from kstream.dstream.node import DStreamNode
 from kstream.dstream.ports import InputServices
-from kstream.listener import StreamingListener
-from kstream.scheduler import StreamingListenerBus
+from kstream.listener import StreamingListener, StreamingListenerBus
 from kstream.storage import FileStore, MemoryFileStore
 from kstream.testing import ManualClock
 from tests.fakes import INTERVAL, FakeEnvironment, FakeHost, FakeRDD, FakeStateFiles
@@ -215,9 +214,9 @@ class Driver:
         (build or (lambda host, driver: driver.output(driver.input)))(self.host, self)
         self.store = MortalStore(world.store if store is None else store, self) if checkpoint else None
         self.engine = Engine(
-            self.host.settings, self.environment, self.host.graph, self.clock, self.bus, self.store, self._on_error,
-            self._on_fenced, self._on_exhausted, state_port=FakeStateFiles,
-            received=partial(received_in_driver, self.receivers, self.clock, self.bus.post),
+            self.host.settings, self.host.graph, self.clock, self.bus, self.store,
+            SparkServices(self.environment, FakeStateFiles, partial(received_in_driver, self.receivers, self.clock, self.bus.post)),
+            EngineCallbacks(self._on_error, self._on_fenced, self._on_exhausted),
         )  # fmt: skip
 
     def output(self, stream: DStream[Any] | DStreamNode) -> None:

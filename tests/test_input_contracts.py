@@ -10,13 +10,13 @@ import pytest
 
 from kstream.batch import JsonPlan
 from kstream.batch_time import Time
+from kstream.checkpoint import NoLog
 from kstream.dstream import FileInputDStream, InputDStream, QueueInputDStream, ReceiverInputDStream
 from kstream.dstream.ports import InputServices
 from kstream.errors import BlocksLostError, NotRecoverableError
 from kstream.receiver import Receiver
 from kstream.receiver.block_writer import ReceivedBlockStoreResult
 from kstream.receiver.messages import TrackerLink
-from kstream.scheduler.no_log import NoLog
 from kstream.testing import ManualClock
 from kstream.testing.input_dstream_contract import ZERO, InputDStreamContract, RestorableInputDStreamContract, batch_time
 from tests.fakes import FakeHost, FakeRDD

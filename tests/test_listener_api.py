@@ -7,8 +7,19 @@ from typing import Any
 import pytest
 
 from kstream import StreamingListener
-from kstream.batch import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo, events
+from kstream.batch import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
 from kstream.batch_time import Time
+from kstream.listener import (
+    StreamingListenerBatchCompleted,
+    StreamingListenerBatchStarted,
+    StreamingListenerBatchSubmitted,
+    StreamingListenerOutputOperationCompleted,
+    StreamingListenerOutputOperationStarted,
+    StreamingListenerReceiverError,
+    StreamingListenerReceiverStarted,
+    StreamingListenerReceiverStopped,
+    StreamingListenerStreamingStarted,
+)
 
 FAILED = OutputOperationInfo(Time(1000), 1, "foreachRDD at job.py:3", "job.py:3", 1010, 1030, "ValueError: boom")
 PLANNED = OutputOperationInfo(Time(1000), 0, "pprint at job.py:2", "job.py:2", None, None, None)
@@ -26,8 +37,8 @@ def figures(of: Any, *names: str) -> list[Any]:
 
 def test_the_start_of_the_stream_has_its_time() -> None:
     """SL2: read as an attribute by pyspark's suite, called by jobs that ran on it."""
-    started = events.StreamingListenerStreamingStarted(5000)
-    assert started.time == 5000 and started.time() == 5000 and started == events.StreamingListenerStreamingStarted(5000)  # type: ignore[operator]
+    started = StreamingListenerStreamingStarted(5000)
+    assert started.time == 5000 and started.time() == 5000 and started == StreamingListenerStreamingStarted(5000)  # type: ignore[operator]
 
 
 DELAYS = ("submissionTime", "processingStartTime", "processingEndTime", "schedulingDelay", "processingDelay", "totalDelay")
@@ -36,9 +47,9 @@ DELAYS = ("submissionTime", "processingStartTime", "processingEndTime", "schedul
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
-        (events.StreamingListenerBatchSubmitted(SUBMITTED), [1001, -1, -1, -1, -1, -1]),
-        (events.StreamingListenerBatchStarted(STARTED), [1001, 1010, -1, 9, -1, -1]),
-        (events.StreamingListenerBatchCompleted(DONE), [1001, 1010, 1030, 9, 20, 29]),
+        (StreamingListenerBatchSubmitted(SUBMITTED), [1001, -1, -1, -1, -1, -1]),
+        (StreamingListenerBatchStarted(STARTED), [1001, 1010, -1, 9, -1, -1]),
+        (StreamingListenerBatchCompleted(DONE), [1001, 1010, 1030, 9, 20, 29]),
     ],
     ids=["submitted", "started", "completed"],
 )
@@ -59,7 +70,7 @@ def test_a_batch_tells_what_its_inputs_gave() -> None:
     assert [inputs[n].metadataDescription() for n in inputs] == ["topic: orders", None]
 
 
-@pytest.mark.parametrize("kind", [events.StreamingListenerOutputOperationStarted, events.StreamingListenerOutputOperationCompleted])
+@pytest.mark.parametrize("kind", [StreamingListenerOutputOperationStarted, StreamingListenerOutputOperationCompleted])
 def test_an_output_operation_tells_its_number_its_name_and_how_it_ended(kind: Any) -> None:
     """Spark behaviours SL4 and SL6."""
     info = kind(FAILED).outputOperationInfo()
@@ -72,7 +83,7 @@ def test_an_output_operation_tells_its_number_its_name_and_how_it_ended(kind: An
 
 @pytest.mark.parametrize(
     "kind",
-    [events.StreamingListenerReceiverStarted, events.StreamingListenerReceiverError, events.StreamingListenerReceiverStopped],
+    [StreamingListenerReceiverStarted, StreamingListenerReceiverError, StreamingListenerReceiverStopped],
 )
 def test_a_receiver_tells_where_it_runs_and_its_last_error(kind: Any) -> None:
     """Spark behaviour SL3."""

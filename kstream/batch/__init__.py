@@ -1,14 +1,16 @@
-"""The records of a batch's life: its plan, its state, its jobs, and the events that listeners get.
+"""The records of a batch's life: its plan, its jobs, and the facts that listeners get.
 
 One idea: these are values. Nothing here acts on a stream; the rooms above pass the values on. Names are Spark's (`BatchInfo`,
-`StreamInputInfo`, `JobSet`). Accessor methods are pyspark's: `info.batchTime().milliseconds()` is a method call there and here.
+`StreamInputInfo`, `JobSet`). Accessor methods are pyspark's: `info.batchTime().milliseconds()` is a method call there and here. The files:
+
+    plan         BatchPlan and PlannedInput; InputOutcome and StateCheckpoint, which a completion stores
+    batch_info   BatchInfo and its parts, for listeners
+    batch        Batch, Job, JobSet: a batch in the driver that runs it
 """
 
-from kstream.batch.batch import Batch, BatchState
+from kstream.batch.batch import Batch, BatchState, Job, JobSet, RDDScope
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
-from kstream.batch.job import Job, JobSet
-from kstream.batch.plan import BatchPlan, InputOutcome, Json, JsonPlan, PlannedInput
-from kstream.batch.state import KeyHash, StateCheckpoint
+from kstream.batch.plan import BatchPlan, InputOutcome, Json, JsonPlan, KeyHash, PlannedInput, StateCheckpoint
 
 __all__ = [
     "Batch",
@@ -23,6 +25,7 @@ __all__ = [
     "KeyHash",
     "OutputOperationInfo",
     "PlannedInput",
+    "RDDScope",
     "ReceiverInfo",
     "StateCheckpoint",
     "StreamInputInfo",

@@ -1,10 +1,14 @@
-"""Plans: the plan of one input stream for one batch (`PlannedInput`), and the stored plan of the whole batch (`BatchPlan`)."""
+"""BatchPlan and PlannedInput: what the inputs give to a batch. InputOutcome and StateCheckpoint: what a batch that has succeeded leaves.
+
+The log stores all of these: the plan before the batch runs, the rest with its completion.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, TypeAlias
 
 from kstream.batch_time import Time
@@ -114,3 +118,30 @@ class BatchPlan:
     after: Time = _BEFORE_ALL
     void: bool = False
     names: Mapping[int, str | None] = field(default_factory=dict[int, str | None])
+
+
+class KeyHash(Enum):
+    """The function that gives the partition of a key in a state."""
+
+    NONE = "none"
+    """No function: a record may be in any partition."""
+    PYSPARK = "pyspark"
+    """pyspark's `portable_hash`. For text its value depends on the Python version and on PYTHONHASHSEED."""
+    STABLE = "stable"
+    """`kstream.rdd.stable_hash`: its values are the same in every process."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateCheckpoint:
+    """The stored state of one stream after one batch.
+
+    Attributes:
+        time: the batch.
+        files: the file of each partition, in order; empty if there was no state yet.
+        hashing: the workers' `portable_hash` of a fixed word. If another Python or PYTHONHASHSEED gives another value, keys belong into
+            other partitions. None if the state is empty.
+    """
+
+    time: Time
+    files: Sequence[str]
+    hashing: int | None = None

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from kstream.batch import BatchPlan
 from kstream.batch_time import Time
-from kstream.checkpoint import format, names
+from kstream.checkpoint import names
 from kstream.errors import CorruptRecordError, FormatVersionError
 from kstream.storage import FileStore
 
@@ -148,7 +148,7 @@ def plan_of(fields: Mapping[str, Any]) -> BatchPlan:
 
 def encode_plan(plan: BatchPlan) -> bytes:
     """Encode a plan as a record."""
-    return format.encode("plan", plan_fields(plan))
+    return encode("plan", plan_fields(plan))
 
 
 def read_plan(store: FileStore, time: Time, epoch: int) -> BatchPlan:
@@ -162,10 +162,10 @@ def read_plan(store: FileStore, time: Time, epoch: int) -> BatchPlan:
     name = names.plan(time, epoch)
     plan = decode_plan(store.read(name), store.path(name))
     found = {"time": plan.time.milliseconds, "epoch": plan.epoch}
-    format.check_name(store.path(name), found, {"time": time.milliseconds, "epoch": epoch})
+    check_name(store.path(name), found, {"time": time.milliseconds, "epoch": epoch})
     return plan
 
 
 def decode_plan(data: bytes, path: str) -> BatchPlan:
     """Decode the record of a plan. CorruptRecordError, FormatVersionError; `path` is for their messages."""
-    return plan_of(format.decode("plan", data, path))
+    return plan_of(decode("plan", data, path))

@@ -1,4 +1,6 @@
-"""PlanLog: the writing side of the log, for the driver of one epoch; how a driver takes its epoch; and which plans may be deleted.
+"""PlanLog: the writing side of the log, for the driver of one epoch. NoLog: the same without a checkpoint directory.
+
+Also: how a driver takes its epoch, and which plans may be deleted.
 
 There is one writer. A driver that starts takes the next epoch by create-if-absent. An older driver notices it by a probe before it submits.
 
@@ -16,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import takewhile
-from typing import Any
+from typing import Any, TypeAlias
 
 from kstream import crash_point
 from kstream.batch import BatchPlan, InputOutcome
@@ -316,6 +318,50 @@ class PlanLog:
         return True
 
 
+class NoLog:
+    """The log of a stream without a checkpoint directory. It stores nothing: no restart can recover from it, and no other driver take over.
+
+    No method blocks or raises.
+    """
+
+    epoch = 0
+
+    def write_plan(self, plan: BatchPlan) -> None:
+        pass
+
+    def resolve_in_doubt_plan(self) -> BatchPlan | None:
+        """Return None: no plan is ever in doubt."""
+        return None
+
+    def probe(self) -> None:
+        pass
+
+    def complete(
+        self,
+        time: Time,
+        plan_epoch: int,
+        at_ms: int,
+        outcomes: Mapping[int, InputOutcome] | None = None,
+        states: States | None = None,
+    ) -> States:
+        """Return no states: none is ever stored."""
+        return {}
+
+    def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str) -> None:
+        pass
+
+    def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> str:
+        """Return an empty text: no command can run a batch again that was not stored."""
+        return ""
+
+    def clean(self, up_to: Time) -> None:
+        pass
+
+
+BatchLog: TypeAlias = PlanLog | NoLog
+"""The log of a driver, with or without a checkpoint directory."""
+
+
 # -- which plans may be deleted
 
 
@@ -323,8 +369,8 @@ def removable_up_to(unfinished: Iterable[Time], done_up_to: Time, remember: Dura
     """Return the time up to which plans may be deleted. Pure.
 
     A batch T that still has to run, now or after a restart, needs the plans of (T − remember, T] for its windows. Plans newer than that of
-    the oldest unfinished batch stay, too: while its plan exists, a stray plan of a fenced driver for the same batch time is recognised as
-    superseded. `PlanLog.clean` keeps the newest plans in any case.
+    the oldest unfinished batch stay, too. A fenced driver may create a stray plan for the same batch time, and it is recognised as
+    superseded only while the plan that replaced it exists. `PlanLog.clean` keeps the newest plans in any case.
 
     Args:
         unfinished: batches that have been planned and have not ended.

@@ -45,9 +45,9 @@ def lag_command(
 ) -> None:
     """Show how far the streams of a checkpoint are behind their logs.
 
-    The lag of a partition counts the records after the last batch that is completed without a gap; a healthy stream is behind by the
-    records of an interval or two. The checkpoint stores the parameters of a connection, unless they may hold a secret. Parameters that
-    are given here win.
+    The lag of a partition counts the records after the last batch that is completed without a gap. A healthy stream is behind by the
+    records of an interval or two. The checkpoint stores the parameters of a connection, unless they may hold a secret. Parameters that are
+    given here win.
 
     With --max-lag the exit code is 1 if a partition is further behind than N, or if its log is shorter than the part that was read.
     """

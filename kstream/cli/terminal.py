@@ -1,4 +1,4 @@
-"""The functions that all commands share: errors as one line, numbers with their noun, offset ranges, and moments."""
+"""The functions that all commands share: errors as one line, numbers with their noun, offset ranges, and times."""
 
 from __future__ import annotations
 
@@ -116,14 +116,14 @@ def compact(ranges: Sequence[PlannedRange], most: int = 8) -> str:
 
 
 def parse_moment(text: str, now_ms: int) -> int:
-    """Return the moment that a user wrote, in ms since the epoch.
+    """Return the time that a user wrote, in ms since the epoch.
 
     Args:
         text: ms since the epoch, an ISO time (local, unless it names a zone), a distance such as -2h, or now.
         now_ms: the time now, in ms since the epoch.
 
     Raises:
-        ConfigurationError: the text is no moment.
+        ConfigurationError: the text is no time.
     """
     text = text.strip()
     if text.isdecimal():

@@ -6,53 +6,28 @@ The StreamingContext owns the API and the state of the context; the engine owns 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from kstream.batch import BatchPlan, Json, PlannedInput, events
-from kstream.batch_time import Duration, Time
-from kstream.checkpoint import LogContents, Meta, PlanLog, read_log, take_epoch
-from kstream.checkpoint.binding import (
-    DROPPED,
-    TOPICS,
-    Binding,
-    Names,
-    bind,
-    binding_of,
-    called,
-    mappings,
-    names_of,
-    not_allowed,
-    rebound,
-    renumbered,
-)
-from kstream.checkpoint.input_records import KeptOffsets, write_kept
-from kstream.checkpoint.missing_plans import Skipped, check_no_plan_is_missing, has_gap
-from kstream.checkpoint.reader import check_meta, delete_superseded, newest_plan, read_meta, record_takeover, write_meta
+from kstream.batch_time import Time, listed
+from kstream.checkpoint import BatchLog, NoLog
 from kstream.clock import Clock, SettableClock
 from kstream.conf import Settings
-from kstream.dstream import DStreamGraph, InputDStream, ReceiverInputDStream
+from kstream.context.checkpoint_opener import CheckpointOpener, OpenedCheckpoint
+from kstream.dstream import DStreamGraph, ReceiverInputDStream
 from kstream.dstream.ports import InputServices
 from kstream.dstream.received_blocks import NoReceivedBlocks, ReceivedBlocks
 from kstream.dstream.receiver_input_dstream import WRITE_AHEAD_LOG
-from kstream.errors import (
-    AlreadyExistsError,
-    FencedError,
-    IntervalChangedError,
-    NotRecoverableError,
-    StreamVanishedError,
-    TopicsChangedError,
-)
+from kstream.dstream.state_rdd import StateFiles
+from kstream.errors import FencedError
+from kstream.listener import StreamingListenerBus, StreamingListenerStreamingStarted
 from kstream.loop import THREADS, Runtime, Thread
 from kstream.receiver import Receiver
-from kstream.scheduler import JobGenerator, JobGeneratorParts, JobScheduler, JobSchedulerParts, StreamingListenerBus
-from kstream.scheduler.completions import Completions
-from kstream.scheduler.downtime import listed
-from kstream.scheduler.graceful_stop import PATIENCE_INTERVALS
-from kstream.scheduler.no_log import NoLog
-from kstream.scheduler.ports import JobEnvironment, StatePort, check_concurrent_jobs
+from kstream.scheduler import JobGenerator, JobGeneratorCallbacks, JobScheduler, SchedulerParts
+from kstream.scheduler.completions import UnfinishedBatches
+from kstream.scheduler.job_generator import PATIENCE_INTERVALS
+from kstream.scheduler.job_scheduler import JobEnvironment, check_concurrent_jobs
 from kstream.scheduler.state_checkpointer import StateCheckpointer
-from kstream.scheduler.unfinished import UnfinishedBatches
 from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
@@ -60,30 +35,38 @@ _CUT_S = 2.0
 """Seconds for each waiting phase of a stop that is not graceful, and for running jobs after a graceful stop that did not finish."""
 AN_HOUR_S = 3600.0
 """The default timeout of a graceful stop, if no restart can run unfinished work. It applies to the receivers, then to the batches."""
-MakeReceivedBlocks = Callable[[Mapping[int, Receiver], FileStore | None, "PlanLog | NoLog"], ReceivedBlocks]
+MakeReceivedBlocks = Callable[[Mapping[int, Receiver], FileStore | None, BatchLog], ReceivedBlocks]
 """(receivers by stream id, the checkpoint's store, its log) → the ReceivedBlocks that runs the receivers."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
-    """A checkpoint whose writer this driver is. `contents` are those of its log, rebound; None without a checkpoint directory."""
+class SparkServices:
+    """What Spark does for an engine.
 
-    log: PlanLog | NoLog
-    contents: LogContents | None
-    followed: Mapping[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
-    """Epoch → the numbers that the streams of that driver's graph have now (number then → number now)."""
+    Attributes:
+        environment: prepares threads for Spark jobs.
+        state_files: state_files(store, epoch) makes the writer and reader of state; None only for a graph without state.
+        received_blocks: makes the ReceivedBlocks; None runs no receivers.
+    """
 
-    @property
-    def plans(self) -> Iterable[BatchPlan]:
-        """The plans of earlier drivers; none without a checkpoint directory."""
-        return () if self.contents is None else self.contents.plans.values()
+    environment: JobEnvironment
+    state_files: Callable[[FileStore, int], StateFiles] | None = None
+    received_blocks: MakeReceivedBlocks | None = None
 
-    def stream_now(self, epoch: int, stream: int) -> int | None:
-        """Return the number that a stream of an earlier driver has now; None if it is gone.
 
-        A driver that died before its first plan has stored no graph. Its streams keep their numbers.
-        """
-        return self.followed[epoch].get(stream) if epoch in self.followed else stream
+@dataclass(frozen=True, slots=True)
+class EngineCallbacks:
+    """The functions of the context that an engine calls.
+
+    Attributes:
+        on_error: on_error(message, error) gets every error of a batch, on the JobScheduler's event thread.
+        on_fenced: on_fenced(error) is called once, when this driver finds that another one has taken over.
+        on_exhausted: called once, at the end of a bounded run, on the JobGenerator's thread.
+    """
+
+    on_error: Callable[[str, BaseException], None]
+    on_fenced: Callable[[FencedError], None]
+    on_exhausted: Callable[[], None] = lambda: None
 
 
 class Engine:
@@ -98,54 +81,43 @@ class Engine:
     def __init__(
         self,
         settings: Settings,
-        environment: JobEnvironment,
         graph: DStreamGraph,
         clock: Clock,
         bus: StreamingListenerBus,
         store: FileStore | None,
-        on_error: Callable[[str, BaseException], None],
-        on_fenced: Callable[[FencedError], None],
-        on_exhausted: Callable[[], None] = lambda: None,
+        spark: SparkServices,
+        callbacks: EngineCallbacks,
         runtime: Runtime = THREADS,
-        state_port: Callable[[FileStore, int], StatePort] | None = None,
-        received: MakeReceivedBlocks | None = None,
     ) -> None:
         """
         Args:
             settings: those of the context.
-            environment: prepares threads for Spark jobs.
             graph: the streams.
             clock: the clock of batch times.
             bus: the listener bus; the engine starts and stops it.
             store: the checkpoint; None without a checkpoint directory.
-            on_error: on_error(message, error) gets every error of a batch, on the JobScheduler's event thread.
-            on_fenced: on_fenced(error) is called once, when this driver finds that another one has taken over.
-            on_exhausted: called once, at the end of a bounded run, on the JobGenerator's thread.
+            spark: what Spark does for the engine.
+            callbacks: the functions of the context.
             runtime: makes threads, queues and events.
-            state_port: state_port(store, epoch) makes the writer and reader of state; None only for a graph without state.
-            received: makes the ReceivedBlocks; None runs no receivers.
 
         Raises:
             ConfigurationError: the number of concurrent jobs cannot work.
         """
         self._settings = settings
-        self._state_port = state_port
-        self._make_received = received
-        self._received: ReceivedBlocks | None = None
-        self._runtime = runtime
         self._graph = graph
         self._clock = clock
         self._bus = bus
         self._store = store
-        self._on_error = on_error
-        self._on_fenced = on_fenced
-        self._on_exhausted = on_exhausted
+        self._spark = spark
+        self._callbacks = callbacks
+        self._runtime = runtime
         self._concurrent_jobs = check_concurrent_jobs(settings.get("spark.streaming.concurrentJobs"))
-        self._environment = environment
+        self._opener = None if store is None else CheckpointOpener(store, graph, settings, clock, runtime.lock())
+        self._opened: OpenedCheckpoint | None = None
+        self._received: ReceivedBlocks | None = None
         self._generator: JobGenerator | None = None
         self._scheduler: JobScheduler | None = None
         self._unfinished: UnfinishedBatches | None = None
-        self._opened: _Opened | None = None
 
     def open(self) -> None:
         """Become the writer of the checkpoint and read its log. Blocks on the store. No batch is planned or run before `start`.
@@ -158,7 +130,7 @@ class Engine:
             StorageError: the store failed.
         """
         self._graph.validate_at_start(checkpointing=self._store is not None)
-        self._opened = self._open()
+        self._opened = OpenedCheckpoint(NoLog(), None) if self._opener is None else self._opener.open()
 
     def start(self) -> None:
         """Start the receivers and the batches. Calls `open` first, if that was not called.
@@ -180,7 +152,7 @@ class Engine:
         assert self._scheduler is not None and self._generator is not None
         self._scheduler.start()
         self._bus.start()
-        self._bus.post(events.StreamingListenerStreamingStarted(self._clock.time_ms()))
+        self._bus.post(StreamingListenerStreamingStarted(self._clock.time_ms()))
         if self._received is not None:
             self._received.start()
         contents = opened.contents
@@ -310,42 +282,27 @@ class Engine:
         log = f" Set {WRITE_AHEAD_LOG}=true." if any(isinstance(stream, ReceiverInputDStream) for stream in lost) else ""
         return f"the data of {', '.join(map(repr, lost))} is lost with the driver.{log} {longer}"
 
-    def _wire(self, log: PlanLog | NoLog) -> None:
+    def _wire(self, log: BatchLog) -> None:
         """Make the JobScheduler, the JobGenerator and their parts, and connect them. Starts nothing."""
         unfinished = self._unfinished = UnfinishedBatches(self._runtime)
-        states = StateCheckpointer(self._graph, self._store, log.epoch, log.probe, lambda: self._make_state_port(log.epoch))
-        # The generator has the scheduler as a part; the scheduler reaches the generator only by this callback.
-        completions = Completions(log, states, unfinished, self._graph.outcomes, self._batch_ended)
-        self._scheduler = JobScheduler(
-            JobSchedulerParts(
-                clock=self._clock,
-                log=log,
-                environment=self._environment,
-                listener_bus=self._bus,
-                completions=completions,
-                states=states,
-                on_error=self._on_error,
-                runtime=self._runtime,
-            ),
-            self._concurrent_jobs,
-            max_wait_ms=self._graph.batch_duration.milliseconds,
+        states = StateCheckpointer(self._graph, self._store, log.epoch, log.probe, lambda: self._make_state_files(log.epoch))
+        parts = SchedulerParts(
+            graph=self._graph,
+            clock=self._clock,
+            log=log,
+            environment=self._spark.environment,
+            states=states,
+            unfinished=unfinished,
+            runtime=self._runtime,
         )
+        # The generator has the scheduler; the scheduler reaches the generator only by the callback `_batch_ended`.
+        self._scheduler = JobScheduler(parts, self._bus, self._concurrent_jobs, self._callbacks.on_error, self._batch_ended)
         self._generator = JobGenerator(
-            JobGeneratorParts(
-                graph=self._graph,
-                clock=self._clock,
-                log=log,
-                scheduler=self._scheduler,
-                environment=self._environment,
-                unfinished=unfinished,
-                states=states,
-                services=InputServices(self._bus.post, self._is_fenced, self._received or NoReceivedBlocks()),
-                runtime=self._runtime,
-                on_fenced=self._on_fenced,
-                on_exhausted=self._on_exhausted,
-                before_clean=self._clean_received,
-                max_batch_failures=self._settings.get("spark.streaming.kstream.maxBatchFailures"),
-            )
+            parts,
+            self._scheduler,
+            InputServices(self._bus.post, self._is_fenced, self._received or NoReceivedBlocks()),
+            JobGeneratorCallbacks(self._callbacks.on_fenced, self._callbacks.on_exhausted, self._clean_received),
+            self._settings.get("spark.streaming.kstream.maxBatchFailures"),
         )
 
     def _is_fenced(self) -> bool:
@@ -357,236 +314,32 @@ class Engine:
         if self._received is not None:
             self._received.clean_up(up_to)
 
-    def _make_receivers(self, opened: _Opened) -> ReceivedBlocks | None:
+    def _make_receivers(self, opened: OpenedCheckpoint) -> ReceivedBlocks | None:
         """Make the ReceivedBlocks of the receiver streams, and recover the blocks of earlier drivers. Blocks on the store.
 
         Returns:
             None if no output needs a receiver stream.
         """
         streams = [stream for stream in self._graph.active_inputs() if isinstance(stream, ReceiverInputDStream)]
-        if not streams or self._make_received is None:
+        if not streams or self._spark.received_blocks is None:
             return None
-        received = self._make_received({stream.id: stream.receiver for stream in streams}, self._store, opened.log)
+        received = self._spark.received_blocks({stream.id: stream.receiver for stream in streams}, self._store, opened.log)
         stored = [stream.decode(plan.inputs[stream.id]) for plan in opened.plans for stream in streams if stream.id in plan.inputs]
         received.recover({block_id for plan in stored for block_id in plan.block_ids}, opened.stream_now)
         return received
 
-    def _make_state_port(self, epoch: int) -> StatePort:
+    def _make_state_files(self, epoch: int) -> StateFiles:
         """Make the writer and reader of state. Called only for a graph with state."""
-        assert self._store is not None and self._state_port is not None
-        return self._state_port(self._store, epoch)
+        assert self._store is not None and self._spark.state_files is not None
+        return self._spark.state_files(self._store, epoch)
 
     def _batch_ended(self, time: Time) -> None:
         """Pass the end of a batch to the JobGenerator. Any thread; returns at once."""
         assert self._generator is not None
         self._generator.on_batch_end(time)
 
-    # -- the checkpoint
-
-    def _open(self) -> _Opened:
-        """Become the writer of the checkpoint, then read its log. Blocks on the store.
-
-        The epoch is taken before the log is read. So no older driver can submit a batch whose plan is not in the log that was read. The
-        newest plan is checked before that, so that a job that cannot continue from this checkpoint fences no running driver.
-
-        Raises:
-            CheckpointError: the stored data cannot be used; see its subclasses.
-            StorageError: the store failed.
-        """
-        if self._store is None:
-            return _Opened(NoLog(), None)
-        newest = newest_plan(self._store)  # check first: a start that fails must not fence a running driver
-        meta = read_meta(self._store)
-        check_meta(self._store, meta, None if newest is None else newest.time)
-        self._check_interval(meta)
-        gap = has_gap(self._store, self._graph.batch_duration)
-        if newest is not None and (gap or not self._goes_on_from(newest)):  # the newest plan may be a stray plan; the whole log shows that
-            found = read_log(self._store)
-            self._check_holes(rebound(found, self._check_streams(found).now))
-        epoch = take_epoch(self._store, self._clock.time_ms())
-        contents = read_log(self._store)
-        check_meta(self._store, contents.meta, contents.last_planned)
-        self._check_interval(contents.meta)
-        binding = self._check_streams(contents)
-        stored = rebound(contents, binding.now)
-        self._check_holes(stored)
-        record_takeover(self._store, contents, epoch)
-        found = self._keep_left_behind(epoch, stored)
-        delete_superseded(self._store, contents, epoch)
-        log = PlanLog(self._store, epoch, contents, self._runtime.lock(), self._history())
-        if contents.has_begun:
-            level = logging.INFO if binding.unchanged else logging.WARNING
-            text = "checkpoint %s: the job continues after batch %s:\n%s"
-            logger.log(level, text, self._store.url, contents.last_planned, binding.report())
-        self._warn_of_unneeded(binding, stored)
-        return _Opened(log, found, mappings(contents.plans.values(), binding.now))
-
-    def _check_holes(self, contents: LogContents) -> None:
-        """Raise MissingPlanError if a plan is missing whose records are in no other plan. `contents` are rebound."""
-        assert self._store is not None
-        skipped = {stream.id: stored_skipped_between(stream) for stream in self._graph.active_inputs()}
-        check_no_plan_is_missing(self._store, contents, self._graph.batch_duration, skipped)
-
-    def _streams(self) -> Names:
-        """Return the inputs of this job that an output needs: number → name, None without a name."""
-        names = self._graph.input_names()
-        return {stream.id: names.get(stream.id) for stream in self._graph.active_inputs()}
-
-    def _allowed(self) -> list[str]:
-        """Return the words of `spark.streaming.kstream.recovery.allow`."""
-        return [word.strip() for word in self._settings.get("spark.streaming.kstream.recovery.allow").split(",")]
-
-    def _goes_on_from(self, newest: BatchPlan) -> bool:
-        """Return whether the newest plan alone shows that this job may continue from the checkpoint."""
-        now = self._streams()
-        binding = bind(names_of(newest), now)
-        inputs = renumbered(newest, binding.matched, now).inputs
-        streams = [stream for stream in self._graph.active_inputs() if stream.id in inputs]
-        try:
-            return not not_allowed(binding, self._allowed()) and not any(s.reads_nothing_of(s.decode(inputs[s.id]), None) for s in streams)
-        except NotRecoverableError:  # `_check_streams` raises it again, unless this is a stray plan
-            return False
-
-    def _check_streams(self, contents: LogContents) -> Binding:
-        """Bind the stored streams to those of this job. Words of `recovery.allow` prevent the first two errors.
-
-        Raises:
-            StreamVanishedError: the job lacks a stream whose offsets are stored.
-            TopicsChangedError: a stream reads none of the topics whose offsets are stored for it.
-            NotRecoverableError: the stored data of a stream belongs to another kind of input.
-        """
-        assert self._store is not None
-        binding = binding_of(contents, self._streams())
-        lost = not_allowed(binding, self._allowed())
-        if lost:
-            option = " ".join(f"--allow dropped:{name}" for name in lost)
-            raise StreamVanishedError(
-                f"{self._store.url} has offsets of streams that feed no output of this job: {', '.join(lost)} (a number is the position of "
-                "a stream without a name). Put them back, under the name they had (DStream.setName). Or, to forget their offsets: "
-                f"`kstream run {option}`, or spark.streaming.kstream.recovery.allow={','.join('dropped:' + name for name in lost)}. "
-                f"The streams now:\n{binding.report()}",
-                path=self._store.url,
-                streams=lost,
-            )
-        self._check_topics(rebound(contents, binding.now), binding)
-        return binding
-
-    def _check_topics(self, contents: LogContents, binding: Binding) -> None:
-        """Raise TopicsChangedError if a stream reads nothing of its stored data, unless `recovery.allow` permits it."""
-        assert self._store is not None
-        words = {TOPICS + called(binding.now, number): why for number, why in self._other_topics(contents).items()}
-        refused = [word for word in words if word not in self._allowed()]
-        if refused:
-            option = " ".join(f"--allow {word}" for word in refused)
-            raise TopicsChangedError(
-                f"{self._store.url} seems to be the checkpoint of another job: {'; '.join(words[word] for word in refused)}. Start the job "
-                f"with its own checkpoint directory. Or, if it shall read other topics from now on: `kstream run {option}`, or "
-                f"spark.streaming.kstream.recovery.allow={','.join(refused)} (the stored offsets are kept for later).",
-                path=self._store.url,
-                streams=[word.removeprefix(TOPICS) for word in refused],
-            )
-
-    def _other_topics(self, contents: LogContents) -> dict[int, str]:
-        """Return the streams of this job that read nothing of their stored data: number → the reason, in words."""
-        found: dict[int, str] = {}
-        for stream in self._graph.active_inputs():
-            stored = _stored(contents, stream)
-            why = "" if stored is None else stream.reads_nothing_of(*stored)
-            if why:
-                found[stream.id] = f"stream {called(self._streams(), stream.id)} {why}"
-        return found
-
-    def _warn_of_unneeded(self, binding: Binding, contents: LogContents) -> None:
-        """Warn of words of `recovery.allow` that this start does not need: the name may be misspelt."""
-        needed = {DROPPED + called(binding.stored, number) for number in binding.vanished}
-        needed |= {TOPICS + called(binding.now, number) for number in self._other_topics(contents)}
-        unneeded = [word for word in self._allowed() if word and word not in needed]
-        if unneeded:
-            logger.warning(
-                "recovery.allow contains %s, which this start does not need: check the name, or remove the word", ", ".join(unneeded)
-            )
-
-    def _keep_left_behind(self, epoch: int, contents: LogContents) -> LogContents:
-        """Store the kept offsets: those of partitions that the stored plans have and the next plans will not have. Blocks on the store.
-
-        Args:
-            epoch: this driver's.
-            contents: of the log, rebound.
-
-        Returns:
-            The contents with the new kept offsets.
-        """
-        assert self._store is not None
-        inputs: dict[int, Mapping[str, Json]] = {}
-        for stream in self._graph.active_inputs():
-            stored = _stored(contents, stream)
-            left = None if stored is None else stream.left_behind(*stored)
-            if left is not None:
-                inputs[stream.id] = left.encode()
-        kept = KeptOffsets(epoch, self._streams(), inputs)
-        if inputs or contents.kept_offsets is not None:
-            write_kept(self._store, kept)
-        return replace(contents, kept_offsets=kept)
-
-    def _history(self) -> Duration:
-        """Return how long plans that no restart needs are kept."""
-        return Duration(self._settings.get("spark.streaming.kstream.history"))
-
-    def _check_interval(self, meta: Meta | None) -> None:
-        """Raise IntervalChangedError if the stored batch interval differs from this job's."""
-        given = self._graph.batch_duration
-        if meta is not None and meta.interval != given:
-            assert self._store is not None
-            raise IntervalChangedError(
-                f"{self._store.url} was written with a batch interval of {meta.interval}, this context has {given}: use the stored "
-                "interval, or a new checkpoint directory",
-                path=self._store.url,
-                stored_ms=meta.interval.milliseconds,
-                given_ms=given.milliseconds,
-            )
-
     def _zero_time(self) -> Time:
-        """Return the zero time of a stream without plans, and store it before the first plan. So all drivers have the same zero time.
-
-        Raises:
-            IntervalChangedError: another driver has stored a different batch interval.
-            StorageError: the store failed.
-        """
+        """Return the zero time of a stream without plans. With a checkpoint all drivers have the same. Raises as CheckpointOpener."""
         assert self._generator is not None
         zero = self._generator.first_zero_time()
-        if self._store is None:
-            return zero
-        try:
-            write_meta(self._store, Meta(zero, self._graph.batch_duration))
-            return zero
-        except AlreadyExistsError:  # an earlier or concurrent driver stored it and has planned nothing: its zero time holds
-            meta = read_meta(self._store)
-            assert meta is not None
-            self._check_interval(meta)
-            return meta.zero_time
-
-
-def _stored(contents: LogContents, stream: InputDStream) -> tuple[PlannedInput, PlannedInput | None] | None:
-    """Return the newest stored plan of a stream and its kept offsets; None without a plan.
-
-    Raises:
-        NotRecoverableError: the stored data belongs to another kind of input.
-    """
-    newest, kept = contents.newest_data(stream.id), contents.kept_data(stream.id)
-    return None if newest is None else (stream.decode(newest[1]), None if kept is None else stream.decode(kept))
-
-
-def stored_skipped_between(stream: InputDStream) -> Skipped:
-    """Return the `skipped_between` of a stream as a function of two encoded plans.
-
-    For plans of another kind of input the function returns nothing. The start checks the newest plan separately.
-    """
-
-    def skipped(before: Mapping[str, Json], after: Mapping[str, Json]) -> Sequence[str]:
-        try:
-            plans = stream.decode(before), stream.decode(after)
-        except NotRecoverableError:
-            return ()
-        return stream.skipped_between(*plans)
-
-    return skipped
+        return zero if self._opener is None else self._opener.zero_time(zero)

@@ -8,9 +8,9 @@ from collections import deque
 from datetime import datetime, timezone
 from typing import Any
 
-from kstream.batch import BatchInfo, events
+from kstream.batch import BatchInfo
 from kstream.batch_time import Duration
-from kstream.listener import StreamingListener
+from kstream.listener import StreamingListener, StreamingListenerBatchCompleted
 
 KEPT = 100
 """Number of batches whose progress is kept, the default of `spark.sql.streaming.numRecentProgressUpdates`."""
@@ -76,7 +76,7 @@ class ProgressListener(StreamingListener):
         self._recent: deque[BatchInfo] = deque(maxlen=KEPT)
         self._lock = threading.Lock()
 
-    def onBatchCompleted(self, batchCompleted: events.StreamingListenerBatchCompleted) -> None:
+    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
         """Keep the facts about a batch."""
         with self._lock:
             self._recent.append(batchCompleted.info)

@@ -20,7 +20,7 @@ from kstream.checkpoint.history import PastBatch, read_history, read_past
 from kstream.dstream import DStreamGraph
 from kstream.dstream.ports import InputServices
 from kstream.errors import ConfigurationError, IntervalChangedError
-from kstream.scheduler.ports import JobEnvironment
+from kstream.scheduler.job_scheduler import JobEnvironment
 from kstream.storage import FileStore
 
 if TYPE_CHECKING:

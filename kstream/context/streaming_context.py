@@ -16,7 +16,7 @@ from kstream.checkpoint.reader import has_checkpoint
 from kstream.clock import Clock, FollowedClock, SystemClock, clock_named, given_clock
 from kstream.conf import Settings
 from kstream.context import recovery
-from kstream.context.engine import Engine
+from kstream.context.engine import Engine, EngineCallbacks, SparkServices
 from kstream.context.factories import ContextServices, StreamFactories
 from kstream.context.progress import BatchProgress, ProgressListener
 from kstream.context.waiter import ContextWaiter, StreamingContextState
@@ -27,8 +27,7 @@ from kstream.dstream.queue_input_dstream import QUEUE_KIND
 from kstream.dstream.recipe import Recipe, recorded
 from kstream.dstream.state_rdd import StateFiles
 from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, in_a_line, where_of
-from kstream.listener import StreamingListener
-from kstream.scheduler import StreamingListenerBus
+from kstream.listener import StreamingListener, StreamingListenerBus
 from kstream.spark.checkpoint_store import make_checkpoint_directory, open_checkpoint, open_checkpoint_to_write, set_checkpoint_dir
 from kstream.spark.executors import WAITING_TIME
 from kstream.spark.job_environment import SparkJobEnvironment
@@ -256,25 +255,9 @@ class StreamingContext(StreamFactories):
         store = None if self._checkpoint is None else open_checkpoint_to_write(self._checkpoint, self._settings)
         if self._checkpoint is not None:
             set_checkpoint_dir(self._sc, self._checkpoint)
-        environment = SparkJobEnvironment(self._sc, self._graph.batch_duration)
-        self._graph.placement = environment.placement
-        self._engine = Engine(
-            self._settings,
-            environment,
-            self._graph,
-            self._clock,
-            self._bus,
-            store,
-            self._on_error,
-            self._on_fenced,
-            self._on_exhausted,
-            state_port=self._state_files,
-            received=partial(open_received_blocks, self._sc, self._settings, self._clock, self._bus.post, self._stop_wanted),
-        )
-        graceful = self._settings.get("spark.streaming.stopGracefullyOnShutdown")
+        self._engine = self._make_engine(store)
         # Before anything runs: a SIGTERM that comes while missed batches are planned waits for the start, and then stops the context.
-        patience = 2 * (self._engine.patience() + self._graph.batch_duration.seconds) + _LAST_STEPS_S if graceful else 0
-        self._hook = ShutdownHook(self._sc, graceful, partial(self.stop, True), patience)
+        self._hook = self._install_shutdown_hook(self._engine)
         receivers = sum(isinstance(stream, ReceiverInputDStream) for stream in self._graph.active_inputs())
         if receivers:
             check_cores(self._sc, receivers, self._stop_wanted, self._settings.get(WAITING_TIME) / 1000)
@@ -284,6 +267,21 @@ class StreamingContext(StreamFactories):
         self._engine.start()
         if isinstance(self._clock, FollowedClock):
             self._clock.follow(self._engine)
+
+    def _make_engine(self, store: FileStore | None) -> Engine:
+        """Make the engine of this context, on Spark. `store` is the checkpoint."""
+        environment = SparkJobEnvironment(self._sc, self._graph.batch_duration)
+        self._graph.placement = environment.placement
+        received = partial(open_received_blocks, self._sc, self._settings, self._clock, self._bus.post, self._stop_wanted)
+        spark = SparkServices(environment, self._state_files, received)
+        callbacks = EngineCallbacks(self._on_error, self._on_fenced, self._on_exhausted)
+        return Engine(self._settings, self._graph, self._clock, self._bus, store, spark, callbacks)
+
+    def _install_shutdown_hook(self, engine: Engine) -> ShutdownHook:
+        """Install the hook that stops this context when the driver is asked to end."""
+        graceful = self._settings.get("spark.streaming.stopGracefullyOnShutdown")
+        patience = 2 * (engine.patience() + self._graph.batch_duration.seconds) + _LAST_STEPS_S if graceful else 0
+        return ShutdownHook(self._sc, graceful, partial(self.stop, True), patience)
 
     def _state_files(self, store: FileStore, epoch: int) -> StateFiles:
         """Make the writer and reader of state, for the engine."""

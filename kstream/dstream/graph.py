@@ -119,7 +119,7 @@ class DStreamGraph:
         names = {stream.id: name for stream in self.active_inputs() if (name := stream.name()) is not None}
         twice = [name for name, count in Counter(names.values()).items() if count > 1]
         if twice:
-            raise ConfigurationError(f"two input streams are named {twice[0]!r}: names tell them apart", key="setName", value=twice[0])
+            raise ConfigurationError(f"two input streams are named {twice[0]!r}: give them different names", key="setName", value=twice[0])
         return names
 
     def remember(self, duration: Duration) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kstream.batch.events import StreamingListenerEvent
-from kstream.batch.rdd_scope import RDDScope
+from kstream.batch import RDDScope
 from kstream.batch_time import Duration
 from kstream.conf import Settings
 from kstream.dstream.received_blocks import NoReceivedBlocks, ReceivedBlocks
 from kstream.dstream.recipe import CallSite, Recorder
+from kstream.listener import StreamingListenerEvent
 from kstream.rdd.map_with_state import MapWithState
 
 if TYPE_CHECKING:

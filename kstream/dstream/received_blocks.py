@@ -120,7 +120,7 @@ class ReceivedBlocks:
             try:
                 self._reader.end(store)
             except RpcError as e:  # dead with its executor, or soon to be
-                logger.debug("the block store of executor %s did not get the order to end: %s", store.executor_id, e)
+                logger.debug("the block store of executor %s did not get the command to end: %s", store.executor_id, e)
         self._reader.close()
         self._blocks.close()
 

@@ -1,8 +1,8 @@
 """Recorder: records each operator call, so that a graph can be stored, and restored by repeating the calls (Replay).
 
-A record has one entry for each public call: the stream that was called, the operator's name, its arguments (numbers as JSON, functions
-and streams by index), and the call's place in the user's code, for Spark's pages. Calls inside another operator are not recorded,
-because the outer call repeats them. The record uses the public API only, so later versions of kstream can read it.
+A record has one entry for each public call: the stream that was called, the operator's name, its arguments, and the call's place in the
+user's code, for Spark's pages. Numbers among the arguments are JSON; functions and streams are indexes. Calls inside another operator are
+not recorded, because the outer call repeats them. The record uses the public API only, so later versions of kstream can read it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 
 from pyspark.storagelevel import StorageLevel
 
-from kstream.batch.rdd_scope import RDDScope
+from kstream.batch import RDDScope
 from kstream.batch_time import Duration
 from kstream.dstream.reference import RecordedStream
 

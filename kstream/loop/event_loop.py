@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from kstream.loop.runtime import THREADS, Event, Queue, Runtime
+from kstream.loop.threads import THREADS, Event, Queue, Runtime
 
 E = TypeVar("E")
 logger = logging.getLogger(__name__)

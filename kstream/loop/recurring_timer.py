@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kstream.clock import Clock
-from kstream.loop.runtime import THREADS, Runtime, Thread
+from kstream.loop.threads import THREADS, Runtime, Thread
 
 
 class RecurringTimer:
     """A thread that calls `callback(time_ms)` at start, start + period, start + 2 × period and so on.
 
     No tick is skipped if the clock jumps or a callback is slow. The callback decides which overdue ticks make a batch (`JobGenerator`,
-    `scheduler/downtime.py`).
+    `scheduler/batch_planner.py`).
 
     Args:
         clock: gives the time, and waits for the next tick.

@@ -89,7 +89,7 @@ class State:
         if self._removed:
             raise StateError(f"{call}() of a state that remove() has been called on in this same call of the function", call=call)
         if self._timing_out:
-            raise StateError(f"{call}() of a state that is timing out: it goes after this call. Ask isTimingOut() first", call=call)
+            raise StateError(f"{call}() of a state that is timing out: it is removed after this call. Ask isTimingOut() first", call=call)
 
     def __repr__(self) -> str:
         return repr(self._value)

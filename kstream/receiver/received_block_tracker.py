@@ -21,8 +21,7 @@ from kstream.batch_time import Time
 from kstream.checkpoint.format import decode, encode
 from kstream.clock import Clock
 from kstream.errors import CorruptRecordError
-from kstream.loop import THREADS, Runtime
-from kstream.loop.runtime import Event
+from kstream.loop import THREADS, Event, Runtime
 from kstream.wal import WriteAheadLog, WriteAheadLogRecordHandle, handle_of_json, handle_to_json, single_records
 
 logger = logging.getLogger(__name__)

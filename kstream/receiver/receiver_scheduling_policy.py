@@ -68,8 +68,8 @@ class ReceiverSchedulingPolicy:
         """Spread all receivers evenly over the executors.
 
         A receiver with a preferred host gets that host's executor with the fewest receivers, or the bare host if no executor is known
-        there; the others get the executor with the fewest of all. Then each executor without a receiver becomes a further candidate of
-        the receiver with the fewest candidates.
+        there. The other receivers get the executor with the fewest receivers of all. Then each executor without a receiver becomes a
+        further candidate of the receiver with the fewest candidates.
 
         Args:
             receivers: The preferred host (`preferredLocation`) or None, by stream id.

@@ -192,7 +192,7 @@ class ReceiverSession:
 
     The supervisor's news go to the driver, and the driver's commands go to the supervisor. `on_news` is called on threads of the
     supervisor and, for errors, of the receiver. `follow` has a thread of its own. The task waits for `over`, which is set when the task
-    should end: the driver or the receiver itself has stopped the receiver, the driver is gone, or another run has replaced this one.
+    should end. Then the driver or the receiver itself has stopped the receiver, the driver is gone, or another run has replaced this one.
     `reason` is set before `over`.
     """
 

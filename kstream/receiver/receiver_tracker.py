@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from kstream.batch import ReceiverInfo, events
+from kstream.batch import ReceiverInfo
 from kstream.clock import Clock
-from kstream.loop import THREADS, Runtime
-from kstream.loop.runtime import Event
+from kstream.listener import StreamingListenerReceiverError, StreamingListenerReceiverStarted, StreamingListenerReceiverStopped
+from kstream.loop import THREADS, Event, Runtime
 from kstream.receiver import messages
 from kstream.receiver.block_reading import Replica
 from kstream.receiver.executor_process import DRIVER
@@ -330,7 +330,7 @@ class ReceiverTracker:
             entry.executor = executor
             info = self._info(stream, entry)
         logger.info("receiver %d runs on executor %s (%s)", stream, executor, host)
-        self._tell(events.StreamingListenerReceiverStarted(info))
+        self._tell(StreamingListenerReceiverStarted(info))
         return {"accepted": True, "peers": self._peers()}
 
     def _may_run_on(self, stream: int, there: ExecutorLocation) -> bool:
@@ -375,7 +375,7 @@ class ReceiverTracker:
             entry = self._entries[stream]
             entry.last_error = (message, error, self._clock.time_ms())
             info = self._info(stream, entry)
-        self._tell(events.StreamingListenerReceiverError(info))
+        self._tell(StreamingListenerReceiverError(info))
         return {}
 
     def _deregister(self, stream: int, run: int, message: str, error: str) -> dict[str, Any]:
@@ -388,7 +388,7 @@ class ReceiverTracker:
             entry.info = ReceiverTrackingInfo(stream)
             info = self._info(stream, entry)
         logger.info("receiver %d has ended: %s %s", stream, message, error)
-        self._tell(events.StreamingListenerReceiverStopped(info))
+        self._tell(StreamingListenerReceiverStopped(info))
         return {}
 
     def _next_command(self, stream: int, run: int) -> dict[str, Any]:

@@ -6,8 +6,8 @@ one. So the token itself is never sent, and a recorded answer is of no use. All 
 unauthenticated client, and buffers no more than a few KiB.
 
 A frame is a head, then the name and the `how` of the call, then the parts: bodies of messages, chunks of blocks. The head says how many
-parts there are and how large they are together. Above EAGER_BYTES a request sends its parts only after the server has answered GO_ON, so a
-server refuses a large request before its parts are sent, and both sides can continue to use the connection.
+parts there are and how large they are together. Above EAGER_BYTES a request sends its parts only after the server has answered GO_ON. So a
+server can refuse a large request before its parts are sent, and the connection remains usable.
 """
 
 from __future__ import annotations

@@ -1,12 +1,16 @@
-"""The life of a batch: the JobGenerator plans and generates it, the JobScheduler runs it, the listener bus reports it.
+"""The life of a batch: the JobGenerator plans and generates it, the JobScheduler runs it and posts its events to listeners.
 
 One idea: a batch moves in one direction: planned → plan durable → submitted → run → completion durable → reported → cleaned up. The
-generator's thread owns the first half, the scheduler's the second; they exchange messages, not locks.
+generator's thread owns the first half, the scheduler's the second; they exchange messages, not locks. A file imports only files above it:
+
+    state_checkpointer   StateCheckpointer: writes, restores and removes the states of streams
+    completions          Completions: how batches end; UnfinishedBatches: those that have not succeeded
+    job_scheduler        JobScheduler: runs the jobs; JobEnvironment: what Spark does around a job
+    batch_planner        BatchPlanner: makes one batch, from the plans of its inputs to its jobs; which missed batches are planned
+    job_generator        JobGenerator: ticks, restart, graceful stop, clean-up
 """
 
-from kstream.scheduler.batch_planner import JobGeneratorParts
-from kstream.scheduler.job_generator import JobGenerator
-from kstream.scheduler.job_scheduler import JobScheduler, JobSchedulerParts
-from kstream.scheduler.listener_bus import StreamingListenerBus
+from kstream.scheduler.job_generator import JobGenerator, JobGeneratorCallbacks
+from kstream.scheduler.job_scheduler import JobScheduler, SchedulerParts
 
-__all__ = ["JobGenerator", "JobGeneratorParts", "JobScheduler", "JobSchedulerParts", "StreamingListenerBus"]
+__all__ = ["JobGenerator", "JobGeneratorCallbacks", "JobScheduler", "SchedulerParts"]

@@ -1,59 +1,66 @@
-"""BatchPlanner: collects the plans of the inputs, makes the plan of the batch durable, generates the jobs and submits them."""
+"""BatchPlanner: collects the plans of the inputs, makes the plan of the batch durable, generates the jobs and submits them.
+
+InputInfoTracker: record counts and facts of each input stream, for each batch. The functions at the end are pure: they select the missed
+batches that are planned late, after a restart, and after a clock jumped or planning was held up.
+"""
 
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from kstream import crash_point
 from kstream.batch import Batch, BatchPlan, BatchState, JobSet, PlannedInput, StreamInputInfo
-from kstream.batch_time import Time
-from kstream.clock import Clock, SettableClock
-from kstream.dstream import DStreamGraph, InputDStream
-from kstream.dstream.ports import InputServices
-from kstream.errors import FencedError, StorageError
-from kstream.loop import Runtime
+from kstream.batch_time import Duration, Time
+from kstream.clock import SettableClock
+from kstream.dstream import InputDStream
+from kstream.errors import FencedError, IllegalStateError, PlanFailedError, StorageError
 from kstream.scheduler.completions import Failure
-from kstream.scheduler.downtime import batches_during_downtime, overdue, unplanned
-from kstream.scheduler.input_info_tracker import InputInfoTracker
-from kstream.scheduler.job_scheduler import JobScheduler
-from kstream.scheduler.ports import BatchLog, JobEnvironment
-from kstream.scheduler.state_checkpointer import StateCheckpointer
-from kstream.scheduler.unfinished import UnfinishedBatches
+from kstream.scheduler.job_scheduler import JobScheduler, SchedulerParts
 
 logger = logging.getLogger(__name__)
+MOST = 1000
+"""The number of missed batches above which batches of a downtime are coalesced."""
+OVERDUE = 10
+"""The number of overdue ticks above which they are handled as missed batches. A slow answer of a broker or a long pause of the process
+leaves fewer. A suspended machine or a clock that jumped leaves more."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobGeneratorParts:
-    """The parts that a JobGenerator works with, and its callbacks.
+class InputInfoTracker:
+    """Keeps a StreamInputInfo per batch and input: added when a batch is planned, read when it is submitted, removed with its metadata.
 
-    Attributes:
-        on_fenced: on_fenced(error) is called once, when this driver finds that another one has taken over. Nothing is planned or submitted
-            after that.
-        on_exhausted: called once, on the JobGenerator's thread, when all inputs are bounded, all their data is planned and every batch has
-            ended.
-        before_clean: before_clean(time) is called on the cleaner's thread, before plans of this time and older are deleted. If it raises,
-            they are not deleted this time.
-        max_batch_failures: number of failures up to which restarts run a batch again; 0 is no limit.
+    Thread-safe.
     """
 
-    graph: DStreamGraph
-    clock: Clock
-    log: BatchLog
-    scheduler: JobScheduler
-    environment: JobEnvironment
-    unfinished: UnfinishedBatches
-    states: StateCheckpointer
-    services: InputServices
-    runtime: Runtime
-    on_fenced: Callable[[FencedError], None]
-    on_exhausted: Callable[[], None]
-    before_clean: Callable[[Time], None]
-    max_batch_failures: int
+    def __init__(self) -> None:
+        self._infos: dict[Time, dict[int, StreamInputInfo]] = {}
+        self._lock = threading.Lock()
+
+    def reportInfo(self, time: Time, info: StreamInputInfo) -> None:
+        """Add the info of one input to a batch.
+
+        Raises:
+            IllegalStateError: the batch has an info of this input already.
+        """
+        with self._lock:
+            infos = self._infos.setdefault(time, {})
+            if info.stream_id in infos:
+                raise IllegalStateError(f"input stream {info.stream_id} has already reported for batch {time}", state="reported")
+            infos[info.stream_id] = info
+
+    def getInfo(self, time: Time) -> dict[int, StreamInputInfo]:
+        """Return the infos of a batch by stream id; empty if there are none."""
+        with self._lock:
+            return dict(self._infos.get(time, {}))
+
+    def cleanup(self, threshold: Time) -> None:
+        """Remove the infos of batches strictly older than `threshold`."""
+        with self._lock:
+            for old in [t for t in self._infos if t < threshold]:
+                del self._infos[old]
 
 
 class BatchPlanner:
@@ -63,11 +70,18 @@ class BatchPlanner:
     the JobGenerator's thread calls everything else. When this thread has ended, the thread that stops makes the last calls.
     """
 
-    def __init__(self, parts: JobGeneratorParts) -> None:
+    def __init__(self, parts: SchedulerParts, scheduler: JobScheduler, on_fenced: Callable[[FencedError], None]) -> None:
+        """
+        Args:
+            parts: those of the JobGenerator.
+            scheduler: runs the jobs.
+            on_fenced: on_fenced(error) is called once, when this driver finds that another one has taken over.
+        """
         self._parts = parts
         self._graph = parts.graph
         self._log = parts.log
-        self._scheduler = parts.scheduler
+        self._scheduler = scheduler
+        self._on_fenced = on_fenced
         self._unfinished = parts.unfinished
         self._input_info = InputInfoTracker()
         self.inputs: Sequence[InputDStream[Any]] = ()
@@ -290,7 +304,7 @@ class BatchPlanner:
         """Plan and submit nothing from now on, start no queued job, and call `on_fenced`."""
         self.is_fenced = True
         self._scheduler.refuse_jobs()
-        self._parts.on_fenced(error)
+        self._on_fenced(error)
 
     # -- after a batch
 
@@ -312,3 +326,60 @@ class BatchPlanner:
             self._graph.clear_metadata(up_to)
             self._input_info.cleanup(up_to - self._graph.longest_remember())
         return up_to
+
+
+# -- which missed batches are planned
+
+
+def batches_during_downtime(
+    missed: Sequence[Time], interval: Duration, remember: Duration, busy: Sequence[Collection[Time] | None] = (), most: int = MOST
+) -> list[Time]:
+    """Select the missed batch times that are planned: all of them, if they are no more than `most`.
+
+    Of a longer downtime, coalesce the batches that could only be empty and that no window needs. No record is lost. Three groups are
+    planned:
+
+    - The last batches, as far back as `remember` reaches: they fill the windows of the first batch that is on time.
+    - The first batches, if an input catches up: they take its backlog under the rate limit, and later batches take the rest.
+    - For an input with by-timestamp, each batch that has records. So are the batches after it within `remember`, because their windows
+      still show these records.
+
+    Args:
+        missed: batch times, rising, without gaps.
+        interval: the batch interval.
+        remember: how far back a batch may look.
+        busy: for each input the times at which it has records (by-timestamp), or None (catch-up).
+        most: the number of batches that are always planned.
+
+    Returns:
+        The selected times, oldest first.
+    """
+    if len(missed) <= most:
+        return list(missed)
+    reach = -(-remember.milliseconds // interval.milliseconds)
+    tail = min(most - 1, reach)
+    kept = set(missed[len(missed) - tail :])
+    if not busy or any(times is None for times in busy):
+        kept.update(missed[: most - tail])
+    for times in busy:
+        for time in times or ():
+            kept.update(time + interval * i for i in range(reach + 1))
+    return [time for time in missed if time in kept]
+
+
+def overdue(tick: Time, now_ms: int, interval: Duration, most: int = OVERDUE) -> list[Time]:
+    """Return the batch times from `tick` up to now if there are more than `most`, else an empty list.
+
+    Args:
+        tick: the oldest tick that has not made its batch.
+        now_ms: milliseconds since the Unix epoch.
+        interval: the batch interval.
+        most: the number of ticks that may be late without counting as missed.
+    """
+    count = (now_ms - tick.milliseconds) // interval.milliseconds + 1
+    return [tick + interval * n for n in range(count)] if count > most else []
+
+
+def unplanned(time: Time, error: StorageError | PlanFailedError) -> PlanFailedError:
+    """Return the error about a batch that was not planned: the store refused its plan, or an earlier plan is in doubt."""
+    return PlanFailedError(f"batch {time} was not planned: {error}. Its records go to the next batch.", time=time.milliseconds)

@@ -1,25 +1,99 @@
 """JobGenerator: makes a batch at each tick, and cleans up when batches end.
 
-All decisions about batches are made on the one event thread of this class. The timer and the JobScheduler only post events.
+Restart: continues from the log of earlier drivers. GracefulStop: waits until every batch has ended.
+
+All decisions about batches are made on the one event thread of the JobGenerator. The timer and the JobScheduler only post events.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from kstream import crash_point
-from kstream.batch_time import Time
+from kstream.batch import Batch, BatchState, PlannedInput
+from kstream.batch_time import Time, listed
 from kstream.checkpoint import LogContents
 from kstream.checkpoint.plan_log import removable_up_to
 from kstream.clock import RisingClock
-from kstream.loop import EventLoop, RecurringTimer, Thread
-from kstream.scheduler.batch_planner import BatchPlanner, JobGeneratorParts
-from kstream.scheduler.graceful_stop import GracefulStop
-from kstream.scheduler.job_generator_events import ClearMetadata, Drained, GenerateJobs, JobGeneratorEvent, Resume
-from kstream.scheduler.restart import Restart
+from kstream.dstream import InputDStream
+from kstream.dstream.ports import InputServices
+from kstream.errors import FencedError, StorageError
+from kstream.loop import Event, EventLoop, RecurringTimer, Thread
+from kstream.scheduler.batch_planner import BatchPlanner
+from kstream.scheduler.job_scheduler import JobScheduler, SchedulerParts
 
 logger = logging.getLogger(__name__)
+PATIENCE_INTERVALS = 10
+"""The default timeout of a graceful stop in batch intervals, if a restart can run the rest. Spark's JobGenerator waits as long."""
+_LOOK_S = 0.05
+
+
+# -- the events of the event thread
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateJobs:
+    """A tick of the timer: the batch of this time is due."""
+
+    time: Time
+
+
+@dataclass(frozen=True, slots=True)
+class ClearMetadata:
+    """The batch of this time has ended, or the generator has just started: clean up, and see whether the inputs are exhausted."""
+
+    time: Time
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """A mark in the queue: `reached` is set once all events posted before it are handled."""
+
+    reached: Event
+
+
+@dataclass(slots=True)
+class Resume:
+    """The work of a restart before its first tick: run the pending batches again, and plan the missed ones.
+
+    Attributes:
+        pending: the pending batches of earlier drivers, oldest first.
+        failures: how often each batch has failed, by batch time.
+        missed: the missed batch times to plan, oldest first.
+        ended: set when the work is done, also after an error.
+    """
+
+    pending: Sequence[Batch]
+    failures: Mapping[Time, int]
+    missed: Sequence[Time]
+    ended: Event
+
+
+JobGeneratorEvent: TypeAlias = GenerateJobs | ClearMetadata | Drained | Resume
+
+
+# -- the generator
+
+
+@dataclass(frozen=True, slots=True)
+class JobGeneratorCallbacks:
+    """The functions that a JobGenerator calls.
+
+    Attributes:
+        on_fenced: on_fenced(error) is called once, when this driver finds that another one has taken over. Nothing is planned or submitted
+            after that.
+        on_exhausted: called once, on the JobGenerator's thread, when all inputs are bounded, all their data is planned and every batch has
+            ended.
+        before_clean: before_clean(time) is called on the cleaner's thread, before plans of this time and older are deleted. If it raises,
+            they are not deleted this time.
+    """
+
+    on_fenced: Callable[[FencedError], None]
+    on_exhausted: Callable[[], None]
+    before_clean: Callable[[Time], None]
 
 
 class JobGenerator:
@@ -29,15 +103,31 @@ class JobGenerator:
 
     Threads: the thread that starts and the thread that stops call these methods. The event thread plans and submits batches. The cleaner's
     thread deletes plans and state.
+
+    Args:
+        parts: the parts that the JobScheduler has, too.
+        scheduler: runs the jobs.
+        services: those of the driver for its inputs.
+        callbacks: the functions to call.
+        max_batch_failures: number of failures up to which restarts run a batch again; 0 is no limit.
     """
 
-    def __init__(self, parts: JobGeneratorParts) -> None:
+    def __init__(
+        self,
+        parts: SchedulerParts,
+        scheduler: JobScheduler,
+        services: InputServices,
+        callbacks: JobGeneratorCallbacks,
+        max_batch_failures: int,
+    ) -> None:
         self._parts = parts
+        self._services = services
+        self._callbacks = callbacks
         self._interval = parts.graph.batch_duration
-        self._scheduler = parts.scheduler
+        self._scheduler = scheduler
         self._unfinished = parts.unfinished
         self._clock = RisingClock(parts.clock)
-        self._planner = BatchPlanner(parts)
+        self._planner = BatchPlanner(parts, scheduler, callbacks.on_fenced)
         self._told_exhausted = False
         self._clean_up_to = Time(0)
         self._timer = self._make_timer()
@@ -50,8 +140,8 @@ class JobGenerator:
             lambda e: logger.warning("old plans not removed, the next clean-up retries: %s", e),
             parts.runtime,
         )
-        self._restart = Restart(parts, self._planner)
-        self._graceful_stop = GracefulStop(parts, self._planner, self._loop.post)
+        self._restart = Restart(parts, self._planner, scheduler, services, max_batch_failures)
+        self._graceful_stop = GracefulStop(parts, self._planner, scheduler, self._loop.post)
 
     def _make_timer(self) -> RecurringTimer:
         """Make the batch timer on `self._clock`. Each tick posts GenerateJobs."""
@@ -73,8 +163,8 @@ class JobGenerator:
     def start_first_time(self, zero_time: Time) -> None:
         """Start the inputs, store the starting point and start the timer. Blocks on the store and on the inputs' systems.
 
-        The first batch is at `zero_time` + interval. If an earlier driver stored the zero time and died before its first plan, the first
-        batch is the next time after now that is a whole number of intervals after `zero_time`.
+        The first batch is at `zero_time` + interval. But an earlier driver may have stored the zero time and died before its first plan.
+        Then the first batch is the next time after now that is a whole number of intervals after `zero_time`.
 
         Args:
             zero_time: the zero time of the stream.
@@ -87,7 +177,7 @@ class JobGenerator:
         first = max(zero_time + self._interval, Time(self._timer.restart_time(zero_time.milliseconds)))
         self._begin(zero_time, None)
         for stream in self._planner.inputs:
-            stream.start(self._parts.services)
+            stream.start(self._services)
         self._planner.store_starting_point(first - self._interval)
         self._timer.start(first.milliseconds)
         self._loop.post(ClearMetadata(first))  # a bounded run may have nothing to do
@@ -197,7 +287,7 @@ class JobGenerator:
         if self._planner.exhausted and not self._unfinished.running() and not self._told_exhausted:
             self._told_exhausted = True
             self._timer.stop(interrupt=True)
-            self._parts.on_exhausted()
+            self._callbacks.on_exhausted()
 
     def _clear_metadata(self) -> None:
         """Forget what no batch needs any more, and post its deletion from the checkpoint to the cleaner's thread."""
@@ -216,5 +306,191 @@ class JobGenerator:
         unfinished = self._unfinished.all()
         needed_from = self._parts.states.clean(up_to, unfinished)
         removable = removable_up_to(unfinished, up_to, self._parts.graph.longest_remember(), needed_from)
-        self._parts.before_clean(removable)
+        self._callbacks.before_clean(removable)
         self._parts.log.clean(removable)
+
+
+# -- a restart
+
+
+class Restart:
+    """Runs the pending batches again with their plans, and plans the missed batches.
+
+    Threads: the thread that starts calls `restore`, then `left`. The JobGenerator's thread calls `resume`.
+    """
+
+    def __init__(
+        self, parts: SchedulerParts, planner: BatchPlanner, scheduler: JobScheduler, services: InputServices, max_batch_failures: int
+    ) -> None:
+        """
+        Args:
+            parts, scheduler, services, max_batch_failures: those of the JobGenerator.
+            planner: plans the missed batches.
+        """
+        self._parts = parts
+        self._planner = planner
+        self._scheduler = scheduler
+        self._services = services
+        self._max_batch_failures = max_batch_failures
+        self._stored: dict[int, Mapping[Time, PlannedInput]] = {}
+
+    def restore(self, contents: LogContents, last_planned: Time) -> None:
+        """Restore inputs and states from the log, and start the inputs. Blocks on the store and on the inputs' systems.
+
+        Args:
+            contents: of the log.
+            last_planned: the newest batch time that has a plan.
+
+        Raises:
+            CorruptRecordError: no stored state from which the batches can be made is whole.
+            NotRecoverableError: the stored data belongs to another kind of input.
+            Exception: an input could not start.
+        """
+        for stream in self._planner.inputs:
+            self._stored[stream.id] = _restore(stream, contents)
+            stream.start(self._services)
+        self._parts.states.restore(contents, min([*contents.pending, last_planned + self._parts.graph.batch_duration]))
+
+    def left(self, contents: LogContents, last_planned: Time, next_tick: Time) -> Resume:
+        """Return the event with all work that comes before the tick at `next_tick`. Passes the missed times to the inputs; may block."""
+        interval = self._parts.graph.batch_duration
+        pending, missed = contents.pending, self._planner.missed((last_planned + interval).until(next_tick, interval))
+        for what, times in (("during down time", missed), ("pending processing", pending)):
+            logger.info("batches %s (%d batches): %s", what, len(times), listed(times))
+        logger.info("batches to reschedule (%d batches): %s", len(pending + missed), listed(pending + missed))
+        batches = [
+            Batch(
+                contents.plans[time], {number: plans[time] for number, plans in self._stored.items() if time in plans}, BatchState.DURABLE
+            )
+            for time in pending
+        ]
+        self._stored.clear()
+        return Resume(batches, contents.failures, missed, self._parts.runtime.event())
+
+    def resume(self, event: Resume) -> None:
+        """Submit the pending batches and plan the missed ones, then set `event.ended`. Blocks on the store and on the inputs' systems.
+
+        An error that `BatchPlanner.run_again` raises ends this method: `event.ended` is set, and the other batches do not run.
+        """
+        try:
+            for batch in event.pending:  # mark all before any runs: the plan of a pending batch must be kept until the batch has run
+                self._parts.unfinished.planned(batch.time)
+            for batch in event.pending:
+                self._run_again(batch, event.failures.get(batch.time, 0))
+            for time in event.missed:
+                self._planner.generate(time)
+        finally:
+            event.ended.set()
+
+    def _run_again(self, batch: Batch, failures: int) -> None:
+        """Submit a pending batch. A batch that failed too often is given up instead."""
+        if self._planner.is_fenced:
+            return
+        if failures > self._max_batch_failures > 0:
+            self._give_up(batch, failures)
+        else:
+            self._planner.run_again(batch)
+
+    def _give_up(self, batch: Batch, failures: int) -> None:
+        """Put the batch into the ledger and log a warning. The stream continues.
+
+        If the store refuses the entry, the error is reported to the JobScheduler, and the next restart tries again.
+        """
+        try:
+            command = self._parts.log.give_up(batch.plan, self._parts.clock.time_ms(), failures)
+        except StorageError as e:  # not in the ledger: the next restart tries again
+            batch.become(BatchState.FAILED)
+            self._parts.unfinished.ended(batch.time, succeeded=False)
+            self._scheduler.report_error(f"batch {batch.time} could not be given up", e)
+            return
+        batch.become(BatchState.ENDED)
+        self._parts.unfinished.ended(batch.time, succeeded=True)
+        logger.warning(
+            "batch %s failed %d times and is given up (spark.streaming.kstream.maxBatchFailures=%d). It is in the ledger, no restart runs "
+            "it again, and the stream continues. When its cause is repaired, run it again while its plan is kept "
+            "(spark.streaming.kstream.history): %s",
+            batch.time,
+            failures,
+            self._max_batch_failures,
+            command,
+        )
+
+
+def _restore(stream: InputDStream[Any], contents: LogContents) -> Mapping[Time, PlannedInput]:
+    """Restore an input from its plans and kept offsets in the log. Return its decoded plans, by batch time.
+
+    Raises:
+        NotRecoverableError: the stored data belongs to another kind of input, or the input cannot continue from there.
+    """
+    plans = {time: stream.decode(plan.inputs[stream.id]) for time, plan in contents.plans.items() if stream.id in plan.inputs}
+    if plans:
+        newest = max(plans)
+        stream.restored(newest, plans[newest])
+        kept = contents.kept_data(stream.id)
+        if kept is not None:
+            stream.restored_kept(stream.decode(kept))
+    for time, plan in plans.items():
+        stream.remember_plan(time, plan)
+    return plans
+
+
+# -- a graceful stop
+
+
+class GracefulStop:
+    """Plans the received data and waits for the batches, on the thread that stops. The timer has ended, so this class posts the ticks."""
+
+    def __init__(
+        self, parts: SchedulerParts, planner: BatchPlanner, scheduler: JobScheduler, post: Callable[[JobGeneratorEvent], None]
+    ) -> None:
+        """
+        Args:
+            parts, scheduler: those of the JobGenerator.
+            planner: has `is_fenced` of this driver.
+            post: posts an event to the JobGenerator's thread.
+        """
+        self._parts = parts
+        self._scheduler = scheduler
+        self._planner = planner
+        self._post = post
+
+    def work_off(self, last: int, timeout: float, waiting: Callable[[], bool]) -> bool:
+        """Block until all received data is planned and every batch has ended.
+
+        If the batch of the last tick could not be planned, the next tick is posted one batch interval later, and so on. A fenced driver
+        returns early. If the JobScheduler refuses jobs, the wait ends after PATIENCE_INTERVALS, because queued jobs never start.
+
+        Args:
+            last: the time of the timer's last tick in milliseconds; below 0 if there was none.
+            timeout: seconds.
+            waiting: whether some received data is in no batch.
+
+        Returns:
+            Whether all is done. False if `timeout` passed first, if queued jobs never start, or if another driver has taken over.
+        """
+        runtime, unfinished, scheduler = self._parts.runtime, self._parts.unfinished, self._scheduler
+        interval = self._parts.graph.batch_duration
+        drained, soon, told = self._drained(), PATIENCE_INTERVALS * interval.seconds, False
+        begin = ticked = runtime.monotonic()
+        while not (drained.wait(_LOOK_S) and not waiting() and unfinished.wait_none_running(_LOOK_S)):
+            now = runtime.monotonic()
+            if self._planner.is_fenced or now - begin >= timeout or (now - begin >= soon and scheduler.refuses_jobs):
+                return False
+            stuck = drained.is_set() and waiting()
+            if stuck and (last < 0 or now - ticked < interval.seconds):
+                runtime.event().wait(_LOOK_S)
+            elif stuck:
+                last, ticked = last + interval.milliseconds, now
+                self._post(GenerateJobs(Time(last)))
+                drained = self._drained()
+            if now - begin >= soon and not told:
+                left = listed(sorted(unfinished.running()))
+                logger.warning("graceful stop: after %g s batches %s have not ended; it waits for up to %g s", soon, left, timeout)
+                told = True
+        return not self._planner.is_fenced
+
+    def _drained(self) -> Event:
+        """Return an event that is set once the JobGenerator has handled everything posted so far."""
+        drained = self._parts.runtime.event()
+        self._post(Drained(drained))
+        return drained

@@ -3,42 +3,66 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from kstream import crash_point
-from kstream.batch import Batch, BatchState, Job, JobSet, events
+from kstream.batch import Batch, BatchState, Job, JobSet
 from kstream.batch_time import Time
+from kstream.checkpoint import BatchLog
 from kstream.clock import Clock
-from kstream.errors import FencedError, add_note
+from kstream.dstream import DStreamGraph
+from kstream.errors import ConfigurationError, FencedError, add_note
+from kstream.listener import (
+    StreamingListenerBatchCompleted,
+    StreamingListenerBatchStarted,
+    StreamingListenerBatchSubmitted,
+    StreamingListenerBus,
+    StreamingListenerDataLost,
+    StreamingListenerOutputOperationCompleted,
+    StreamingListenerOutputOperationStarted,
+)
 from kstream.loop import EventLoop, Runtime, WorkerPool
-from kstream.scheduler.completions import Completion, Completions, Failure
-from kstream.scheduler.listener_bus import StreamingListenerBus
-from kstream.scheduler.ports import BatchLog, JobEnvironment
+from kstream.scheduler.completions import Completion, Completions, Failure, UnfinishedBatches
 from kstream.scheduler.state_checkpointer import StateCheckpointer
 
 logger = logging.getLogger(__name__)
 
 
+class JobEnvironment(Protocol):
+    """Prepares threads for Spark jobs. Implemented by `kstream.spark.SparkJobEnvironment`, and by the simulator."""
+
+    def for_job(self, job: Job) -> AbstractContextManager[None]:
+        """Return a context manager around one job, for the job's thread.
+
+        It sets the local properties that were captured at the start and the job's description, and no job group.
+        """
+        ...
+
+    def for_generation(self, time: Time) -> AbstractContextManager[None]:
+        """Return a context manager around the generation of a batch's jobs, for the JobGenerator's thread."""
+        ...
+
+    def cancel_all(self) -> None:
+        """Cancel the Spark jobs that job threads are running. Any thread."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class JobSchedulerParts:
-    """The parts that a JobScheduler works with.
+class SchedulerParts:
+    """The parts that the JobScheduler and the JobGenerator of one driver share."""
 
-    Attributes:
-        completions: ends the batches.
-        on_error: on_error(message, error) gets every error, once, on the scheduler's event thread.
-    """
-
+    graph: DStreamGraph
     clock: Clock
     log: BatchLog
     environment: JobEnvironment
-    listener_bus: StreamingListenerBus
-    completions: Completions
     states: StateCheckpointer
-    on_error: Callable[[str, BaseException], None]
+    unfinished: UnfinishedBatches
     runtime: Runtime
 
 
@@ -77,22 +101,34 @@ class JobScheduler:
     A batch ends on the event thread: its completion is stored before listeners hear of the end. Its state is written in the thread of the
     job that succeeded last.
 
+    A job that was queued for longer than a batch interval probes for a newer epoch before it starts. So a driver that was suspended for a
+    while and has been fenced runs no job.
+
     Args:
-        parts: the parts to work with.
+        parts: the parts that the JobGenerator has, too.
+        bus: gets the events of batches and jobs.
         concurrent_jobs: the number of job threads.
-        max_wait_ms: a job that was queued for longer probes for a newer epoch before it starts. So a driver that was suspended for a while
-            and has been fenced runs no job.
+        on_error: on_error(message, error) gets every error, once, on the event thread.
+        on_batch_end: on_batch_end(time) is called when a batch has ended, in success or failure, by the thread that ended it. Must return
+            at once.
     """
 
-    def __init__(self, parts: JobSchedulerParts, concurrent_jobs: int, max_wait_ms: int) -> None:
+    def __init__(
+        self,
+        parts: SchedulerParts,
+        bus: StreamingListenerBus,
+        concurrent_jobs: int,
+        on_error: Callable[[str, BaseException], None],
+        on_batch_end: Callable[[Time], None],
+    ) -> None:
         self._clock = parts.clock
         self._log = parts.log
         self._states = parts.states
         self._environment = parts.environment
-        self._bus = parts.listener_bus
-        self.completions = parts.completions
-        self._on_error = parts.on_error
-        self._max_wait = max_wait_ms
+        self._bus = bus
+        self.completions = Completions(parts.log, parts.states, parts.unfinished, parts.graph.outcomes, on_batch_end)
+        self._on_error = on_error
+        self._max_wait = parts.graph.batch_duration.milliseconds
         self._submitted: dict[Time, tuple[Batch, JobSet]] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -115,7 +151,7 @@ class JobScheduler:
         batch.become(BatchState.SUBMITTED)
         with self._lock:
             self._submitted[batch.time] = (batch, job_set)
-        self._bus.post(events.StreamingListenerBatchSubmitted(job_set.to_batch_info()))
+        self._bus.post(StreamingListenerBatchSubmitted(job_set.to_batch_info()))
         submitted = self._clock.monotonic_ms()
         for job in job_set.jobs:
             self._pool.submit(partial(self._run, batch, job_set, job, submitted))
@@ -216,16 +252,16 @@ class JobScheduler:
         batch, job_set = self._submitted[job.time]
         if job_set.handle_start(at_ms):
             batch.become(BatchState.RUNNING)
-            self._bus.post(events.StreamingListenerBatchStarted(job_set.to_batch_info()))  # as in Spark, before an output has started
+            self._bus.post(StreamingListenerBatchStarted(job_set.to_batch_info()))  # as in Spark, before an output has started
         job.start_ms = at_ms
-        self._bus.post(events.StreamingListenerOutputOperationStarted(job.to_info()))
+        self._bus.post(StreamingListenerOutputOperationStarted(job.to_info()))
 
     def _handle_completion(self, job: Job, at_ms: int) -> None:
         """Note the end of a job, and end the batch with its last job. Report the job's error."""
         job.end_ms = at_ms
         batch, job_set = self._submitted[job.time]
         last = job_set.handle_completion(job, at_ms)
-        self._bus.post(events.StreamingListenerOutputOperationCompleted(job.to_info()))
+        self._bus.post(StreamingListenerOutputOperationCompleted(job.to_info()))
         if last:
             self._end(batch, job_set, at_ms)
         if job.error is not None:
@@ -242,7 +278,7 @@ class JobScheduler:
             self._on_error(*ended.trouble)
         info = job_set.to_batch_info()
         logger.info("total delay: %s ms for time %s (execution: %s ms)", info.total_delay_ms, batch.time, info.processing_delay_ms)
-        self._bus.post(events.StreamingListenerBatchCompleted(info))
+        self._bus.post(StreamingListenerBatchCompleted(info))
         if ended.completion is not None:
             self.tell_lost(ended.completion)
 
@@ -250,7 +286,29 @@ class JobScheduler:
         """Post the data losses of a batch whose completion is durable to listeners, for inputs that report them. Any thread."""
         lost = {stream: outcome.lost for stream, outcome in completion.outcomes.items() if outcome.report and outcome.lost}
         if lost:
-            self._bus.post(events.StreamingListenerDataLost(completion.time, lost))
+            self._bus.post(StreamingListenerDataLost(completion.time, lost))
 
     def __repr__(self) -> str:
         return f"<JobScheduler {len(self._submitted)} batches in hand>"
+
+
+def check_concurrent_jobs(concurrent_jobs: int) -> int:
+    """Return `concurrent_jobs`, if it can work.
+
+    Raises:
+        ConfigurationError: it is below 1, or above 1 while all Python threads share one JVM thread.
+    """
+    if concurrent_jobs < 1:
+        raise ConfigurationError(
+            f"spark.streaming.concurrentJobs is {concurrent_jobs}; it must be at least 1",
+            key="spark.streaming.concurrentJobs",
+            value=concurrent_jobs,
+        )
+    if concurrent_jobs > 1 and os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "false":
+        raise ConfigurationError(
+            f"spark.streaming.concurrentJobs is {concurrent_jobs}, but PYSPARK_PIN_THREAD=false lets all Python threads share one "
+            "JVM thread, so that jobs would mix up their properties: unset PYSPARK_PIN_THREAD or set concurrentJobs to 1",
+            key="spark.streaming.concurrentJobs",
+            value=concurrent_jobs,
+        )
+    return concurrent_jobs

@@ -13,9 +13,9 @@ from kstream.batch_time import Time
 from kstream.checkpoint import LogContents
 from kstream.checkpoint.state_log import States, StoredStates, forget_gone, read_states, set_aside
 from kstream.dstream.graph import DStreamGraph
+from kstream.dstream.state_rdd import StateFiles
 from kstream.dstream.stateful_dstream import StatefulDStream, oldest_required_batches
 from kstream.errors import CorruptRecordError
-from kstream.scheduler.ports import StatePort
 from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class StateCheckpointer:
     """
 
     def __init__(
-        self, graph: DStreamGraph, store: FileStore | None, epoch: int, probe: Callable[[], None], files: Callable[[], StatePort]
+        self, graph: DStreamGraph, store: FileStore | None, epoch: int, probe: Callable[[], None], files: Callable[[], StateFiles]
     ) -> None:
         """
         Args:
@@ -41,21 +41,21 @@ class StateCheckpointer:
             store: the checkpoint; None without a checkpoint directory, then nothing is restored.
             epoch: this driver's.
             probe: raises FencedError if another driver has taken over.
-            files: makes the StatePort when state is first written or read.
+            files: makes the StateFiles when state is first written or read.
         """
         self._graph = graph
         self._store = store
         self._epoch = epoch
         self._probe = probe
         self._make_files = files
-        self._files: StatePort | None = None
+        self._files: StateFiles | None = None
         self._kept: dict[str, list[StateCheckpoint]] = {}
         self._begun: dict[str, StateCheckpoint] = {}
         self._told = False
         self._lock = threading.Lock()
 
-    def _port(self) -> StatePort:
-        """Return the StatePort; make it at the first call."""
+    def _state_files(self) -> StateFiles:
+        """Return the StateFiles; make it at the first call."""
         with self._lock:
             if self._files is None:
                 self._files = self._make_files()
@@ -98,7 +98,7 @@ class StateCheckpointer:
         hashing: int | None = None
         for stream, state in self._chosen(stored, first).items():
             if state.files and stream.key_hash is KeyHash.PYSPARK and hashing is None:
-                hashing = self._port().hashing()
+                hashing = self._state_files().hashing()
             self._kept[stream.state_id] = list(stored.checkpoints.get(stream.state_id, []))
             self._begin(stream, state, hashing)
         self._keep_or_forget(stored, {stream.state_id for stream in streams})
@@ -151,7 +151,7 @@ class StateCheckpointer:
             if placed is KeyHash.PYSPARK and state.hashing != hashing:
                 logger.warning("state of %r: the workers hash keys differently from its writers, so it is repartitioned", stream)
                 placed = KeyHash.NONE
-            rdd = self._port().read(state, placed)
+            rdd = self._state_files().read(state, placed)
         stream.begin(state.time, rdd, empty_before=not state.files)
         if not any(kept.time == state.time for kept in self._kept.get(stream.state_id, [])):
             self._begun[stream.state_id] = state
@@ -206,7 +206,7 @@ class StateCheckpointer:
         if not due:
             return found
         try:
-            found.update(self._port().write(time, {stream.state_id: stream.state_at(time) for stream in due}))
+            found.update(self._state_files().write(time, {stream.state_id: stream.state_at(time) for stream in due}))
         except Exception as e:
             log = logger.debug if self._told else logger.error
             self._told = True
@@ -241,7 +241,7 @@ class StateCheckpointer:
                     kept.sort(key=lambda kept: kept.time)
             stream = by_id.get(stream_id)
             if stream is not None and fresh and state.files:
-                stream.written(state.time, partial(self._port().read, state, stream.key_hash))
+                stream.written(state.time, partial(self._state_files().read, state, stream.key_hash))
 
     def failed(self, error: BaseException) -> None:
         """Set the states back to those written last, if a job failed because blocks of state were lost with an executor.

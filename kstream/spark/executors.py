@@ -2,7 +2,7 @@
 
 A receiver is a task that runs as long as its stream: it holds `spark.task.cpus` cores of its executor. One task of a batch must fit beside
 all receivers. In local mode the number of cores never changes, so too few are an error at once. On a cluster executors come one by one,
-and a worker may be slow or down: the start waits, logs its wait, and gives up after the time of one setting.
+and a worker may be slow or down. So the start waits, logs its wait, and gives up after the time that a setting gives.
 
 A task of a batch that prefers an executor without a free core waits `spark.locality.wait`, in every batch, and then runs elsewhere.
 

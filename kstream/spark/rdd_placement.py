@@ -2,8 +2,8 @@
 
 Spark's Scala DStreams set two local properties while they create an RDD: its call site and its scope. This module does the same, against
 two obstacles of PySpark. First, PySpark creates the JVM's RDDs as late as it can, so that a `map` appears at the call that uses it.
-Second, when PySpark creates an RDD for a shuffle, it sets the call site itself, to the caller of the outermost pyspark function on
-Python's stack, and removes the property afterwards. Therefore the call site is a *default* of the properties, which the removal does not
+Second, when PySpark creates an RDD for a shuffle, it sets the call site to the caller of the outermost pyspark function on Python's
+stack. Afterwards it removes the property. Therefore the call site is a *default* of the properties, which the removal does not
 reach. Therefore also `called_at` changes the stack that PySpark sees.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from pyspark import RDD, SparkContext
 from pyspark.traceback_utils import first_spark_call
 
-from kstream.batch.rdd_scope import RDDScope
+from kstream.batch import RDDScope
 from kstream.dstream.recipe import CallSite
 
 R = TypeVar("R")

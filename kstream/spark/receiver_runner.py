@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstream.conf import BY_KEY, parse_bool, parse_time_ms
 from kstream.errors import in_a_line
-from kstream.loop import THREADS, Runtime
-from kstream.loop.runtime import Event
+from kstream.loop import THREADS, Event, Runtime
 from kstream.receiver.receiver import Receiver
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
 from kstream.receiver.receiver_task import ReceiverTask, ReceiverTaskConfig, start_store

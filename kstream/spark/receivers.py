@@ -8,13 +8,13 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kstream.checkpoint import PlanLog
+from kstream.checkpoint import BatchLog
 from kstream.clock import Clock
 from kstream.conf import Settings, parse_bool
 from kstream.dstream.received_blocks import ReceivedBlocks
 from kstream.dstream.receiver_input_dstream import WRITE_AHEAD_LOG
 from kstream.errors import BlocksLostError, ConfigurationError
-from kstream.loop.runtime import Event
+from kstream.loop import Event
 from kstream.receiver import Receiver
 from kstream.receiver.block_reading import BlockLocations, OpensStore, ReceiverLogs, Replica, read_block
 from kstream.receiver.block_store import END, effective_storage_level, remove_blocks
@@ -22,7 +22,6 @@ from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_task import LOOPBACK, ReceiverTaskConfig
 from kstream.receiver.receiver_tracker import ReceiverTracker
 from kstream.rpc import RpcClient, RpcCredentials, RpcServer
-from kstream.scheduler.no_log import NoLog
 from kstream.spark.executors import block_locations, free_executors, is_local, known_executors, set_receivers
 from kstream.spark.hadoop_file_store import HadoopFileStore
 from kstream.spark.receiver_runner import SparkReceiverRunner
@@ -51,7 +50,7 @@ def open_received_blocks(
     stop_wanted: Event,
     receivers: Mapping[int, Receiver],
     store: FileStore | None,
-    log: PlanLog | NoLog,
+    log: BatchLog,
 ) -> ReceivedBlocks:
     """Make the received blocks of one start, and open the driver's port. `ReceivedBlocks.close` closes the port.
 

@@ -13,9 +13,10 @@ PATIENCE_S = 120.0
 class ManualClock:
     """A clock that moves only by `advance` or `set_time`, never back. Any thread may move it.
 
-    Pass it to a StreamingContext (`clock=`). After the start, moving the clock blocks until everything that is due has run: every batch up
-    to the new time is planned, its jobs have ended or failed, and the listeners have got their events. The call raises TimeoutError after
-    `patience` seconds. If a job, a function of `transform` or a listener moves the clock, the call does not wait for batches.
+    Pass it to a StreamingContext (`clock=`). After the start, moving the clock blocks until everything that is due has run. Then every
+    batch up to the new time is planned, its jobs have ended or failed, and the listeners have got their events. The call raises
+    TimeoutError after `patience` seconds. If a job, a function of `transform` or a listener moves the clock, the call does not wait for
+    batches.
 
     Without a context, moving the clock blocks until every thread whose time has come waits again or has ended: a timer has then posted its
     tick. If a thread does neither, the call returns after about 10 s.

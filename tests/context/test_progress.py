@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
-from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo, events
+from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
 from kstream.batch_time import Seconds, Time
 from kstream.context.progress import KEPT, ProgressListener, progress_of
+from kstream.listener import StreamingListenerBatchCompleted
 from tests.harness import World, started
 
 KAFKA = {"description": "Kafka[t]", "startOffset": {"t": {"0": 5}}, "endOffset": {"t": {"0": 15}}}
@@ -48,7 +49,7 @@ def test_only_the_last_batches_are_kept() -> None:
     listener = ProgressListener(Seconds(1), "n")
     assert listener.last() is None and listener.recent() == []
     for n in range(KEPT + 5):
-        listener.onBatchCompleted(events.StreamingListenerBatchCompleted(batch(1000 * n)))
+        listener.onBatchCompleted(StreamingListenerBatchCompleted(batch(1000 * n)))
     last = listener.last()
     assert last is not None and last["batchId"] == 1000 * (KEPT + 4)
     assert [p["batchId"] for p in listener.recent()] == [1000 * n for n in range(5, KEPT + 5)]

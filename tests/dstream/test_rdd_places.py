@@ -13,7 +13,7 @@ import pytest
 from pyspark import RDD, SparkContext
 
 from kstream import Duration, Seconds, StreamingContext, Time
-from kstream.batch.rdd_scope import RDDScope
+from kstream.batch import RDDScope
 from kstream.batch_time import format_batch_time
 from kstream.dstream.base import node_of
 from kstream.dstream.node import DStreamNode

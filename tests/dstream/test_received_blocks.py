@@ -9,7 +9,7 @@ from typing import Any
 from kstream.batch_time import Time
 from kstream.dstream.received_blocks import ReceivedBlocks
 from kstream.errors import RpcUnreachableError
-from kstream.loop.runtime import ThreadRuntime
+from kstream.loop.threads import ThreadRuntime
 from kstream.receiver.block_reading import Replica
 from kstream.receiver.received_block_tracker import ReceivedBlockInfo, ReceivedBlockTracker
 from kstream.receiver.receiver_tracker import ReceiverTracker

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kstream.errors import ConfigurationError, IllegalStateError
-from kstream.loop.runtime import ThreadRuntime
+from kstream.loop.threads import ThreadRuntime
 from kstream.receiver.block_generator import BlockGenerator, BlockIds, RateLimiter
 from kstream.testing import ManualClock
 

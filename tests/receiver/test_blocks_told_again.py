@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import pytest
 
 from kstream.batch_time import Time
-from kstream.loop.runtime import ThreadRuntime
+from kstream.loop.threads import ThreadRuntime
 from kstream.receiver.received_block_tracker import REMEMBERED_MS, ReceivedBlockInfo
 from tests.receiver.test_received_block_tracker import STREAM, Driver, breaks
 

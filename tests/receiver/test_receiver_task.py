@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from kstream import Receiver
-from kstream.batch import events
 from kstream.clock import SystemClock
 from kstream.errors import KStreamError, RpcError
+from kstream.listener import StreamingListenerReceiverStarted, StreamingListenerReceiverStopped
 from kstream.receiver import messages, receiver_task
 from kstream.receiver.block_generator import RateLimiter
 from kstream.receiver.block_reading import BlockLocations, read_block
@@ -156,7 +156,7 @@ class Scripted(Receiver):
         assert self.done.acquire(timeout=PATIENCE)
 
 
-STARTED, STOPPED = events.StreamingListenerReceiverStarted, events.StreamingListenerReceiverStopped
+STARTED, STOPPED = StreamingListenerReceiverStarted, StreamingListenerReceiverStopped
 
 
 def one_by_one(count: int) -> Callable[[Receiver], None]:

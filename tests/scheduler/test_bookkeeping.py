@@ -9,8 +9,8 @@ import pytest
 from kstream.batch import Job, JobSet, StreamInputInfo
 from kstream.batch_time import Time
 from kstream.errors import IllegalStateError
-from kstream.scheduler.input_info_tracker import InputInfoTracker
-from kstream.scheduler.unfinished import UnfinishedBatches
+from kstream.scheduler.batch_planner import InputInfoTracker
+from kstream.scheduler.completions import UnfinishedBatches
 
 
 def test_nothing_may_be_cleaned_before_a_batch_has_ended() -> None:
@@ -97,8 +97,8 @@ def test_a_set_is_complete_with_its_last_job_and_remembers_who_failed() -> None:
     jobs_of_batch = JobSet(Time(1000), jobs, {}, 5)
     assert jobs_of_batch.handle_start(10) is True and jobs_of_batch.handle_start(11) is False
     jobs[1].error = ValueError("boom")
-    assert jobs_of_batch.handle_completion(jobs[1], 20) is False and not jobs_of_batch.has_completed
-    assert jobs_of_batch.handle_completion(jobs[0], 30) is True and jobs_of_batch.has_completed
+    assert jobs_of_batch.handle_completion(jobs[1], 20) is False and jobs_of_batch.processing_end_ms is None
+    assert jobs_of_batch.handle_completion(jobs[0], 30) is True and jobs_of_batch.processing_end_ms == 30
     info = jobs_of_batch.to_batch_info()
     assert (info.schedulingDelay(), info.processingDelay(), info.totalDelay()) == (5, 20, 25)
     assert [str(e) for e in jobs_of_batch.errors] == ["boom"]

@@ -62,7 +62,7 @@ class Waited(logging.Handler):
 
 @contextmanager
 def when_it_goes_on_waiting(then: Callable[[], None]) -> Iterator[None]:
-    handler, log = Waited(then), logging.getLogger("kstream.scheduler.graceful_stop")
+    handler, log = Waited(then), logging.getLogger("kstream.scheduler.job_generator")
     log.addHandler(handler)
     try:
         yield

@@ -8,10 +8,21 @@ from typing import Any
 
 import pytest
 
-from kstream.batch import BatchInfo, OutputOperationInfo, ReceiverInfo, events
+from kstream.batch import BatchInfo, OutputOperationInfo, ReceiverInfo
 from kstream.batch_time import Time
-from kstream.listener import StreamingListener
-from kstream.scheduler import StreamingListenerBus
+from kstream.listener import (
+    StreamingListener,
+    StreamingListenerBatchCompleted,
+    StreamingListenerBatchStarted,
+    StreamingListenerBatchSubmitted,
+    StreamingListenerBus,
+    StreamingListenerOutputOperationCompleted,
+    StreamingListenerOutputOperationStarted,
+    StreamingListenerReceiverError,
+    StreamingListenerReceiverStarted,
+    StreamingListenerReceiverStopped,
+    StreamingListenerStreamingStarted,
+)
 from tests.fakes import FakeHost
 from tests.harness import INTERVAL, START, Driver, World, started
 
@@ -84,16 +95,16 @@ def test_a_listener_can_hear_all_nine_events_by_sparks_names() -> None:
     bus = StreamingListenerBus()
     bus.add(Ear())
     bus.start()
-    bus.post(events.StreamingListenerStreamingStarted(1))
+    bus.post(StreamingListenerStreamingStarted(1))
     for of_receiver in (
-        events.StreamingListenerReceiverStarted,
-        events.StreamingListenerReceiverError,
-        events.StreamingListenerReceiverStopped,
+        StreamingListenerReceiverStarted,
+        StreamingListenerReceiverError,
+        StreamingListenerReceiverStopped,
     ):
         bus.post(of_receiver(receiver))
-    for of_batch in (events.StreamingListenerBatchSubmitted, events.StreamingListenerBatchStarted, events.StreamingListenerBatchCompleted):
+    for of_batch in (StreamingListenerBatchSubmitted, StreamingListenerBatchStarted, StreamingListenerBatchCompleted):
         bus.post(of_batch(batch))
-    for of_output in (events.StreamingListenerOutputOperationStarted, events.StreamingListenerOutputOperationCompleted):
+    for of_output in (StreamingListenerOutputOperationStarted, StreamingListenerOutputOperationCompleted):
         bus.post(of_output(output))
     bus.stop()
     assert told == [
@@ -168,7 +179,7 @@ def test_a_batch_that_failed_is_told_as_completed_all_the_same() -> None:
 def test_listeners_hear_what_an_input_posts() -> None:
     driver = started(World())
     info = ReceiverInfo(0, "an input's", True, "here", "driver")
-    driver.input.services.post_event(events.StreamingListenerReceiverError(info))
+    driver.input.services.post_event(StreamingListenerReceiverError(info))
     driver.stop()
     assert [event.receiverInfo() for event in driver.listener.named("onReceiverError")] == [info]
 
@@ -177,7 +188,7 @@ def test_nothing_is_told_after_stop() -> None:
     """Spark behaviour SL7."""
     driver = four_batches()
     told = len(driver.listener.events)
-    driver.bus.post(events.StreamingListenerStreamingStarted(1))
+    driver.bus.post(StreamingListenerStreamingStarted(1))
     assert len(driver.listener.events) == told
 
 
@@ -187,7 +198,7 @@ def test_what_was_posted_before_stop_is_told() -> None:
     bus.add(heard)
     bus.start()
     for n in range(100):
-        bus.post(events.StreamingListenerStreamingStarted(n))
+        bus.post(StreamingListenerStreamingStarted(n))
     bus.stop()
     assert heard.times == list(range(100))
 
@@ -196,12 +207,12 @@ class Heard(StreamingListener):
     def __init__(self) -> None:
         self.times: list[int] = []
 
-    def onStreamingStarted(self, streamingStarted: events.StreamingListenerStreamingStarted) -> None:
+    def onStreamingStarted(self, streamingStarted: StreamingListenerStreamingStarted) -> None:
         self.times.append(streamingStarted.time)
 
 
 class Broken(StreamingListener):
-    def onStreamingStarted(self, streamingStarted: events.StreamingListenerStreamingStarted) -> None:
+    def onStreamingStarted(self, streamingStarted: StreamingListenerStreamingStarted) -> None:
         raise ValueError("I am broken")
 
 
@@ -211,7 +222,7 @@ def test_a_listener_that_raises_is_logged_and_the_next_one_told(caplog: pytest.L
     bus.add(heard)
     bus.start()
     with caplog.at_level(logging.ERROR):
-        bus.post(events.StreamingListenerStreamingStarted(7))
+        bus.post(StreamingListenerStreamingStarted(7))
         bus.stop()
     assert heard.times == [7]
     assert "I am broken" in caplog.text
@@ -223,7 +234,7 @@ def test_a_listener_that_was_taken_away_hears_no_more() -> None:
     bus.add(other)
     bus.remove(heard)
     bus.start()
-    bus.post(events.StreamingListenerStreamingStarted(7))
+    bus.post(StreamingListenerStreamingStarted(7))
     bus.stop()
     assert (heard.times, other.times) == ([], [7])
 
@@ -233,7 +244,7 @@ def test_a_slow_listener_does_not_hold_up_the_batches() -> None:
     gate = threading.Event()
 
     class Slow(StreamingListener):
-        def onBatchSubmitted(self, batchSubmitted: events.StreamingListenerBatchSubmitted) -> None:
+        def onBatchSubmitted(self, batchSubmitted: StreamingListenerBatchSubmitted) -> None:
             gate.wait(20)
 
     driver = Driver(world)
@@ -253,6 +264,6 @@ def test_a_listener_needs_to_override_only_what_it_wants_to_hear() -> None:
     heard = Heard()
     bus.add(heard)
     bus.start()
-    bus.post(events.StreamingListenerStreamingStarted(1))
+    bus.post(StreamingListenerStreamingStarted(1))
     bus.stop()
     assert heard.times == [1]

@@ -16,7 +16,7 @@ from kstream.checkpoint.offline import forget_batch, forget_missing, move_stream
 from kstream.checkpoint.reader import LogContents
 from kstream.errors import MissingPlanError, PlanFailedError
 from kstream.offsets.offset_range import LostRange, OffsetRange
-from kstream.scheduler import downtime
+from kstream.scheduler import batch_planner
 from kstream.storage import MemoryFileStore
 from tests.fakes import FakeHost
 from tests.harness import INTERVAL, START, Driver, LogInput, World, started
@@ -168,7 +168,7 @@ def test_a_plan_that_could_not_be_stored_is_no_missing_plan() -> None:
 
 
 def test_missed_batches_that_were_coalesced_are_no_missing_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(downtime.batches_during_downtime, "__defaults__", ((), 3))
+    monkeypatch.setattr(batch_planner.batches_during_downtime, "__defaults__", ((), 3))
     world = World()
     broken(world, 2)
     world.produce(3)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from kstream.batch import Job, PlannedInput
 from kstream.batch_time import Duration, Time
-from kstream.context.engine import Engine
+from kstream.context.engine import Engine, EngineCallbacks, SparkServices
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.transformed import ForEachDStream
 from kstream.errors import FencedError, KStreamError
-from kstream.scheduler import StreamingListenerBus
+from kstream.listener import StreamingListenerBus
 from tests.simulator.history import Attempt, Moved
 from tests.simulator.host import SimulatedEnvironment, SimulatedHost
 from tests.simulator.runtime import SimulatedClock, SimulatedRuntime
@@ -50,8 +50,8 @@ class SimulatedDriver:
             host.graph.remember(Duration(remember_ms))
         store = StoreView(schedule.store, number, schedule.steps.point, self.note)
         self.engine = Engine(
-            host.settings, SimulatedEnvironment(self._let_in), host.graph, self.clock, StreamingListenerBus(self._runtime),
-            schedule.wrap_store(store), self._on_error, self._on_fenced, runtime=self._runtime,
+            host.settings, host.graph, self.clock, StreamingListenerBus(self._runtime), schedule.wrap_store(store),
+            SparkServices(SimulatedEnvironment(self._let_in)), EngineCallbacks(self._on_error, self._on_fenced), self._runtime,
         )  # fmt: skip
 
     @property

@@ -9,7 +9,7 @@ import pytest
 from kstream.batch import Batch, PlannedInput
 from kstream.batch_time import Time
 from kstream.checkpoint import PlanLog
-from kstream.context import engine
+from kstream.context import checkpoint_opener
 from kstream.scheduler import job_generator
 from kstream.scheduler.batch_planner import BatchPlanner
 
@@ -42,4 +42,4 @@ def clean_up_goes_past_a_pending_batch(patch: pytest.MonkeyPatch) -> None:
 
 def a_new_writer_does_not_say_what_it_found(patch: pytest.MonkeyPatch) -> None:
     """The bug that the simulator found in its first hour."""
-    patch.setattr(engine, "record_takeover", lambda store, contents, epoch: None)
+    patch.setattr(checkpoint_opener, "record_takeover", lambda store, contents, epoch: None)

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from kstream.clock import StopFlag
-from kstream.loop.runtime import Thread
+from kstream.loop import Thread
 from tests.simulator.strands import Strand, Strands
 
 

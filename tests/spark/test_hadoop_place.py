@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from kstream.checkpoint import NoLog
 from kstream.conf import Settings
 from kstream.errors import ConfigurationError
-from kstream.scheduler.no_log import NoLog
 from kstream.spark.hadoop_file_store import HadoopPlace, not_default_nor_secret
 from kstream.spark.receivers import open_received_blocks, place_of
 from kstream.storage import LocalFileStore, MemoryFileStore

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from kstream.checkpoint import NoLog
 from kstream.conf import Settings
 from kstream.errors import ConfigurationError
-from kstream.scheduler.no_log import NoLog
 from kstream.spark import receivers
 from kstream.storage import FileStore, MemoryFileStore
 

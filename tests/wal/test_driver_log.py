@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kstream.errors import CorruptRecordError, FormatVersionError, IllegalStateError, StorageError, WriteAheadLogError
-from kstream.loop.runtime import ThreadRuntime
+from kstream.loop.threads import ThreadRuntime
 from kstream.storage import LocalFileStore
 from kstream.wal import BatchedWriteAheadLog, FileBasedWriteAheadLog, WriteAheadLog, WriteAheadLogRecordHandle
 from kstream.wal.driver_log import aggregate, deaggregate

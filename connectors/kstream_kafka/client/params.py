@@ -6,8 +6,8 @@ group "spark-executor-…", a receive buffer of at least 65536 if one is set. Va
 stored form.
 
 COMMON, CONSUMER and PRODUCER are the names of librdkafka's properties (2.16), from `rd_kafka_conf_properties_show`. librdkafka rejects an
-unknown name too, but only when a client is created, one at a time, and without a suggestion. With the tables the driver finds a wrong
-parameter before anything else happens. A name of a later librdkafka passes with the prefix `librdkafka.`, which skips the tables.
+unknown name too, but only when a client is created, one name at a time, and without a suggestion. With the tables the driver finds a wrong
+parameter before it does anything else. A name of a later librdkafka passes with the prefix `librdkafka.`, which skips the tables.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 The process is `python -m kstream_kafka.demo.embedded_broker`. It runs librdkafka's mock cluster and prints `{"bootstrap": "host:port"}`
 as one line. It ends when its standard input closes, at the latest when its parent dies.
 
-The producer is no sink for streams. With the clients that read, this module is the only one that imports confluent_kafka, and only when a
-producer or a mock cluster is made: the parent of the process needs no librdkafka.
+The producer is no sink for streams. Besides the clients that read, only this module imports confluent_kafka. It does so when a producer or
+a mock cluster is made, so the parent of the process needs no librdkafka.
 """
 
 from __future__ import annotations

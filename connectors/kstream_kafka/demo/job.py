@@ -29,7 +29,7 @@ from kstream_kafka import KafkaUtils
 if TYPE_CHECKING:
     from pyspark import RDD
 
-    from kstream.batch import events
+    from kstream.listener import StreamingListenerBatchCompleted, StreamingListenerBatchSubmitted, StreamingListenerStreamingStarted
 
 
 @dataclass(frozen=True)
@@ -134,16 +134,16 @@ class JournalListener(StreamingListener):
     def __init__(self, out: Path) -> None:
         self._out = out
 
-    def onStreamingStarted(self, streamingStarted: events.StreamingListenerStreamingStarted) -> None:
+    def onStreamingStarted(self, streamingStarted: StreamingListenerStreamingStarted) -> None:
         """Write `started`."""
         write_journal(self._out, "started", at=streamingStarted.time)
 
-    def onBatchSubmitted(self, batchSubmitted: events.StreamingListenerBatchSubmitted) -> None:
+    def onBatchSubmitted(self, batchSubmitted: StreamingListenerBatchSubmitted) -> None:
         """Write `submitted`, with the number of records."""
         info = batchSubmitted.batchInfo()
         write_journal(self._out, "submitted", batch=info.batchTime().milliseconds(), records=info.numRecords())
 
-    def onBatchCompleted(self, batchCompleted: events.StreamingListenerBatchCompleted) -> None:
+    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
         """Write `completed`, with delays and failures."""
         info = batchCompleted.batchInfo()
         failures = [o.failureReason() for o in info.outputOperationInfos().values() if o.failureReason()]

@@ -112,8 +112,8 @@ class KafkaPlan(PlannedInput):
 def skipped_between(before: KafkaPlan, after: KafkaPlan) -> list[str]:
     """Return the offsets that lie between two consecutive plans of a stream and are in neither. Pure.
 
-    These are not reported: a partition that only one of the plans has (it is new, was deleted, left the subscription or came back to it), a
-    recreated topic, a partition with a loss in `after`, and offsets that are read again.
+    Not reported are partitions that only one of the plans has, recreated topics, partitions with a loss in `after`, and offsets that are
+    read again. A partition that only one plan has is new, was deleted, left the subscription or came back to it.
 
     Args:
         before: a plan.

@@ -1,8 +1,8 @@
 """`read_splits`: reads the records of one or several planned ranges in chunks, all of them and no others.
 
-The read of a range ends at the first record at or after the range's end, or when the position reaches that end, or when the broker says
-that the partition ends there. It never ends by a count: compaction and transactions leave gaps, and the last offsets of a range may hold no
-record. A partition that ends *before* the range is a loss, and so is an offset that the broker does not have. A loss is raised, or it is
+The read of a range ends at the first record at or after the range's end, when the position reaches that end, or when the broker says that
+the partition ends there. The read never ends by a count: compaction and transactions leave gaps, and the last offsets of a range may hold
+no record. A partition that ends *before* the range is a loss, and so is an offset that the broker does not have. A loss is raised, or it is
 recorded in the report and the read continues with the remaining records.
 """
 

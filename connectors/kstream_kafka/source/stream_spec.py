@@ -64,8 +64,8 @@ class StreamSpec:
         """Return the stored form of the definition.
 
         Returns:
-            The recipe. None if the user's setup must create the stream again at a restart: if a parameter may be a secret, or if a stopping
-            position is an offset or a time, because those are valid for one run only.
+            The recipe. None if only the user's setup can create the stream again at a restart. That is so if a parameter may be a
+            secret, or if a stopping position is an offset or a time, which are valid for one run only.
         """
         params = self.params.storable()
         if params is None or self._stops_are_of_one_run():

@@ -11,7 +11,7 @@ from kstream_kafka import KafkaUtils, OffsetRange, TopicAndPartition, restore_in
 from kstream_kafka.errors import BrokerUnreachableError, KafkaConfigError, LogShrankError, PartitionRevokedError, UnknownTopicError
 
 from kstream.batch_time import Time
-from kstream.context.engine import stored_skipped_between
+from kstream.context.checkpoint_opener import stored_skipped_between
 from kstream.errors import ConfigurationError, NotRecoverableError
 from kstream.offsets.offset_range import Partition
 from tests.kstream_kafka.fakes import FakeHost

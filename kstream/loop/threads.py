@@ -1,26 +1,106 @@
-"""WorkerPool: a fixed number of daemon threads. Future: the result of work on another thread. `map_in_order` is made of both.
+"""Runtime: makes threads, queues, events, and the locks that are held while their holder blocks. WorkerPool and Future are made of them.
 
-`concurrent.futures` does not fit, for two reasons. Its threads keep a program alive that has ended with an error, until all queued work
-is done. And it can wait only on real threads, not through a Runtime.
+One idea: code that may block does so through a Runtime. The product uses `THREADS`, which makes real threads of this process. The
+simulator (`tests.simulator`) implements the protocol with strands; one strand runs at a time, in an order that a seed decides. The code
+above – EventLoop, RecurringTimer, WorkerPool, JobGenerator – is the same in both.
 """
 
 from __future__ import annotations
 
+import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from itertools import islice
-from typing import Generic, TypeVar
-
-from kstream.loop.runtime import THREADS, Queue, Runtime
+from typing import Any, Generic, Protocol, TypeVar
 
 A = TypeVar("A")
 B = TypeVar("B")
 T = TypeVar("T")
 
 
+class Event(Protocol):
+    """The part of `threading.Event` that kstream uses."""
+
+    def set(self) -> None: ...
+    def clear(self) -> None: ...
+    def is_set(self) -> bool: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
+class Thread(Protocol):
+    """The part of `threading.Thread` that kstream uses."""
+
+    @property
+    def name(self) -> str: ...
+    def start(self) -> None: ...
+    def join(self, timeout: float | None = None) -> None: ...
+    def is_alive(self) -> bool: ...
+
+
+class Queue(Protocol):
+    """The part of `queue.SimpleQueue` that kstream uses. `put` never blocks; `get` blocks until there is an item."""
+
+    def put(self, item: Any) -> None: ...
+    def get(self) -> Any: ...
+    def qsize(self) -> int: ...
+
+
+class Runtime(Protocol):
+    """A maker of threads, and of the events, queues and locks on which they wait. Timeouts and `monotonic` are in seconds."""
+
+    def thread(self, target: Callable[[], None], name: str) -> Thread:
+        """Make a daemon thread that runs `target`. The caller starts it."""
+        ...
+
+    def is_current(self, thread: Thread) -> bool:
+        """Return whether the caller runs on `thread`."""
+        ...
+
+    def event(self) -> Event: ...
+    def queue(self) -> Queue: ...
+
+    def lock(self) -> AbstractContextManager[Any]:
+        """Make a lock that a thread may hold while it blocks. A lock around a few lines without I/O can be a `threading.Lock`."""
+        ...
+
+    def monotonic(self) -> float: ...
+
+
+class ThreadRuntime:
+    """The Runtime of real threads."""
+
+    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
+        return threading.Thread(target=target, name=name, daemon=True)
+
+    def is_current(self, thread: Thread) -> bool:
+        return threading.current_thread() is thread
+
+    def event(self) -> threading.Event:
+        return threading.Event()
+
+    def queue(self) -> Queue:
+        return queue.SimpleQueue[Any]()
+
+    def lock(self) -> AbstractContextManager[Any]:
+        return threading.Lock()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+THREADS = ThreadRuntime()
+"""The default Runtime: real threads."""
+
+
 class WorkerPool:
-    """A pool of `threads` daemon threads. They start the submitted tasks in order. A task must not raise: its error would end a thread."""
+    """A pool of `threads` daemon threads. They start the submitted tasks in order. A task must not raise: its error would end a thread.
+
+    `concurrent.futures` does not fit, for two reasons. Its threads keep a program alive that has ended with an error, until all queued
+    work is done. And it can wait only on real threads, not through a Runtime.
+    """
 
     def __init__(self, threads: int, name: str, runtime: Runtime = THREADS) -> None:
         self._runtime = runtime

@@ -1,0 +1,278 @@
+"""CheckpointOpener: makes a driver that starts the writer of its checkpoint, and finds out where its streams continue."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kstream.batch import BatchPlan, Json, PlannedInput
+from kstream.batch_time import Duration, Time
+from kstream.checkpoint import BatchLog, LogContents, Meta, PlanLog, read_log, take_epoch
+from kstream.checkpoint.binding import (
+    DROPPED,
+    TOPICS,
+    Binding,
+    Names,
+    bind,
+    binding_of,
+    called,
+    mappings,
+    names_of,
+    not_allowed,
+    rebound,
+    renumbered,
+)
+from kstream.checkpoint.input_records import KeptOffsets, write_kept
+from kstream.checkpoint.missing_plans import Skipped, check_no_plan_is_missing, has_gap
+from kstream.checkpoint.reader import check_meta, delete_superseded, newest_plan, read_meta, record_takeover, write_meta
+from kstream.clock import Clock
+from kstream.conf import Settings
+from kstream.dstream import DStreamGraph, InputDStream
+from kstream.errors import AlreadyExistsError, IntervalChangedError, NotRecoverableError, StreamVanishedError, TopicsChangedError
+from kstream.storage import FileStore
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedCheckpoint:
+    """A checkpoint whose writer this driver is. `contents` are those of its log, rebound; None without a checkpoint directory."""
+
+    log: BatchLog
+    contents: LogContents | None
+    followed: Mapping[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
+    """Epoch → the numbers that the streams of that driver's graph have now (number then → number now)."""
+
+    @property
+    def plans(self) -> Iterable[BatchPlan]:
+        """The plans of earlier drivers; none without a checkpoint directory."""
+        return () if self.contents is None else self.contents.plans.values()
+
+    def stream_now(self, epoch: int, stream: int) -> int | None:
+        """Return the number that a stream of an earlier driver has now; None if it is gone.
+
+        A driver that died before its first plan has stored no graph. Its streams keep their numbers.
+        """
+        return self.followed[epoch].get(stream) if epoch in self.followed else stream
+
+
+class CheckpointOpener:
+    """Opens the checkpoint of a graph. Called by the thread that starts.
+
+    Args:
+        store: the checkpoint.
+        graph: the streams.
+        settings: those of the context.
+        clock: the clock of batch times.
+        lock: held while the PlanLog resolves an in-doubt plan in the store.
+    """
+
+    def __init__(self, store: FileStore, graph: DStreamGraph, settings: Settings, clock: Clock, lock: AbstractContextManager[Any]) -> None:
+        self._store = store
+        self._graph = graph
+        self._settings = settings
+        self._clock = clock
+        self._lock = lock
+
+    def open(self) -> OpenedCheckpoint:
+        """Become the writer of the checkpoint, then read its log. Blocks on the store.
+
+        The epoch is taken before the log is read. So no older driver can submit a batch whose plan is not in the log that was read. The
+        newest plan is checked before that, so that a job that cannot continue from this checkpoint fences no running driver.
+
+        Raises:
+            CheckpointError: the stored data cannot be used; see its subclasses.
+            StorageError: the store failed.
+        """
+        newest = newest_plan(self._store)  # check first: a start that fails must not fence a running driver
+        meta = read_meta(self._store)
+        check_meta(self._store, meta, None if newest is None else newest.time)
+        self._check_interval(meta)
+        gap = has_gap(self._store, self._graph.batch_duration)
+        if newest is not None and (gap or not self._goes_on_from(newest)):  # the newest plan may be a stray plan; the whole log shows that
+            found = read_log(self._store)
+            self._check_holes(rebound(found, self._check_streams(found).now))
+        epoch = take_epoch(self._store, self._clock.time_ms())
+        contents = read_log(self._store)
+        check_meta(self._store, contents.meta, contents.last_planned)
+        self._check_interval(contents.meta)
+        binding = self._check_streams(contents)
+        stored = rebound(contents, binding.now)
+        self._check_holes(stored)
+        record_takeover(self._store, contents, epoch)
+        found = self._keep_left_behind(epoch, stored)
+        delete_superseded(self._store, contents, epoch)
+        log = PlanLog(self._store, epoch, contents, self._lock, self._history())
+        if contents.has_begun:
+            level = logging.INFO if binding.unchanged else logging.WARNING
+            text = "checkpoint %s: the job continues after batch %s:\n%s"
+            logger.log(level, text, self._store.url, contents.last_planned, binding.report())
+        self._warn_of_unneeded(binding, stored)
+        return OpenedCheckpoint(log, found, mappings(contents.plans.values(), binding.now))
+
+    def _check_holes(self, contents: LogContents) -> None:
+        """Raise MissingPlanError if a plan is missing whose records are in no other plan. `contents` are rebound."""
+        skipped = {stream.id: stored_skipped_between(stream) for stream in self._graph.active_inputs()}
+        check_no_plan_is_missing(self._store, contents, self._graph.batch_duration, skipped)
+
+    def _streams(self) -> Names:
+        """Return the inputs of this job that an output needs: number → name, None without a name."""
+        names = self._graph.input_names()
+        return {stream.id: names.get(stream.id) for stream in self._graph.active_inputs()}
+
+    def _allowed(self) -> list[str]:
+        """Return the words of `spark.streaming.kstream.recovery.allow`."""
+        return [word.strip() for word in self._settings.get("spark.streaming.kstream.recovery.allow").split(",")]
+
+    def _goes_on_from(self, newest: BatchPlan) -> bool:
+        """Return whether the newest plan alone shows that this job may continue from the checkpoint."""
+        now = self._streams()
+        binding = bind(names_of(newest), now)
+        inputs = renumbered(newest, binding.matched, now).inputs
+        streams = [stream for stream in self._graph.active_inputs() if stream.id in inputs]
+        try:
+            return not not_allowed(binding, self._allowed()) and not any(s.reads_nothing_of(s.decode(inputs[s.id]), None) for s in streams)
+        except NotRecoverableError:  # `_check_streams` raises it again, unless this is a stray plan
+            return False
+
+    def _check_streams(self, contents: LogContents) -> Binding:
+        """Bind the stored streams to those of this job. Words of `recovery.allow` prevent the first two errors.
+
+        Raises:
+            StreamVanishedError: the job lacks a stream whose offsets are stored.
+            TopicsChangedError: a stream reads none of the topics whose offsets are stored for it.
+            NotRecoverableError: the stored data of a stream belongs to another kind of input.
+        """
+        binding = binding_of(contents, self._streams())
+        lost = not_allowed(binding, self._allowed())
+        if lost:
+            option = " ".join(f"--allow dropped:{name}" for name in lost)
+            raise StreamVanishedError(
+                f"{self._store.url} has offsets of streams that feed no output of this job: {', '.join(lost)} (a number is the position of "
+                "a stream without a name). Put them back, under the name they had (DStream.setName). Or, to forget their offsets: "
+                f"`kstream run {option}`, or spark.streaming.kstream.recovery.allow={','.join('dropped:' + name for name in lost)}. "
+                f"The streams now:\n{binding.report()}",
+                path=self._store.url,
+                streams=lost,
+            )
+        self._check_topics(rebound(contents, binding.now), binding)
+        return binding
+
+    def _check_topics(self, contents: LogContents, binding: Binding) -> None:
+        """Raise TopicsChangedError if a stream reads nothing of its stored data, unless `recovery.allow` permits it."""
+        words = {TOPICS + called(binding.now, number): why for number, why in self._other_topics(contents).items()}
+        refused = [word for word in words if word not in self._allowed()]
+        if refused:
+            option = " ".join(f"--allow {word}" for word in refused)
+            raise TopicsChangedError(
+                f"{self._store.url} seems to be the checkpoint of another job: {'; '.join(words[word] for word in refused)}. Start the job "
+                f"with its own checkpoint directory. Or, if it shall read other topics from now on: `kstream run {option}`, or "
+                f"spark.streaming.kstream.recovery.allow={','.join(refused)} (the stored offsets are kept for later).",
+                path=self._store.url,
+                streams=[word.removeprefix(TOPICS) for word in refused],
+            )
+
+    def _other_topics(self, contents: LogContents) -> dict[int, str]:
+        """Return the streams of this job that read nothing of their stored data: number → the reason, in words."""
+        found: dict[int, str] = {}
+        for stream in self._graph.active_inputs():
+            stored = _stored(contents, stream)
+            why = "" if stored is None else stream.reads_nothing_of(*stored)
+            if why:
+                found[stream.id] = f"stream {called(self._streams(), stream.id)} {why}"
+        return found
+
+    def _warn_of_unneeded(self, binding: Binding, contents: LogContents) -> None:
+        """Warn of words of `recovery.allow` that this start does not need: the name may be misspelt."""
+        needed = {DROPPED + called(binding.stored, number) for number in binding.vanished}
+        needed |= {TOPICS + called(binding.now, number) for number in self._other_topics(contents)}
+        unneeded = [word for word in self._allowed() if word and word not in needed]
+        if unneeded:
+            logger.warning(
+                "recovery.allow contains %s, which this start does not need: check the name, or remove the word", ", ".join(unneeded)
+            )
+
+    def _keep_left_behind(self, epoch: int, contents: LogContents) -> LogContents:
+        """Store the kept offsets: those of partitions that the stored plans have and the next plans will not have. Blocks on the store.
+
+        Args:
+            epoch: this driver's.
+            contents: of the log, rebound.
+
+        Returns:
+            The contents with the new kept offsets.
+        """
+        inputs: dict[int, Mapping[str, Json]] = {}
+        for stream in self._graph.active_inputs():
+            stored = _stored(contents, stream)
+            left = None if stored is None else stream.left_behind(*stored)
+            if left is not None:
+                inputs[stream.id] = left.encode()
+        kept = KeptOffsets(epoch, self._streams(), inputs)
+        if inputs or contents.kept_offsets is not None:
+            write_kept(self._store, kept)
+        return replace(contents, kept_offsets=kept)
+
+    def _history(self) -> Duration:
+        """Return how long plans that no restart needs are kept."""
+        return Duration(self._settings.get("spark.streaming.kstream.history"))
+
+    def _check_interval(self, meta: Meta | None) -> None:
+        """Raise IntervalChangedError if the stored batch interval differs from this job's."""
+        given = self._graph.batch_duration
+        if meta is not None and meta.interval != given:
+            raise IntervalChangedError(
+                f"{self._store.url} was written with a batch interval of {meta.interval}, this context has {given}: use the stored "
+                "interval, or a new checkpoint directory",
+                path=self._store.url,
+                stored_ms=meta.interval.milliseconds,
+                given_ms=given.milliseconds,
+            )
+
+    def zero_time(self, zero: Time) -> Time:
+        """Return the zero time of a stream without plans, and store it before the first plan. So all drivers have the same zero time.
+
+        Args:
+            zero: the zero time of a stream that starts for the first time now.
+
+        Raises:
+            IntervalChangedError: another driver has stored a different batch interval.
+            StorageError: the store failed.
+        """
+        try:
+            write_meta(self._store, Meta(zero, self._graph.batch_duration))
+            return zero
+        except AlreadyExistsError:  # an earlier or concurrent driver stored it and has planned nothing: its zero time holds
+            meta = read_meta(self._store)
+            assert meta is not None
+            self._check_interval(meta)
+            return meta.zero_time
+
+
+def _stored(contents: LogContents, stream: InputDStream) -> tuple[PlannedInput, PlannedInput | None] | None:
+    """Return the newest stored plan of a stream and its kept offsets; None without a plan.
+
+    Raises:
+        NotRecoverableError: the stored data belongs to another kind of input.
+    """
+    newest, kept = contents.newest_data(stream.id), contents.kept_data(stream.id)
+    return None if newest is None else (stream.decode(newest[1]), None if kept is None else stream.decode(kept))
+
+
+def stored_skipped_between(stream: InputDStream) -> Skipped:
+    """Return the `skipped_between` of a stream as a function of two encoded plans.
+
+    For plans of another kind of input the function returns nothing. The start checks the newest plan separately.
+    """
+
+    def skipped(before: Mapping[str, Json], after: Mapping[str, Json]) -> Sequence[str]:
+        try:
+            plans = stream.decode(before), stream.decode(after)
+        except NotRecoverableError:
+            return ()
+        return stream.skipped_between(*plans)
+
+    return skipped
