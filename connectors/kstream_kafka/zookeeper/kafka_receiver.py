@@ -72,8 +72,8 @@ class KafkaReceiver(Receiver):
 class ReliableKafkaReceiver(KafkaReceiver):
     """A `KafkaReceiver` that writes the offsets of a block to ZooKeeper only after the block was stored.
 
-    At least once: when a receiver dies, restarts or loses its session, records that were read and not stored are read again, by this
-    receiver or by another consumer of the group. Records that were stored and not acknowledged come twice. A block is stored in three
+    Each record comes at least once. When a receiver dies, restarts or loses its session, this receiver or another consumer of the group
+    reads the records again that were not stored. Records that were stored and not acknowledged come twice. A block is stored in three
     tries. After the third failure the receiver restarts at the offsets in ZooKeeper, and no offset past that block was acknowledged.
 
     Without a write-ahead log, stored blocks die with the driver although their offsets are written.
