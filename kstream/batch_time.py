@@ -60,10 +60,10 @@ def Milliseconds(milliseconds: int) -> Duration:
 
 
 def Seconds(seconds: float) -> Duration:
-    """Make a Duration from seconds, rounded to whole milliseconds. TypeError if `seconds` is not a number."""
+    """Make a Duration from seconds, rounded to whole milliseconds. TypeError if `seconds` is not a number, or is NaN or infinite."""
     try:
         return Duration(round(seconds * 1000))
-    except TypeError:
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{seconds!r} is not a number of seconds: give a number, or a Duration") from None
 
 

@@ -56,8 +56,7 @@ def install_from_environment() -> None:
     """Install a hook that kills this process at the crash point of KSTREAM_CRASH_AT, if that is set.
 
     Raises:
-        ValueError: it names no crash point, or its count is no number.
-        KeyError: it names no signal.
+        ValueError: it names no crash point or no signal, or its count is no number.
     """
     spec = os.environ.get(VARIABLE)
     if spec:
@@ -66,4 +65,6 @@ def install_from_environment() -> None:
         known = (*CRASH_POINTS, *STATE_CRASH_POINTS)
         if point not in known:
             raise ValueError(f"{VARIABLE} names no crash point: {point!r}; there are {', '.join(known)}")
+        if how not in signal.Signals.__members__:
+            raise ValueError(f"{VARIABLE} names no signal: {how!r}; give a name such as SIGKILL or SIGSTOP")
         install(_killer(point, int(nth), signal.Signals[how]))

@@ -13,13 +13,13 @@ from kstream.errors import BlocksLostError, IllegalStateError
 from kstream.receiver import Receiver, ReceiverSupervisor, messages
 from kstream.receiver.block_generator import BlockGenerator, BlockGeneratorListener, BlockIds
 from kstream.receiver.block_reading import BlockLocations, Replica
-from kstream.receiver.block_writer import ReceivedBlockStoreResult
 from kstream.receiver.executor_process import ExecutorProcess
 from kstream.receiver.messages import TrackerLink
+from kstream.receiver.received_block_handler import ReceivedBlockStoreResult
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
 from kstream.receiver.receiver_task import PeerStores, ReceiverSession
-from kstream.receiver.receiver_tracker import ReceiverTracker
+from kstream.receiver.receiver_tracker import ReceiverTracker, ReceiverTrackerConfig
 from kstream.rpc import RpcCredentials
 from kstream.storage import FileStore
 from kstream.wal import FileBasedWriteAheadLog, create_log_for_driver
@@ -186,5 +186,11 @@ def received_in_driver(
     """In the place of open_received_blocks."""
     written = None if store is None else create_log_for_driver(FakeConf(), store, probe=log.probe)
     blocks = ReceivedBlockTracker(receivers, clock, written, log.epoch)
-    executor.tracker = ReceiverTracker(receivers, executor, blocks, clock, tell, restart_delay_ms=0)
+    executor.tracker = ReceiverTracker(receivers, executor, blocks, clock, tell, config=ReceiverTrackerConfig(restart_delay_ms=0))
     return ReceivedBlocks(executor.tracker, blocks, executor, None if executor.log is None else executor.log.read)
+
+
+def executors_of(tracker: ReceiverTracker) -> dict[int, str | None]:
+    """Where each receiver runs, by stream; None for one that runs nowhere."""
+    running = {stream: entry.info.running for stream, entry in tracker._entries.items()}
+    return {stream: None if place is None else place.executor_id for stream, place in running.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -118,3 +119,9 @@ def test_the_milliseconds_of_a_batch_come_back_from_its_datetime_also_in_the_hou
 def test_what_is_no_number_of_seconds_is_a_type_error_that_names_it(seconds: object) -> None:
     with pytest.raises(TypeError, match="is not a number of seconds: give a number, or a Duration"):
         Seconds(seconds)  # pyright: ignore
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), "1"])
+def test_a_number_of_seconds_that_is_no_length_of_time_is_refused_by_name(seconds: Any) -> None:
+    with pytest.raises(TypeError, match=f"{seconds!r} is not a number of seconds: give a number, or a Duration"):
+        Seconds(seconds)

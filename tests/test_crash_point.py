@@ -51,3 +51,9 @@ def test_a_point_that_does_not_exist_is_refused_with_those_that_do(monkeypatch: 
     monkeypatch.setenv(crash_point.VARIABLE, "nowhere:1")
     with pytest.raises(ValueError, match=r"nowhere.*before-plan"):
         crash_point.install_from_environment()
+
+
+def test_a_signal_that_does_not_exist_is_refused_with_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(crash_point.VARIABLE, "running:1:SIGNONE")
+    with pytest.raises(ValueError, match=r"KSTREAM_CRASH_AT.*SIGNONE.*SIGKILL"):
+        crash_point.install_from_environment()

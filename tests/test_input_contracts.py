@@ -15,8 +15,8 @@ from kstream.dstream import FileInputDStream, InputDStream, QueueInputDStream, R
 from kstream.dstream.ports import InputServices
 from kstream.errors import BlocksLostError, NotRecoverableError
 from kstream.receiver import Receiver
-from kstream.receiver.block_writer import ReceivedBlockStoreResult
 from kstream.receiver.messages import TrackerLink
+from kstream.receiver.received_block_handler import ReceivedBlockStoreResult
 from kstream.testing import ManualClock
 from kstream.testing.input_dstream_contract import ZERO, InputDStreamContract, RestorableInputDStreamContract, batch_time
 from tests.fakes import FakeHost, FakeRDD

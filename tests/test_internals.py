@@ -63,6 +63,21 @@ def test_the_map_draws_the_layers_of_pyproject() -> None:
     assert [line[60:] for line in drawn if line[60:]] == layers(1)
 
 
+ROOMS_WITH_A_MAP = [
+    *(f"kstream/{room}" for room in ("dstream", "files", "rdd", "receiver", "rpc", "spark", "storage", "wal")),
+    *(f"connectors/kstream_kafka/{room}" for room in ("client", "demo", "zookeeper")),
+]
+LINE_OF_A_MAP = re.compile(r"^ {0,4}((?:\w+, )*\w+)(?:  .*)?$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("room", ROOMS_WITH_A_MAP)
+def test_the_map_of_a_room_names_each_of_its_files_once(room: str) -> None:
+    """The map is in the docstring of the room's `__init__.py`."""
+    _, document, _ = (ROOT / room / "__init__.py").read_text().split('"""', 2)
+    named = [name for line in LINE_OF_A_MAP.findall(document) for name in line.split(", ")]
+    assert sorted(named) == sorted(path.stem for path in (ROOT / room).glob("[a-z]*.py"))
+
+
 def terms() -> list[tuple[str, str]]:
     """Each term of the glossary with the module where it lives."""
     rows = [line.strip("|").split("|") for line in GLOSSARY.read_text().splitlines() if line.startswith("| ")]

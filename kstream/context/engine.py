@@ -18,7 +18,7 @@ from kstream.dstream import DStreamGraph, ReceiverInputDStream
 from kstream.dstream.ports import InputServices
 from kstream.dstream.received_blocks import NoReceivedBlocks, ReceivedBlocks
 from kstream.dstream.receiver_input_dstream import WRITE_AHEAD_LOG
-from kstream.dstream.state_rdd import StateFiles
+from kstream.dstream.state_files import StateFiles
 from kstream.errors import FencedError
 from kstream.listener import StreamingListenerBus, StreamingListenerStreamingStarted
 from kstream.loop import THREADS, Runtime, Thread

@@ -25,7 +25,7 @@ from kstream.dstream.arguments import takes_one_argument
 from kstream.dstream.base import node_of
 from kstream.dstream.queue_input_dstream import QUEUE_KIND
 from kstream.dstream.recipe import Recipe, recorded
-from kstream.dstream.state_rdd import StateFiles
+from kstream.dstream.state_files import StateFiles
 from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, in_a_line, where_of
 from kstream.listener import StreamingListener, StreamingListenerBus
 from kstream.spark.checkpoint_store import make_checkpoint_directory, open_checkpoint, open_checkpoint_to_write, set_checkpoint_dir

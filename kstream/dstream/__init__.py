@@ -3,15 +3,26 @@
 One idea: operators are applied to RDDs, not to data. A DStream is a user's handle on a DStreamNode. `DStreamNode.getOrCompute(time)` makes
 the RDD of a batch from its parents' RDDs, and remembers it. An output operation turns the RDD into a Job. Inputs are planned first
 (`InputDStream.plan`), in one place, by the JobGenerator. Computing never asks the source, so any remembered or pending batch can be
-computed again from its plan. Files, in their order:
+computed again from its plan. A file imports only files above it:
 
-    reference, recipe       the record of the calls that built a graph, and its restoring
-    ports                   interfaces of higher rooms that streams use
-    node                    DStreamNode, the base of all kinds
-    transformed, windowed_dstreams, stateful_dstream, state_dstreams     the kinds
-    base, dstream           DStream, what users see
-    input_dstream and the inputs
-    graph                   DStreamGraph
+    reference              a stream inside a user's function, in a stored graph
+    recipe                 the record of the calls that built a graph (Recorder), and its restoring (Replay)
+    arguments              checks of the arguments of operators
+    received_blocks        the received blocks of a running context
+    ports                  interfaces of higher rooms that streams use
+    node                   DStreamNode, the base of all kinds of streams
+    rdd_functions          operations on RDDs that pyspark does not have
+    state_spec             StateSpec: the options of mapWithState
+    transformed_dstreams   transform, union, foreachRDD
+    windowed_dstreams      windows
+    stateful_dstream       the base of streams with state
+    state_dstreams         updateStateByKey and mapWithState
+    state_files            StateFiles: states are written to files and read back
+    base                   the part of a DStream that is no operator
+    dstream                DStream, what users see: the operators
+    input_dstream          the base of all inputs
+    queue_input_dstream, file_input_dstream, receiver_input_dstream
+    graph                  DStreamGraph
 """
 
 from kstream.dstream.dstream import DStream, MapWithStateDStream
@@ -22,7 +33,7 @@ from kstream.dstream.queue_input_dstream import QueueInputDStream
 from kstream.dstream.receiver_input_dstream import ReceiverInputDStream
 from kstream.dstream.recipe import Recipe
 from kstream.dstream.state_spec import StateSpec
-from kstream.dstream.transformed import ForEachDStream, TransformedDStream, UnionDStream
+from kstream.dstream.transformed_dstreams import ForEachDStream, TransformedDStream, UnionDStream
 from kstream.dstream.windowed_dstreams import WindowedDStream
 
 __all__ = [

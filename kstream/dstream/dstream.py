@@ -21,7 +21,7 @@ from kstream.dstream.base import DStreamBase, T_co
 from kstream.dstream.recipe import on_workers, recorded
 from kstream.dstream.state_dstreams import MapWithStateDStreamImpl, StateDStream
 from kstream.dstream.state_spec import StateSpec
-from kstream.dstream.transformed import ForEachDStream, RddOrigin, TransformedDStream, UnionDStream
+from kstream.dstream.transformed_dstreams import ForEachDStream, RddOrigin, TransformedDStream, UnionDStream
 from kstream.dstream.windowed_dstreams import ReducedWindowedDStream, WindowedDStream
 from kstream.rdd.map_with_state import snapshot
 

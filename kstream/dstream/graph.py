@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from kstream.batch import InputOutcome, Job
 from kstream.batch_time import Duration, Time
 from kstream.dstream.node import DStreamNode, in_order
-from kstream.dstream.ports import NoPlacement, Placement
+from kstream.dstream.ports import Placement
 from kstream.dstream.recipe import Recorder
 from kstream.dstream.stateful_dstream import StatefulDStream, oldest_required_batches
 from kstream.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from kstream.dstream.input_dstream import InputDStream
-    from kstream.dstream.transformed import ForEachDStream
+    from kstream.dstream.transformed_dstreams import ForEachDStream
 
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class DStreamGraph:
         self.zero_time: Time | None = None
         self.remember_duration: Duration | None = None
         self.recorder = Recorder()
-        self.placement: Placement = NoPlacement()
+        self.placement = Placement()
         self._inputs: list[InputDStream[Any]] = []
         self._outputs: list[ForEachDStream] = []
         self._state_streams: list[StatefulDStream] = []

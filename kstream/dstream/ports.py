@@ -86,7 +86,7 @@ class StreamGraph(Protocol):
 
     @property
     def placement(self) -> Placement:
-        """The Placement of Spark from the start on; NoPlacement before."""
+        """The Placement of Spark from the start on; one that only runs its functions before."""
         ...
 
     def add_input_stream(self, stream: Any) -> int:
@@ -123,8 +123,11 @@ class InputServices:
     """Whether losses are reported in the outcome and never raised. A replay sets this, to run on the data that is left."""
 
 
-class Placement(Protocol):
-    """Sets the places in the user's code that Spark's pages show for RDDs and jobs. Implemented by `spark.rdd_placement.SparkPlacement`."""
+class Placement:
+    """The places in the user's code that Spark's pages show for RDDs and jobs. This class sets none: it only runs `body`.
+
+    So it serves without Spark, and before the start. `spark.rdd_placement.SparkPlacement` sets the places.
+    """
 
     def place(self, site: CallSite, scope: RDDScope | None, open_to_inner: bool, body: Callable[[], R]) -> R:
         """Run `body` on this thread. The RDDs that it makes get this call site and scope.
@@ -138,28 +141,14 @@ class Placement(Protocol):
         Returns:
             The result of `body`.
         """
-        ...
+        return body()
 
     def called_at(self, site: CallSite, body: Callable[[], R]) -> R:
         """Run `body` on this thread, and return its result. The Spark jobs that it runs get this call site."""
-        ...
+        return body()
 
     def name(self, rdd: RDD[Any], name: str) -> None:
         """Name an RDD that will be persisted, for Spark's storage page. An RDD that has a name keeps it."""
-        ...
-
-
-class NoPlacement:
-    """A Placement that only runs `body`: without Spark, and before the start."""
-
-    def place(self, site: CallSite, scope: RDDScope | None, open_to_inner: bool, body: Callable[[], R]) -> R:
-        return body()
-
-    def called_at(self, site: CallSite, body: Callable[[], R]) -> R:
-        return body()
-
-    def name(self, rdd: RDD[Any], name: str) -> None:
-        """Do nothing, because there is no page that shows the name."""
 
 
 class StateRDDs(Protocol):

@@ -1,7 +1,7 @@
 """ReceiverInputDStream: each batch has the blocks that a receiver has stored since the last one.
 
 The stored form of its ReceiverPlan is `{"blocks": [[id, number of records or null], …]}`, in the order of arrival. A block in a
-receiver's write-ahead log has a third element, its handle (`wal/handles.py`).
+receiver's write-ahead log has a third element, its handle (`wal/write_ahead_log.py`).
 """
 
 from __future__ import annotations

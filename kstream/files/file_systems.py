@@ -9,49 +9,74 @@ import functools
 import io
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 from kstream.errors import ConfigurationError, MissingDependencyError, UnsupportedStoreError
-from kstream.files.directory import Entry
 from kstream.storage.open import OBJECT_STORES, scheme_of
 
 _TIMES = ("mtime", "LastModified", "last_modified", "modified", "updated", "modificationTime")
 """The keys under which file systems of fsspec give the modification time in a listing."""
 
 
-class FileSystem(Protocol):
-    """Lists directories and opens files. Both block. Errors of the file system's client are raised to the caller."""
+@dataclass(frozen=True, slots=True, order=True)
+class FileStatus:
+    """A file in a listing, and in a stored plan. Sorted by path.
 
-    def qualified(self, path: str) -> str:
-        """Return the absolute path or full URL of a path that the user gave."""
-        ...
+    Attributes:
+        path: the absolute path; a full URL unless the file is on the local disk.
+        mtime_ms: the modification time in ms, by the clock of the file system.
+        size: in bytes.
+    """
 
-    def list(self, directory: str) -> list[Entry]:
-        """Return the entries of a directory, without a cache.
+    path: str
+    mtime_ms: int
+    size: int
 
-        Raises:
-            FileNotFoundError, NotADirectoryError: there is no such directory.
-        """
-        ...
+    @property
+    def name(self) -> str:
+        """The last component of the path."""
+        return self.path.rpartition("/")[2]
 
-    def open(self, path: str) -> BinaryIO:
-        """Open a file for reading and seeking.
+    def to_json(self) -> list[Any]:
+        """Return the stored form: `[path, mtime_ms, size]`."""
+        return [self.path, self.mtime_ms, self.size]
 
-        Raises:
-            FileNotFoundError: there is no such file.
-        """
-        ...
+    @staticmethod
+    def from_json(row: Sequence[Any]) -> FileStatus:
+        """Return the file status whose `to_json` gave this row."""
+        return FileStatus(row[0], row[1], row[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in a directory: a file or a directory. The time (ms) and size (bytes) of a directory have no meaning."""
+
+    path: str
+    is_directory: bool
+    mtime_ms: int = 0
+    size: int = 0
+
+    @property
+    def name(self) -> str:
+        """The last component of the path."""
+        return self.path.rpartition("/")[2]
 
 
 @functools.lru_cache(maxsize=8)
-def file_system(url: str) -> FileSystem:
+def file_system(url: str) -> LocalFiles | FsspecFiles | ObjectFiles:
     """Return the file system of a path or URL. The last eight are kept in the process. In general this sends no request.
 
     An object store is accessed by its own fsspec package (s3fs, gcsfs, adlfs) if that is installed, or else by obstore. Both take
     credentials from the environment.
+
+    Returns:
+        The file system. `qualified` returns the absolute path or full URL of a path that the user gave. `list` returns the entries of a
+        directory, without a cache. `open` opens a file for reading and seeking. The last two block, and raise the errors of the file
+        system's client; FileNotFoundError (of `list` also NotADirectoryError) if there is no such file or directory.
 
     Raises:
         MissingDependencyError: a package is missing.

@@ -1,4 +1,4 @@
-"""File formats: reading lines, records of a fixed length, or the records of a user's function from the bytes of a file.
+"""File formats: cutting files into splits, and reading lines, records of a fixed length, or records of a user's function from them.
 
 Lines are those of Hadoop's TextInputFormat: they end with LF, CR or CRLF, not with other separators such as form feeds. A file may be read
 in several splits. A line belongs to the split [start, end) if it begins in (start, end], or at 0. So the reader of a split skips its first
@@ -12,39 +12,45 @@ import gzip
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, TypeAlias
 
 from kstream.errors import FileLostError, RecordLengthError, UnreadableFileError
-from kstream.files.directory import Split
+from kstream.files.file_systems import FileStatus
 
 Reader = Callable[[BinaryIO, str], Iterable[Any]]
 _UNREADABLE = (".lz4", ".snappy", ".zst", ".lzo")
 BLOCK = 1 << 20
 
 
-class FileFormat(Protocol):
-    """Defines how a file is cut into splits, and how its records are read. Made on the driver, pickled into the workers."""
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The part of a file that one task reads: the bytes [start, end). `file` is the file as it was when its batch was planned."""
 
-    @property
-    def unit(self) -> int:
-        """Splits begin at multiples of this number of bytes."""
-        ...
+    file: FileStatus
+    start: int
+    end: int
 
-    def can_cut(self, path: str) -> bool:
-        """Return whether several tasks may read parts of the file."""
-        ...
 
-    def read(self, file: BinaryIO, split: Split) -> Iterable[Any]:
-        """Return the records of a split, in the order of the file. Runs in a worker.
+def cut(files: Iterable[FileStatus], most_bytes: int, unit: int, can_cut: Callable[[str], bool]) -> list[Split]:
+    """Cut files into splits of about `most_bytes`, in the order of the files. Pure.
 
-        Args:
-            file: the open file, positioned at the beginning of the split.
-            split: the part of the file to read.
+    The last split of a file may be a tenth larger, because a small rest is not worth another task (Hadoop's SPLIT_SLOP).
 
-        Raises:
-            FileLostError: the file is shorter than it was when its batch was planned.
-        """
-        ...
+    Args:
+        files: the files of a batch.
+        most_bytes: the size of a split.
+        unit: splits begin at multiples of this number of bytes.
+        can_cut: returns whether the file at a path may be cut; other files get one split.
+    """
+    step = max(unit, most_bytes // unit * unit)
+    splits: list[Split] = []
+    for file in files:
+        at = 0
+        while can_cut(file.path) and file.size - at > step * 1.1:
+            splits.append(Split(file, at, at + step))
+            at += step
+        splits.append(Split(file, at, file.size))
+    return splits
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,15 @@ class WholeFile:
 
     def read(self, file: BinaryIO, split: Split) -> Iterable[Any]:
         return self.reader(file, split.file.path)
+
+
+FileFormat: TypeAlias = TextLines | FixedRecords | WholeFile
+"""How a file is cut into splits, and how its records are read. Made on the driver, pickled into the workers.
+
+Splits begin at multiples of `unit` bytes. `can_cut` tells whether several tasks may read parts of the file at a path. `read` runs in a
+worker: it gets the open file, positioned at the beginning of the split, and returns the records of the split in the order of the file. It
+raises FileLostError if the file is shorter than it was when its batch was planned.
+"""
 
 
 def _bounded(file: BinaryIO, split: Split) -> Callable[[int], bytes]:

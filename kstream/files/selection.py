@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kstream.batch_time import Duration, Time
-from kstream.files.directory import FileStatus
+from kstream.files.file_systems import FileStatus
 
 HIDDEN = "."
 """Files whose names begin with this are never taken."""

@@ -1,16 +1,20 @@
-"""WatchedDirectory: a directory on a file system that Python can read. The driver lists it, and the workers read its files."""
+"""WatchedDirectory: a directory on a file system that Python can read. The driver lists it, and the workers read its files.
+
+A path may have Hadoop's wild cards: `*`, `?`, `[abc]`, `[^a-c]`, `{a,b}`. They match directories; only files directly inside a matching
+directory count. The cost is one listing for each matching directory, and one for each directory on the way to it that must be searched.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from io import BytesIO
 from typing import Any, BinaryIO, Protocol
 
 from kstream.errors import FileLostError
-from kstream.files.directory import FileStatus, Split, cut, files_in
-from kstream.files.file_systems import file_system
-from kstream.files.formats import FileFormat
+from kstream.files.file_systems import Entry, FileStatus, file_system
+from kstream.files.formats import FileFormat, Split, cut
 from kstream.storage.open import scheme_of
 
 MakeRDD = Callable[[int, Callable[[int], Iterable[Any]]], Any]
@@ -119,3 +123,77 @@ def _gone(status: FileStatus) -> FileLostError:
         size=status.size,
         found=None,
     )
+
+
+# -- paths with wild cards
+
+List = Callable[[str], list[Entry]]
+"""A function that lists a directory. It raises FileNotFoundError or NotADirectoryError if there is no such directory."""
+_WILD = re.compile(r"[*?\[{]")
+
+
+def files_in(ls: List, pattern: str) -> list[FileStatus]:
+    """Return the files in every directory that matches a path. Blocks for the listings.
+
+    Args:
+        ls: lists a directory.
+        pattern: the path, with wild cards or without.
+
+    Returns:
+        The files. With wild cards, a directory that is deleted meanwhile counts as empty.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: the path has no wild cards, and there is no such directory.
+    """
+    parts = (pattern.rstrip("/") or "/").split("/")
+    wild = next((index for index, part in enumerate(parts) if _WILD.search(part)), None)
+    if wild is None:
+        return list(_files(ls(pattern.rstrip("/") or "/")))
+    found = ["/".join(parts[:wild]) or "/"]
+    for part in parts[wild:]:
+        found = [path for directory in found for path in _matching(ls, directory, part)]
+    return [file for directory in found for file in _files(_present(ls, directory))]
+
+
+def _matching(ls: List, directory: str, part: str) -> list[str]:
+    """Return the paths in a directory that match one component. A component without wild cards is not looked up."""
+    if not _WILD.search(part):
+        return [f"{directory.rstrip('/')}/{part}"]
+    matches = re.compile(_translated(part), re.DOTALL).fullmatch
+    return sorted(entry.path for entry in _present(ls, directory) if entry.is_directory and matches(entry.name))
+
+
+def _present(ls: List, directory: str) -> list[Entry]:
+    """List a directory; a missing directory is empty."""
+    try:
+        return ls(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _files(entries: list[Entry]) -> Iterator[FileStatus]:
+    return (FileStatus(e.path, e.mtime_ms, e.size) for e in entries if not e.is_directory)
+
+
+def _translated(part: str) -> str:
+    """Return the regular expression of one component of a path with Hadoop's wild cards."""
+    out, at, depth = "", 0, 0
+    while at < len(part):
+        char, rest = part[at], part[at + 1 :]
+        at += 1
+        if char == "\\" and rest:
+            out += re.escape(rest[0])
+            at += 1
+        elif char in "*?":
+            out += ".*" if char == "*" else "."
+        elif char == "[" and "]" in rest[1:]:
+            inner = rest[: rest.index("]", 1)]
+            at += len(inner) + 1
+            negated = inner[0] in "^!"
+            out += "[" + "^" * negated + re.sub(r"([\\\[&~|])", r"\\\1", inner[negated:]) + "]"
+        elif char == "{" or (depth and char in ",}"):
+            depth += {"{": 1, "}": -1}.get(char, 0)
+            out += {"{": "(?:", ",": "|", "}": ")"}[char]
+        else:
+            out += re.escape(char)
+    return out + ")" * depth

@@ -66,7 +66,12 @@ class StateMap:
     @staticmethod
     def of(entries: Iterable[tuple[Any, Any, int]]) -> StateMap:
         """Return a map of these (key, state, update time in ms). If a key occurs twice, the later entry counts."""
-        last = {key: (value, updated_ms) for key, value, updated_ms in entries}
+        last: dict[Any, tuple[Any, int]] = {}
+        for key, value, updated_ms in entries:
+            try:
+                last[key] = value, updated_ms
+            except TypeError as e:
+                raise _unhashable(key, e) from e
         rows = ((stable_hash(key) >> 32, updated_ms, _dump(key, value)) for key, (value, updated_ms) in last.items())
         return StateMap(form_of(rows, fitting(len(last), 1)) if last else EMPTY)
 
@@ -163,7 +168,10 @@ class StateMap:
 
     def _entry(self, key: Any) -> _Entry:
         """Return the entry of a key, from the entries known so far or from the bytes."""
-        known = self._known.get(key)
+        try:
+            known = self._known.get(key)
+        except TypeError as e:
+            raise _unhashable(key, e) from e
         if known is None:
             known = self._known[key] = self._find(key, stable_hash(key) >> 32)
         return known
@@ -178,6 +186,13 @@ class StateMap:
                 return _Entry(key, mark, place, value, place.updated)
             place = self._form.place(number, mark, place.slot)
         return _Entry(key, mark, None, NOTHING, 0)
+
+
+def _unhashable(key: Any, error: TypeError) -> TypeError:
+    return TypeError(
+        f"{key!r:.200} cannot be the key of a state of mapWithState, {error}. Use text, bytes, numbers, None, tuples of these, or objects "
+        "of a class with __eq__ and __hash__ (a frozen dataclass)"
+    )
 
 
 def _dump(key: Any, value: Any) -> bytes:

@@ -6,9 +6,11 @@ One idea: a receiver knows only its supervisor, and the driver only ids of block
     socket_receiver              SocketReceiver
     receiver_task                the long-running Spark task that runs a supervisor with its receiver
     block_generator              records become blocks, at a limited rate
-    block_writer                 blocks are stored on two executors, or in a write-ahead log and on one; the driver acknowledges them
+    block_writer                 pickled records become stored blocks, which the driver acknowledges
+    received_block_handler       blocks are stored on two executors, or in a write-ahead log and on one
     block_store                  the blocks of one executor, and the clients of such a store
-    block_store_process          the store's process, which lives as long as the executor (executor_process)
+    block_store_process          the store's process, which lives as long as the executor
+    executor_process             the executor of a worker, and the wait for its end
     block_reading                a worker reads a block back
     messages                     between receivers and the driver
     receiver_tracker             on the driver: all receivers, and the stores

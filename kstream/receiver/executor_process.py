@@ -62,7 +62,7 @@ def executor_of(pid: int, command: Sequence[str]) -> ExecutorProcess:
 def wait_for_death(pid: int, or_readable: int | None = None) -> None:
     """Block until a process has ended, or until a file descriptor can be read.
 
-    A pid without a process counts as ended. So does a zombie, where the system has pidfds (Linux).
+    A pid without a process counts as ended, and so does a zombie.
 
     Args:
         pid: The process.
@@ -91,14 +91,22 @@ def command_of(pid: int) -> list[str]:
 
 
 def _lives(pid: int) -> bool:
-    """Return whether there is a process with this pid, also a zombie."""
+    """Return whether there is a process with this pid that has not ended. A zombie has ended."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
-    return True
+    return _state(pid) != "Z"
+
+
+def _state(pid: int) -> str:
+    """Return the letter of a process's state, such as Z for a zombie; empty for a pid without a process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):  # no Linux, or no such process
+        return subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout.strip()[:1]
 
 
 def _parent_and_command(pid: int) -> tuple[int, list[str]]:

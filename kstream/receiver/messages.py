@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kstream.batch.plan import Json
 from kstream.errors import RpcError, RpcUnreachableError
-from kstream.loop import THREADS, Runtime
-from kstream.receiver.block_writer import ReceivedBlockStoreResult
 from kstream.receiver.executor_process import ExecutorProcess
+from kstream.receiver.received_block_handler import ReceivedBlockStoreResult
 from kstream.receiver.received_block_tracker import ReceivedBlockInfo
 from kstream.rpc import RpcClient
 from kstream.wal import handle_of_json, handle_to_json
@@ -27,7 +27,7 @@ REGISTER_RECEIVER: Final = "RegisterReceiver"
 REGISTER_STORE: Final = "RegisterBlockStore"
 """executor, host, port → {}"""
 ADD_BLOCK: Final = "AddBlock"
-"""stream, run, id, records, executors, metadata, handle (`wal/handles.py`), stored_at (ms) → added"""
+"""stream, run, id, records, executors, metadata, handle (`wal/write_ahead_log.py`), stored_at (ms) → added"""
 REPORT_ERROR: Final = "ReportError"
 """stream, message, error → {}"""
 DEREGISTER_RECEIVER: Final = "DeregisterReceiver"
@@ -38,7 +38,6 @@ NEXT_COMMAND: Final = "NextCommand"
 """stream, run → command (one of those below, or null), its arguments, and peers: [[executor, host, port], …]"""
 
 STOP_RECEIVER: Final = "StopReceiver"
-RESTART_RECEIVER: Final = "RestartReceiver"
 UPDATE_RATE_LIMIT: Final = "UpdateRateLimit"
 CLEANUP_OLD_BLOCKS: Final = "CleanupOldBlocks"
 """threshold (ms)"""
@@ -85,9 +84,7 @@ class TrackerLink:
     `deregister` and `report` log an RpcError; the other calls raise it.
     """
 
-    def __init__(
-        self, driver: RpcClient, stream_id: int, run: int, pauses_s: Sequence[float] = (1.0, 5.0), runtime: Runtime = THREADS
-    ) -> None:
+    def __init__(self, driver: RpcClient, stream_id: int, run: int, pauses_s: Sequence[float] = (1.0, 5.0)) -> None:
         """Make the client of a receiver run.
 
         Args:
@@ -95,13 +92,11 @@ class TrackerLink:
             stream_id: The id of the receiver's stream.
             run: The number of the run.
             pauses_s: Seconds before each retry of `add_block`.
-            runtime: Makes an event.
         """
         self._driver = driver
         self.stream_id = stream_id
         self._run = run
         self._pauses = pauses_s
-        self._never = runtime.event()
 
     def register(self, executor: ExecutorProcess, host: str) -> Mapping[str, Any]:
         """Ask whether the receiver may run here.
@@ -134,7 +129,7 @@ class TrackerLink:
                 return self._ask(ADD_BLOCK, **fields)["added"]
             except RpcUnreachableError as e:
                 logger.warning("block %s: the driver has not answered; the next try is in %g s: %s", block_id, pause, e)
-            self._never.wait(pause)
+            time.sleep(pause)
         return self._ask(ADD_BLOCK, **fields)["added"]
 
     def report(self, message: str, error: BaseException | None) -> None:

@@ -4,7 +4,7 @@ The plan of a batch is the allocation: a block belongs to the batch whose stored
 log has two kinds of records only: blocks added, and blocks that are not needed any more. Spark's log also has the allocation.
 
 A log record is JSON in the form of all records of kstream (`checkpoint/format.py`: canonical, with kind, version and checksum). A block
-in it is `{"handle": (`wal/handles.py`) | null, "id", "metadata", "records", "stream"}`.
+in it is `{"handle": (`wal/write_ahead_log.py`) | null, "id", "metadata", "records", "stream"}`.
 """
 
 from __future__ import annotations
@@ -243,11 +243,6 @@ class ReceivedBlockTracker:
         self._lock = threading.Lock()
         self._records = _BlockRecords()
         self._stopped = False
-
-    @property
-    def is_write_ahead_log_enabled(self) -> bool:
-        """Whether the driver has a log of the received blocks."""
-        return self._log is not None
 
     def recover(self, planned: Collection[str], streams_now: Callable[[int, int], int | None] = lambda _epoch, stream: stream) -> None:
         """Read the log of earlier drivers. Call this once, before any other method. No block store has these blocks any more.

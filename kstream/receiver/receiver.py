@@ -16,7 +16,7 @@ from typing import Any
 from kstream.batch.plan import Json
 from kstream.clock import Clock
 from kstream.errors import IllegalStateError
-from kstream.loop import THREADS, Runtime
+from kstream.loop import THREADS
 from kstream.receiver.block_generator import BlockGenerator, BlockGeneratorListener
 from kstream.receiver.block_writer import ReceiverBlockWriter
 
@@ -244,7 +244,6 @@ class ReceiverSupervisor:
         clock: Clock,
         restart_delay_ms: int,
         tell: Callable[[ReceiverNews], None] = lambda _news: None,
-        runtime: Runtime = THREADS,
     ) -> None:
         """Make a supervisor, and attach the receiver to it. `start` starts the receiver.
 
@@ -255,7 +254,6 @@ class ReceiverSupervisor:
             clock: The clock of the restart delay.
             restart_delay_ms: The delay of a restart that names no delay.
             tell: Called with starts, stops and errors, on any thread.
-            runtime: Makes threads and events.
         """
         self._receiver = receiver
         self._stream_id = stream_id
@@ -263,10 +261,9 @@ class ReceiverSupervisor:
         self._clock = clock
         self._delay = restart_delay_ms
         self._tell = tell
-        self._runtime = runtime
         self._state = SupervisorState.INITIALIZED
         self._restarting = False
-        self._over = runtime.event()
+        self._over = THREADS.event()
         self._lock = threading.Lock()
         receiver.attach(self)
 
@@ -288,7 +285,7 @@ class ReceiverSupervisor:
             Whether `onStop` has returned in time.
         """
         self._over.set()
-        done = self._runtime.event()
+        done = THREADS.event()
 
         def stop() -> None:
             self._stop_receiver("Stopped by driver", None)
@@ -303,7 +300,7 @@ class ReceiverSupervisor:
 
     def _spawn(self, work: Callable[[], None], what: str) -> None:
         """Start a thread of the supervisor."""
-        self._runtime.thread(work, f"Receiver-{self._stream_id}-{what}").start()
+        THREADS.thread(work, f"Receiver-{self._stream_id}-{what}").start()
 
     # -- for the receiver, from any thread. Each method is the implementation of the Receiver's method of that name.
 

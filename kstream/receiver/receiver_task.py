@@ -17,17 +17,10 @@ from kstream.receiver.block_generator import BlockIds, RateLimiter
 from kstream.receiver.block_reading import ReceiverLogs
 from kstream.receiver.block_store import BlockStoreClient, OwnBlockStoreClient, StoreAddress, effective_storage_level
 from kstream.receiver.block_store_process import BlockStoreSpec, find_or_start
-from kstream.receiver.block_writer import (
-    BlockStoreBasedBlockHandler,
-    BlockWriterConfig,
-    Dumps,
-    ReceivedBlockHandler,
-    ReceiverBlockWriter,
-    WriteAheadLogBasedBlockHandler,
-    dumps_plain,
-)
+from kstream.receiver.block_writer import BlockWriterConfig, Dumps, ReceiverBlockWriter, dumps_plain
 from kstream.receiver.executor_process import ExecutorProcess, executor_of_this_worker
 from kstream.receiver.messages import TrackerLink
+from kstream.receiver.received_block_handler import BlockStoreBasedBlockHandler, ReceivedBlockHandler, WriteAheadLogBasedBlockHandler
 from kstream.receiver.receiver import Receiver, ReceiverNews, ReceiverSupervisor
 from kstream.rpc import RpcClient, RpcCredentials
 
@@ -235,8 +228,6 @@ class ReceiverSession:
         command = answer["command"]
         if command == messages.STOP_RECEIVER:
             self._end("Stopped by driver", None)
-        elif command == messages.RESTART_RECEIVER:
-            supervisor.restart(answer["message"], None, None)
         elif command == messages.UPDATE_RATE_LIMIT:
             writer.update_rate(answer["rate"])
         elif command == messages.CLEANUP_OLD_BLOCKS:

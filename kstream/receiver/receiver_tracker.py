@@ -97,6 +97,18 @@ class ReceiverEntry:
     """Message, error, and time (ms)."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReceiverTrackerConfig:
+    """The waits of a tracker."""
+
+    restart_delay_ms: int = 2000
+    """The least time between the starts of two runs of a receiver."""
+    stores_at_first: int = 1
+    """How many executors should have stores before the first receiver runs, for the replicas of its first block."""
+    registration_s: float = 10.0
+    """How many seconds a stop waits for a receiver that has not registered."""
+
+
 class ReceiverTracker:
     """The receivers of all streams and the block stores, on the driver. A tracker is started once.
 
@@ -115,10 +127,8 @@ class ReceiverTracker:
         blocks: ReceivedBlockTracker,
         clock: Clock,
         tell: Callable[[Any], None] = lambda _event: None,
-        restart_delay_ms: int = 2000,
+        config: ReceiverTrackerConfig | None = None,
         runtime: Runtime = THREADS,
-        stores_at_first: int = 1,
-        registration_s: float = 10.0,
     ) -> None:
         """Make a tracker; `start` starts it.
 
@@ -128,10 +138,8 @@ class ReceiverTracker:
             blocks: Gets the blocks that receivers add.
             clock: The clock of runs and errors.
             tell: Posts an event to the listeners; any thread.
-            restart_delay_ms: The least time between the starts of two runs of a receiver.
+            config: How long the tracker waits, and for how many stores; None for the defaults.
             runtime: Makes threads and events.
-            stores_at_first: How many executors should have stores before the first receiver runs, for the replicas of its first block.
-            registration_s: How many seconds a stop waits for a receiver that has not registered.
         """
         self._runner = runner
         self._blocks = blocks
@@ -148,9 +156,7 @@ class ReceiverTracker:
         self._stopping = False
         self._starting_stores = True  # `start` starts them
         self._over = runtime.event()
-        self._stores_at_first = stores_at_first
-        self._registration = registration_s
-        self._restart_delay = restart_delay_ms / 1000
+        self._config = ReceiverTrackerConfig() if config is None else config
         self._all_ended = runtime.event()
         self.handlers: Mapping[str, Callable[[bytes], bytes]] = {
             messages.REGISTER_RECEIVER: self._answering(self._register),
@@ -170,7 +176,7 @@ class ReceiverTracker:
 
     def _start_all(self) -> None:
         """Start the stores, and then all receivers. On a thread of its own."""
-        self._start_stores(self._stores_at_first)
+        self._start_stores(self._config.stores_at_first)
         hosts = {stream: self._preferred(stream) for stream in self._entries}
         candidates = ReceiverSchedulingPolicy.scheduleReceivers(hosts, self._runner.executors())
         for stream in self._entries:
@@ -196,7 +202,7 @@ class ReceiverTracker:
                 self._all_ended.set()
         for stream in waiting:
             self._command(stream, {"command": messages.STOP_RECEIVER})
-        waited = min(timeout, self._registration)
+        waited = min(timeout, self._config.registration_s)
         in_time = self._all_ended.wait(waited)
         while not in_time and waited < timeout:
             executors = self._known_executors()
@@ -223,10 +229,6 @@ class ReceiverTracker:
     def send_rate_update(self, stream_id: int, records_a_second: int) -> None:
         """Send a running receiver the command to set its rate limit. Returns at once. Any thread."""
         self._command(stream_id, {"command": messages.UPDATE_RATE_LIMIT, "rate": records_a_second})
-
-    def restart_receiver(self, stream_id: int, message: str) -> None:
-        """Send a running receiver the command to restart on its executor, after its restart delay. Returns at once. Any thread."""
-        self._command(stream_id, {"command": messages.RESTART_RECEIVER, "message": message})
 
     def clean_up(self, stream_id: int, threshold_ms: int) -> None:
         """Send a receiver the command to clean its log. Returns at once. Any thread.
@@ -284,11 +286,6 @@ class ReceiverTracker:
                     else:
                         found.setdefault(store, []).append(block.block_id)
         return found, later
-
-    def allocated_executors(self) -> dict[int, str | None]:
-        """Return the id of each receiver's executor, by stream id; None for a receiver that runs nowhere. Any thread."""
-        with self._lock:
-            return {s: entry.info.running.executor_id if entry.info.running else None for s, entry in self._entries.items()}
 
     def receivers_on_executors(self) -> dict[str, int]:
         """Return how many receivers hold a core of an executor, by executor id. Any thread.
@@ -441,7 +438,7 @@ class ReceiverTracker:
             if stopping and not any(other.running for other in self._entries.values()):
                 self._all_ended.set()
         if not stopping:
-            delay = max(0.0, self._restart_delay - lasted)
+            delay = max(0.0, self._config.restart_delay_ms / 1000 - lasted)
             self._runtime.thread(lambda: self._restart(stream, delay), f"Receiver-{stream}-restart").start()
 
     def _restart(self, stream: int, delay_s: float) -> None:

@@ -44,6 +44,7 @@ class RpcClient:
 
         Raises:
             KeyError: the handler raised a KeyError.
+            ValueError: the name is too long.
             RpcRefusedError: the server has other credentials.
             RpcUnreachableError: the server does not answer.
             RpcError: the handler failed, or the message is too large for the server.
@@ -60,7 +61,7 @@ class RpcClient:
             level: passed on to the server's `Blocks.put`.
 
         Raises:
-            ValueError: there are too many chunks for a block.
+            ValueError: there are too many chunks for a block, or its id or the level is too long.
             RpcError: the server did not store the block; the subclasses are those of `ask`.
         """
         self._call(f"put {block_id}", Kind.PUT, block_id, level, chunks)
@@ -70,6 +71,7 @@ class RpcClient:
 
         Raises:
             KeyError: the server does not have the block.
+            ValueError: the id is too long.
             RpcError: the call failed; the subclasses are those of `ask`.
         """
         return self._call(f"get {block_id}", Kind.GET, block_id, "", [])

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 
 EAGER_BYTES = 64 * 1024
 MOST_PARTS = 1 << 20
+MOST_NAME_BYTES = 65_535
+"""The longest name of a message or block, and the longest `how`: the head has two bytes for its length."""
 _HEAD = struct.Struct(">BHHIQ")
 _LENGTH_BYTES = 8
 _MAGIC = b"KSRP\x01"
@@ -115,7 +117,7 @@ class Wire:
         Parts of more than EAGER_BYTES together are sent only after the server has answered GO_ON.
 
         Raises:
-            ValueError: there are too many parts. No byte was sent.
+            ValueError: there are too many parts, or a name is too long. No byte was sent.
             FrameError: the connection ended before the answer.
         """
         size = sum(map(len, parts))
@@ -130,7 +132,7 @@ class Wire:
         return self._answer()
 
     def send(self, kind: Kind, parts: Sequence[bytes] = (), name: str = "", how: str = "") -> None:
-        """Send a whole frame. ValueError, before a byte is sent, if it has too many parts."""
+        """Send a whole frame. ValueError, before a byte is sent, if it has too many parts, or if a name is too long."""
         size = sum(map(len, parts))
         self._send_parts(_head(kind, name, how, parts, size), parts, size)
 
@@ -165,9 +167,12 @@ class Wire:
 
 
 def _head(kind: Kind, name: str, how: str, parts: Sequence[bytes], size: int) -> bytes:
-    """Return the bytes of a frame's head, with the name and the `how`. ValueError if there are too many parts."""
+    """Return the bytes of a frame's head, with the name and the `how`. ValueError if there are too many parts, or if a name is too long."""
     check_count(parts)
     names = name.encode(), how.encode()
+    for encoded in names:
+        if len(encoded) > MOST_NAME_BYTES:
+            raise ValueError(f"a name of {len(encoded)} bytes is too long for a frame; it can have {MOST_NAME_BYTES}: {encoded[:100]!r}…")
     return _HEAD.pack(kind, len(names[0]), len(names[1]), len(parts), size) + b"".join(names)
 
 

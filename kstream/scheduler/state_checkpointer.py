@@ -13,7 +13,7 @@ from kstream.batch_time import Time
 from kstream.checkpoint import LogContents
 from kstream.checkpoint.state_log import States, StoredStates, forget_gone, read_states, set_aside
 from kstream.dstream.graph import DStreamGraph
-from kstream.dstream.state_rdd import StateFiles
+from kstream.dstream.state_files import StateFiles
 from kstream.dstream.stateful_dstream import StatefulDStream, oldest_required_batches
 from kstream.errors import CorruptRecordError
 from kstream.storage import FileStore

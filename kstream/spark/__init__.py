@@ -1,4 +1,19 @@
 """The only package that knows py4j and pyspark's internals. It implements the ports of the scheduler, the streams and the receivers.
 
 One idea: all use of pyspark's private parts is here and nowhere else, so that a new Spark version breaks one package.
+
+    spark_context       makes a SparkContext, and pickles functions of the user
+    java                finds a Java that Spark can run on
+    java_gateway        the JVM that this process calls, in a driver and in a worker
+    job_environment     what Spark knows of a job thread; the traceback of a worker in Spark's errors
+    rdd_placement       Spark's pages show RDDs at the user's calls of operators
+    worker_rdd          WorkerRDD: an RDD whose partitions Python workers make
+    state_rdds          RDDs of the states of mapWithState
+    executors           the executors, and the cores of receivers
+    receiver_runner     receivers and block stores as tasks of Spark
+    receivers           opens the received blocks of a context; received blocks as RDDs
+    checkpoint_store    opens a checkpoint by its URL
+    hadoop_file_store   checkpoints on HDFS, and on what else Hadoop's client reaches
+    hadoop_directory    watched directories there
+    shutdown            SIGTERM stops the context
 """

@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 WAITING_TIME = "spark.streaming.kstream.receiver.maxRegisteredResourcesWaitingTime"
 _POLL_S = 0.5
 _LOG_INTERVAL_S = 30.0
+_MOST_TASKS = 100
 _ASKS_FOR_INSTANCES = re.compile(r"yarn|k8s://")
 """Masters of which Spark asks for `spark.executor.instances` executors."""
 # The attributes of a SparkContext under which this module keeps values, so that they end with it.
@@ -123,18 +124,17 @@ def executor_cores(sc: SparkContext) -> list[int]:
     return [executor.cores for executor in executors(sc)]
 
 
-def task_attempts(sc: SparkContext, stage: int, most: int = 100) -> list[Any]:
-    """Return the tasks of a stage's first attempt from Spark's status store, which may be seconds behind. Asks the JVM.
+def task_attempts(sc: SparkContext, stage: int) -> list[Any]:
+    """Return the first tasks of a stage's first attempt from Spark's status store, which may be seconds behind. Asks the JVM.
 
     Args:
         sc: The SparkContext.
         stage: The id of the stage.
-        most: The largest number of tasks to return.
 
     Returns:
         Objects of the JVM: TaskData of Spark's API.
     """
-    return _rows(_jvm_context(sc).statusStore().taskList(stage, 0, most))
+    return _rows(_jvm_context(sc).statusStore().taskList(stage, 0, _MOST_TASKS))
 
 
 def _listed(sc: SparkContext, living: set[str]) -> list[Executor]:

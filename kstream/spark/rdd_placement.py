@@ -19,6 +19,7 @@ from pyspark import RDD, SparkContext
 from pyspark.traceback_utils import first_spark_call
 
 from kstream.batch import RDDScope
+from kstream.dstream.ports import Placement
 from kstream.dstream.recipe import CallSite
 
 R = TypeVar("R")
@@ -26,7 +27,7 @@ _IN_PYSPARK = os.path.join(os.path.dirname(first_spark_call.__code__.co_filename
 _call: Callable[..., Any] = lambda function, *rest: function(*rest)  # noqa: E731 – in one line, because `_frame` moves one line
 
 
-class SparkPlacement:
+class SparkPlacement(Placement):
     """Sets call site and scope of RDDs. `properties` are Spark's local properties of all jobs and RDDs; they are copied, never changed."""
 
     def __init__(self, sc: SparkContext, properties: Any) -> None:

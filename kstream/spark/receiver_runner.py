@@ -45,7 +45,6 @@ def check_cores(
     receivers: int,
     stop_wanted: Event,
     wait_s: float = BY_KEY[WAITING_TIME].default / 1000,
-    runtime: Runtime = THREADS,
 ) -> None:
     """Wait until a task of a batch fits beside so many receivers, or until a stop is wanted; see `wait_for_cores`.
 
@@ -57,7 +56,6 @@ def check_cores(
         receivers: The number of receivers.
         stop_wanted: Ends the wait.
         wait_s: The longest wait in seconds.
-        runtime: Has the clock.
 
     Raises:
         ConfigurationError: local mode has too few cores.
@@ -68,7 +66,7 @@ def check_cores(
     warn_of_limit(cores, most_cores(conf, conf.get("spark.master") or ""))
     if _executors_come_when_needed(sc):
         return
-    wait_for_cores(cores, partial(executor_cores, sc), is_local(sc), wait_s, runtime.monotonic, stop_wanted.wait)
+    wait_for_cores(cores, partial(executor_cores, sc), is_local(sc), wait_s, THREADS.monotonic, stop_wanted.wait)
 
 
 class SparkReceiverRunner:
@@ -101,8 +99,9 @@ class SparkReceiverRunner:
         """Ids of the executors with a store. In local mode the receivers start the one store."""
 
     def executors(self) -> list[ExecutorLocation]:
-        """Return the executors that live; the driver alone if there are none, as in local mode. Asks the JVM."""
-        return [executor.location for executor in executors(self._sc)] or [_LOCAL]
+        """Return the executors that live; in local mode the driver, and none while a cluster has not given one yet. Asks the JVM."""
+        found = [executor.location for executor in executors(self._sc)]
+        return found or ([_LOCAL] if is_local(self._sc) else [])
 
     def run(self, receiver: Receiver, stream_id: int, run: int, candidates: Sequence[Location], ended: Callable[[str], None]) -> None:
         """Start the task of a receiver on a new thread, and return at once.
@@ -156,15 +155,18 @@ class SparkReceiverRunner:
         self._start_missing_stores()
         if is_local(self._sc) or _executors_come_when_needed(self._sc):
             return
-        while len(self._with_store) < at_least:
+        while (there := self._stores()) < at_least:
             if self._runtime.monotonic() > end:
-                logger.warning(
-                    "only %d executors have a block store, so blocks have fewer than %d replicas", len(self._with_store), at_least
-                )
+                logger.warning("only %d executors have a block store, so blocks have fewer than %d replicas", there, at_least)
                 return
             if self._stop_wanted.wait(_POLL_S):
                 return
             self._start_missing_stores()
+
+    def _stores(self) -> int:
+        """Return the number of executors with a store."""
+        with self._lock:
+            return len(self._with_store)
 
     def _start_missing_stores(self) -> None:
         """Start stores by Spark tasks. Blocks until the tasks have ended. A failure is logged.

@@ -20,7 +20,7 @@ from kstream.receiver.block_reading import BlockLocations, OpensStore, ReceiverL
 from kstream.receiver.block_store import END, effective_storage_level, remove_blocks
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_task import LOOPBACK, ReceiverTaskConfig
-from kstream.receiver.receiver_tracker import ReceiverTracker
+from kstream.receiver.receiver_tracker import ReceiverTracker, ReceiverTrackerConfig
 from kstream.rpc import RpcClient, RpcCredentials, RpcServer
 from kstream.spark.executors import block_locations, free_executors, is_local, known_executors, set_receivers
 from kstream.spark.hadoop_file_store import HadoopFileStore
@@ -78,7 +78,7 @@ def open_received_blocks(
         replicas = max(effective_storage_level(receiver.storageLevel, logs is not None).replicas for receiver in receivers.values())
         driver_log = None if store is None else create_log_for_driver(settings.source, store, probe=log.probe)
         blocks = ReceivedBlockTracker(receivers, clock, driver_log, log.epoch)
-        tracker = ReceiverTracker(receivers, runner, blocks, clock, tell, stores_at_first=replicas)
+        tracker = ReceiverTracker(receivers, runner, blocks, clock, tell, ReceiverTrackerConfig(stores_at_first=replicas))
         reader = SparkBlockReader(sc, credentials)
     except BaseException:
         server.close()

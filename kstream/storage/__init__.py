@@ -5,6 +5,13 @@ about plans and epochs depends on that. So a store that cannot do it is refused,
 `/` on every system. Where create depends on a server, a driver tests it before it writes (`prepare_to_write`). HDFS needs a JVM and
 is in `kstream.spark`. Files are whole and never change, with one exception: the write-ahead logs of an `AppendingStore` (a local
 disk, HDFS) grow.
+
+    file_store     the contract, further abilities of some stores, and the test of a store's create
+    local          a directory on a local disk
+    object_store   a prefix in a bucket: S3, Google Cloud Storage, Azure
+    fsspec_store   any file system of fsspec, for a single driver
+    memory         for tests
+    open           the store of a path or URL, on the driver and in workers
 """
 
 from kstream.storage.file_store import SINGLE_WRITER, AppendableFile, AppendingStore, FileStore

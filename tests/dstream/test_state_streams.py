@@ -19,7 +19,7 @@ from kstream.checkpoint.state_log import stored_states
 from kstream.dstream import InputDStream
 from kstream.dstream.base import node_of
 from kstream.dstream.rdd_functions import co_grouped
-from kstream.dstream.state_rdd import StateFiles
+from kstream.dstream.state_files import StateFiles
 from kstream.storage import FileStore, LocalFileStore, MemoryFileStore
 from kstream.storage.open import StorePlace, place_for_workers
 from kstream.testing import ManualClock

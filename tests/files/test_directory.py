@@ -13,8 +13,8 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from kstream.errors import ConfigurationError, MissingDependencyError, UnsupportedStoreError
-from kstream.files.directory import files_in
 from kstream.files.file_systems import FsspecFiles, LocalFiles, file_system, milliseconds
+from kstream.files.watched_directory import files_in
 
 FILES = ("a/1", "a/2", "ab/3", "b/4", "b/deep/5", "x{y/6", ".dot/7")
 

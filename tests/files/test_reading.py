@@ -17,7 +17,7 @@ from pyspark.cloudpickle import dumps, loads
 
 from kstream.errors import FileLostError, RecordLengthError, UnreadableFileError
 from kstream.files import FileFormat, FileStatus, FixedRecords, TextLines, WatchedDirectory, WholeFile
-from kstream.files.directory import Split, cut
+from kstream.files.formats import Split, cut
 
 
 def partitions(count: int, make: Callable[[int], Iterable[Any]]) -> list[list[Any]]:

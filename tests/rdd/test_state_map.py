@@ -310,3 +310,18 @@ def test_the_stored_form_does_not_change() -> None:
 
 def test_an_empty_map_is_one_empty_bucket() -> None:
     assert EMPTY.hex() == "4b534d01" + "01000000" + "00" * 8 + "00" * 4 + "ff" * 7 + "7f"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda key: StateMap().get(key),
+        lambda key: StateMap().put(key, 1, 1),
+        lambda key: StateMap().touch(key, 1),
+        lambda key: StateMap().remove(key),
+        lambda key: StateMap.of([(key, 1, 1)]),
+    ],
+)
+def test_a_key_that_is_not_hashable_is_a_type_error_that_says_what_keys_a_state_may_have(use: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError, match=r"\['a'\] cannot be the key of a state of mapWithState, unhashable.*Use text"):
+        use(["a"])

@@ -16,7 +16,7 @@ from kstream.rpc import RpcCredentials, RpcServer
 from kstream.storage import LocalFileStore
 from kstream.storage.open import StorePlace
 from kstream.wal import FileBasedWriteAheadLog, WriteAheadLogRecordHandle
-from kstream.wal.handles import read_segment
+from kstream.wal.file_based_write_ahead_log import read_segment
 
 CREDENTIALS = RpcCredentials.new()
 

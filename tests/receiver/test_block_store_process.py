@@ -19,6 +19,7 @@ from kstream.receiver.block_store import END, StoreAddress, remove_blocks
 from kstream.receiver.block_store_process import BlockStoreSpec, find_or_start
 from kstream.receiver.executor_process import DRIVER, ExecutorProcess, executor_of, is_java, wait_for_death
 from kstream.rpc import RpcClient, RpcCredentials
+from tests.harness import PATIENCE
 
 CREDENTIALS = RpcCredentials.new()
 
@@ -159,3 +160,15 @@ def test_waiting_for_the_death_of_one_who_is_dead_returns_at_once() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     wait_for_death(process.pid)
+
+
+def test_one_who_is_dead_and_not_reaped_counts_as_dead_also_where_there_is_no_pidfd(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    waiting = threading.Thread(target=wait_for_death, args=(process.pid,))
+    waiting.start()
+    process.kill()
+    waiting.join(PATIENCE)
+    was_waiting = waiting.is_alive()
+    process.communicate()
+    assert not was_waiting

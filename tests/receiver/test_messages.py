@@ -8,8 +8,8 @@ import pytest
 
 from kstream.errors import RpcError, RpcRefusedError, RpcUnreachableError
 from kstream.receiver import messages
-from kstream.receiver.block_writer import ReceivedBlockStoreResult
 from kstream.receiver.messages import TrackerLink
+from kstream.receiver.received_block_handler import ReceivedBlockStoreResult
 from kstream.rpc import RpcClient
 
 BLOCK = ReceivedBlockStoreResult(10, ("1", "2"))

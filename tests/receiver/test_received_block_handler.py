@@ -12,13 +12,12 @@ import pytest
 from kstream.errors import BlockNotStoredError, CorruptRecordError, FormatVersionError, RpcUnreachableError, StorageError
 from kstream.receiver.block_reading import records_of
 from kstream.receiver.block_store import decode_block, encode_block
-from kstream.receiver.block_writer import (
+from kstream.receiver.block_writer import chunks_of, dumps_plain
+from kstream.receiver.received_block_handler import (
     BlockStoreBasedBlockHandler,
     ReceivedBlockHandler,
     ReceivedBlockStoreResult,
     WriteAheadLogBasedBlockHandler,
-    chunks_of,
-    dumps_plain,
 )
 from kstream.storage import LocalFileStore
 from kstream.wal import FileBasedWriteAheadLog, FileBasedWriteAheadLogSegment

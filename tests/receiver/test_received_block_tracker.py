@@ -95,10 +95,11 @@ def breaks(kind: str) -> Callable[[bytes], bool]:
 
 def test_there_is_a_log_only_if_one_is_given_and_without_one_all_is_in_memory() -> None:
     """BT1: one is given where there is a checkpoint directory."""
-    assert Driver().tracker.is_write_ahead_log_enabled
+    with_log = Driver()
+    with_log.add("a")
+    assert len(with_log.log.events()) == 1
     tracker = ReceivedBlockTracker([STREAM], ManualClock())
     tracker.recover([])
-    assert not tracker.is_write_ahead_log_enabled
     assert tracker.add_block(ReceivedBlockInfo(STREAM, "a"))
     tracker.allocate_blocks_to_batch(STREAM, ["a"])
     assert ids(tracker.release(Time(1), ["a"])) == ["a"] and tracker.release(Time(1), ["a"]) == []

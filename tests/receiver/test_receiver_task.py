@@ -24,8 +24,9 @@ from kstream.receiver.executor_process import ExecutorProcess
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
 from kstream.receiver.receiver_task import OwnBlockStoreClient, PeerStores, ReceiverSession, ReceiverTask, ReceiverTaskConfig
-from kstream.receiver.receiver_tracker import ReceiverTracker
+from kstream.receiver.receiver_tracker import ReceiverTracker, ReceiverTrackerConfig
 from kstream.rpc import RpcCredentials, RpcServer
+from tests.receivers import executors_of
 
 PATIENCE = 60.0
 
@@ -93,7 +94,9 @@ class World:
         self.events: list[Any] = []
         self.executors, self.server = executors, server
         self.blocks = ReceivedBlockTracker([0], SystemClock())
-        self.tracker = ReceiverTracker({0: receiver}, executors, self.blocks, SystemClock(), self.hear, restart_delay_ms=0)
+        self.tracker = ReceiverTracker(
+            {0: receiver}, executors, self.blocks, SystemClock(), self.hear, ReceiverTrackerConfig(restart_delay_ms=0)
+        )
         executors.tracker = self.tracker
         server.answer(self.tracker.handlers)
         self.tracker.start()
@@ -213,7 +216,7 @@ def test_a_task_that_spark_starts_on_another_executor_ends_without_running_its_r
     with running(receiver, tmp_path, monkeypatch) as world:
         receiver.wait_done()
         assert world.records() == [1], "it was started once"
-        assert places == [["executor_127.0.0.1_1"]] * 2 and world.tracker.allocated_executors() == {0: "1"}
+        assert places == [["executor_127.0.0.1_1"]] * 2 and executors_of(world.tracker) == {0: "1"}
         assert world.events == [STARTED]
 
 

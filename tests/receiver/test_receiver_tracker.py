@@ -12,10 +12,14 @@ from kstream import Receiver
 from kstream.receiver import messages
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
-from kstream.receiver.receiver_tracker import ReceiverTracker
+from kstream.receiver.receiver_tracker import ReceiverTracker, ReceiverTrackerConfig
 from kstream.testing import ManualClock
+from tests.receivers import executors_of
 
 PATIENCE = 60.0
+
+
+AT_ONCE = ReceiverTrackerConfig(restart_delay_ms=0, registration_s=0.01)
 
 
 class Nothing(Receiver):
@@ -70,7 +74,8 @@ class World:
         self.blocks = ReceivedBlockTracker(range(receivers), ManualClock(1000))
         self.events: list[Any] = []
         made = {stream: receiver() for stream in range(receivers)}
-        self.tracker = ReceiverTracker(made, self.runner, self.blocks, ManualClock(1000), self.events.append, restart_delay_ms=0)
+        config = ReceiverTrackerConfig(restart_delay_ms=0)
+        self.tracker = ReceiverTracker(made, self.runner, self.blocks, ManualClock(1000), self.events.append, config)
         self.tracker.start()
         self.runner.wait(receivers)
 
@@ -101,7 +106,7 @@ def test_the_latest_run_of_a_receiver_may_register_once_and_nobody_else() -> Non
     world = World()
     assert not world.register(run=2)["accepted"] and not world.register(stream=7)["accepted"]
     assert world.register()["accepted"] and not world.register()["accepted"]
-    assert world.kinds() == ["Started"] and world.tracker.allocated_executors() == {0: "1"}
+    assert world.kinds() == ["Started"] and executors_of(world.tracker) == {0: "1"}
 
 
 def test_a_receiver_whose_task_ends_runs_again_and_its_old_run_is_not_heard() -> None:
@@ -114,7 +119,7 @@ def test_a_receiver_whose_task_ends_runs_again_and_its_old_run_is_not_heard() ->
     assert world.next(run=1)["command"] == messages.STOP_RECEIVER
     assert world.register(run=2, executor="2")["accepted"]
     world.runner.endings[0, 1]("said twice")
-    assert world.kinds() == ["Started", "Stopped", "Started"] and world.tracker.allocated_executors() == {0: "2"}
+    assert world.kinds() == ["Started", "Stopped", "Started"] and executors_of(world.tracker) == {0: "2"}
 
 
 def test_a_receiver_holds_a_core_of_its_executor_until_its_task_ends() -> None:
@@ -150,7 +155,7 @@ def test_a_receiver_that_was_started_elsewhere_than_it_was_scheduled_is_refused_
     world.runner.endings[1, 1]("")
     assert world.runner.wait(4)[3] == (1, 2, [ExecutorLocation("host2", "2")])
     assert world.register(1, run=2, executor="2")["accepted"]
-    assert world.kinds() == ["Started"] and world.tracker.allocated_executors() == {0: None, 1: "2", 2: None}
+    assert world.kinds() == ["Started"] and executors_of(world.tracker) == {0: None, 1: "2", 2: None}
 
 
 def test_a_receiver_is_known_by_the_id_of_its_executor_whatever_that_calls_its_host() -> None:
@@ -185,7 +190,7 @@ def test_between_a_refusal_and_the_next_run_the_restart_delay_passes() -> None:
     """A receiver that is refused again and again is no hot loop."""
     runner, clock = Runner("1", "2"), ManualClock(0)
     made = {0: Nothing(), 1: Nothing()}
-    tracker = ReceiverTracker(made, runner, ReceivedBlockTracker([0, 1], clock), clock, restart_delay_ms=7000)
+    tracker = ReceiverTracker(made, runner, ReceivedBlockTracker([0, 1], clock), clock, config=ReceiverTrackerConfig(restart_delay_ms=7000))
     waited: list[float] = []
     tracker._over.wait = lambda timeout=None: (waited.append(timeout or 0.0), False)[1]
     tracker.start()
@@ -199,7 +204,9 @@ def test_between_a_refusal_and_the_next_run_the_restart_delay_passes() -> None:
 
 def test_the_thread_that_reports_the_end_of_a_task_does_not_wait_for_the_restart_delay() -> None:
     runner, clock = Runner("1"), ManualClock(0)
-    tracker = ReceiverTracker({0: Nothing()}, runner, ReceivedBlockTracker([0], clock), clock, restart_delay_ms=7000)
+    tracker = ReceiverTracker(
+        {0: Nothing()}, runner, ReceivedBlockTracker([0], clock), clock, config=ReceiverTrackerConfig(restart_delay_ms=7000)
+    )
     waiting: list[threading.Thread] = []
     tracker._over.wait = lambda timeout=None: (waiting.append(threading.current_thread()), False)[1]
     tracker.start()
@@ -211,7 +218,9 @@ def test_the_thread_that_reports_the_end_of_a_task_does_not_wait_for_the_restart
 
 def test_a_receiver_that_waits_for_its_restart_does_not_run_once_the_receivers_are_stopped() -> None:
     runner, clock = Runner("1"), ManualClock(0)
-    tracker = ReceiverTracker({0: Nothing()}, runner, ReceivedBlockTracker([0], clock), clock, restart_delay_ms=3_600_000)
+    tracker = ReceiverTracker(
+        {0: Nothing()}, runner, ReceivedBlockTracker([0], clock), clock, config=ReceiverTrackerConfig(restart_delay_ms=3_600_000)
+    )
     tracker.start()
     runner.wait(1)
     runner.endings[0, 1]("executor lost")
@@ -296,10 +305,10 @@ def test_commands_reach_a_receiver_in_order() -> None:
     world = World()
     world.register()
     world.tracker.send_rate_update(0, 100)
-    world.tracker.restart_receiver(0, "try again")
+    world.tracker.send_rate_update(0, 200)
     first, second = world.next(), world.next()
     assert (first["command"], first["rate"]) == (messages.UPDATE_RATE_LIMIT, 100)
-    assert (second["command"], second["message"]) == (messages.RESTART_RECEIVER, "try again")
+    assert (second["command"], second["rate"]) == (messages.UPDATE_RATE_LIMIT, 200)
 
 
 def test_an_error_is_told_to_listeners_and_the_receiver_goes_on() -> None:
@@ -331,7 +340,11 @@ def test_a_receiver_that_never_got_a_core_is_not_waited_for() -> None:
     """It has stored nothing, and Spark may never run it."""
     runner = Runner("1")
     tracker = ReceiverTracker(
-        {0: Nothing()}, runner, ReceivedBlockTracker([0], ManualClock(0)), ManualClock(0), restart_delay_ms=0, registration_s=0.01
+        {0: Nothing()},
+        runner,
+        ReceivedBlockTracker([0], ManualClock(0)),
+        ManualClock(0),
+        config=AT_ONCE,
     )
     tracker.start()
     runner.wait(1)
@@ -343,9 +356,7 @@ def test_a_receiver_whose_executor_is_gone_is_not_waited_for() -> None:
     """Spark tries its task again where there is a core, and there may be none any more."""
     runner = Runner("1", "2")
     made = {0: Nothing(), 1: Nothing()}
-    tracker = ReceiverTracker(
-        made, runner, ReceivedBlockTracker([0, 1], ManualClock(0)), ManualClock(0), restart_delay_ms=0, registration_s=0.01
-    )
+    tracker = ReceiverTracker(made, runner, ReceivedBlockTracker([0, 1], ManualClock(0)), ManualClock(0), config=AT_ONCE)
     tracker.start()
     runner.wait(2)
     for stream, executor in enumerate("12"):

@@ -201,6 +201,23 @@ def test_a_block_of_too_many_chunks_is_an_error_of_the_call() -> None:
     server.close()
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.get("b" * 65_536),
+        lambda client: client.put("b", [], "l" * 65_536),
+        lambda client: client.ask("ä" * 32_768),
+    ],
+    ids=["the id of a block", "a level", "a message in UTF-8"],
+)
+def test_a_name_that_is_too_long_for_a_frame_is_refused_before_a_byte_is_sent(call: Callable[[RpcClient], Any]) -> None:
+    with serving() as server:
+        client = client_of(server)
+        with pytest.raises(ValueError, match="a name of 65536 bytes is too long for a frame; it can have 65535"):
+            call(client)
+        assert client.ask("echo", b"x") == b"x"
+
+
 def test_a_reader_that_is_slow_but_never_silent_gets_everything() -> None:
     """The time-out is for the silence of the other side, not for all that is sent."""
     timeout_s = 1.0

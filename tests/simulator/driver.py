@@ -9,7 +9,7 @@ from kstream.batch import Job, PlannedInput
 from kstream.batch_time import Duration, Time
 from kstream.context.engine import Engine, EngineCallbacks, SparkServices
 from kstream.dstream.input_dstream import InputDStream
-from kstream.dstream.transformed import ForEachDStream
+from kstream.dstream.transformed_dstreams import ForEachDStream
 from kstream.errors import FencedError, KStreamError
 from kstream.listener import StreamingListenerBus
 from tests.simulator.history import Attempt, Moved

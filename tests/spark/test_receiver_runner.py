@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark import SparkContext
 
 from kstream.errors import ConfigurationError, MissingDependencyError
+from kstream.receiver.receiver_scheduling_policy import ExecutorLocation
 from kstream.spark.executors import Executor
 from kstream.spark.receiver_runner import SparkReceiverRunner, check_cores
 from tests.harness import PATIENCE
@@ -70,3 +72,51 @@ def test_the_reason_of_a_failed_task_is_the_last_line_of_what_its_worker_said(sc
     SparkReceiverRunner(sc, NOTHING).run(receiver, 0, 1, [], lambda reason: (reasons.append(reason), ended.set())[1])
     assert ended.wait(6 * PATIENCE), "a worker is started first"
     assert reasons == ["kstream.errors.MissingDependencyError: this receiver needs a package"]
+
+
+class Runtime:
+    """A clock that moves by the waits of its events."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def event(self) -> Any:
+        def wait(seconds: float) -> bool:
+            self.now += seconds
+            return False
+
+        return SimpleNamespace(wait=wait)
+
+
+def runner_on(sc: Any) -> SparkReceiverRunner:
+    runtime: Any = Runtime()
+    return SparkReceiverRunner(sc, NOTHING, runtime=runtime)
+
+
+def test_the_driver_is_an_executor_in_local_mode_only() -> None:
+    """A cluster that has not given an executor yet has none: no receiver is placed on the driver, which has no worker."""
+    assert runner_on(FakeSparkContext([])).executors() == []
+    assert runner_on(FakeSparkContext([], local=True)).executors() == [ExecutorLocation("localhost", "driver")]
+    assert runner_on(FakeSparkContext([Executor("host1", "a", 1)])).executors() == [ExecutorLocation("host1", "a")]
+
+
+def test_the_first_receiver_waits_for_a_store_also_while_a_cluster_has_no_executor(caplog: pytest.LogCaptureFixture) -> None:
+    runner_on(FakeSparkContext([])).start_stores(1)
+    assert "0 executors have a block store, so that blocks have fewer than 1 replicas" in caplog.text
+
+
+def test_the_executors_with_a_store_are_counted_under_the_lock_only() -> None:
+    """Another thread may forget a store meanwhile."""
+
+    class Guarded(set[str]):
+        def __len__(self) -> int:
+            assert runner._lock.locked()
+            return super().__len__()
+
+    runner = runner_on(FakeSparkContext([]))
+    runner._start_missing_stores = lambda: None
+    runner._with_store = Guarded({"a"})
+    runner.start_stores(1)

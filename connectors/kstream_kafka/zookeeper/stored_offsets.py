@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from kstream.offsets.offset_range import Partition
 from kstream_kafka.errors import OwnershipLostError
@@ -34,8 +34,8 @@ class ReadProgress:
     offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
 
 
-class Acknowledgement(Protocol):
-    """Decides when offsets are written to ZooKeeper.
+class Acknowledgement:
+    """Decides when offsets are written to ZooKeeper. A method that a subclass does not override writes none.
 
     Each method may block on ZooKeeper, and may raise OwnershipLostError from the membership's `commit`.
     """
@@ -45,38 +45,28 @@ class Acknowledgement(Protocol):
 
     def on_handed_over(self, progress: ReadProgress) -> None:
         """Note that the block generator got these records. Called by the member's thread."""
-        ...
 
     def on_stored(self, progress: ReadProgress) -> None:
         """Note that a block with these records is stored. Called by the generator's thread."""
-        ...
 
     def tick(self, now_ms: int) -> None:
         """Write offsets if it is time. Called by the member's thread between reads. `now_ms` is the monotonic time."""
-        ...
 
     def flush(self) -> None:
         """Write all offsets that are ready. Called by the member's thread when all records are stored, before it may release claims."""
-        ...
 
     def on_initial_offsets(self, membership: ZooKeeperMembership, offsets: Offsets) -> None:
         """Note that partitions begin here, by `auto.offset.reset`. None of their records is waiting. Called by the member's thread."""
-        ...
 
 
-class AfterStoring:
+class AfterStoring(Acknowledgement):
     """The reliable receiver's way: write the offsets of a block once it is stored."""
 
     drops_unowned_blocks = True
 
-    def on_handed_over(self, progress: ReadProgress) -> None: ...
-
     def on_stored(self, progress: ReadProgress) -> None:
         """Write the offsets of the block."""
         progress.membership.commit(progress.offsets)
-
-    def tick(self, now_ms: int) -> None: ...
-    def flush(self) -> None: ...
 
     def on_initial_offsets(self, membership: ZooKeeperMembership, offsets: Offsets) -> None:
         """Write these offsets at once.
@@ -86,7 +76,7 @@ class AfterStoring:
         membership.commit(offsets)
 
 
-class OnTimer:
+class OnTimer(Acknowledgement):
     """The plain receiver's way: write the offsets of handed-over records at an interval."""
 
     drops_unowned_blocks = False
@@ -107,8 +97,6 @@ class OnTimer:
         if self._waiting is None or self._waiting.membership is not progress.membership:
             self._waiting = ReadProgress(progress.membership)
         self._waiting.offsets.update(progress.offsets)
-
-    def on_stored(self, progress: ReadProgress) -> None: ...
 
     def tick(self, now_ms: int) -> None:
         """Write the noted offsets if the interval is over."""

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from kstream.offsets.offset_range import Partition
 
-Subscription: TypeAlias = Mapping[str, int]
+TopicCount: TypeAlias = Mapping[str, int]
 """Topic → number of consumer threads."""
 Offsets: TypeAlias = Mapping[Partition, int]
 """Partition → next offset to read."""
@@ -69,7 +69,7 @@ def consumer_id(group: str, host: str, time_ms: int, random_hex: str) -> str:
     return f"{group}_{host}-{time_ms}-{random_hex[:8]}"
 
 
-def registration(topics: Subscription, time_ms: int) -> bytes:
+def registration(topics: TopicCount, time_ms: int) -> bytes:
     """Return the content of a consumer's node. `time_ms` is in ms since the epoch."""
     content = {"version": 1, "subscription": dict(topics), "pattern": "static", "timestamp": str(time_ms)}
     return json.dumps(content, separators=(",", ":")).encode()
@@ -96,7 +96,7 @@ def thread_ids(consumer: str, threads: int) -> list[str]:
     return [f"{consumer}-{number}" for number in range(threads)]
 
 
-def owners(members: Mapping[str, Subscription], partitions: Collection[Partition]) -> dict[Partition, str]:
+def owners(members: Mapping[str, TopicCount], partitions: Collection[Partition]) -> dict[Partition, str]:
     """Return the owner thread of each partition. Partitions of topics without a reader are left out.
 
     The rule is applied to each topic: partitions in their order, threads in the order of their ids *as texts* (`…-10` before `…-2`). Each
@@ -115,7 +115,7 @@ def owners(members: Mapping[str, Subscription], partitions: Collection[Partition
     return found
 
 
-def owned_by(consumer: str, topics: Subscription, owner_of: Mapping[Partition, str]) -> dict[Partition, str]:
+def owned_by(consumer: str, topics: TopicCount, owner_of: Mapping[Partition, str]) -> dict[Partition, str]:
     """Return the partitions of one consumer's threads, with the thread."""
     own = {thread for threads in topics.values() for thread in thread_ids(consumer, threads)}
     return {partition: thread for partition, thread in owner_of.items() if thread in own}

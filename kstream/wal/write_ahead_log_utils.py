@@ -9,10 +9,9 @@ from typing import Any
 
 from kstream.conf import ConfSource, Settings
 from kstream.errors import ConfigurationError
-from kstream.loop import THREADS, Runtime
 from kstream.storage import FileStore
-from kstream.wal.driver_log import BatchedWriteAheadLog, FencedWriteAheadLog
-from kstream.wal.file_based import FileBasedWriteAheadLog
+from kstream.wal.batched_write_ahead_log import BatchedWriteAheadLog, FencedWriteAheadLog
+from kstream.wal.file_based_write_ahead_log import FileBasedWriteAheadLog
 from kstream.wal.write_ahead_log import WriteAheadLog
 
 DRIVER_LOG_FOLDER = "receivedBlockMetadata"
@@ -27,8 +26,6 @@ def receiver_log_folder(stream_id: int) -> str:
 def create_log_for_driver(
     conf: ConfSource,
     store: FileStore,
-    folder: str = DRIVER_LOG_FOLDER,
-    runtime: Runtime = THREADS,
     probe: Callable[[], None] | None = None,
 ) -> WriteAheadLog:
     """Make the driver's log. It writes in batches unless the settings say otherwise, also if the log is of the user's class.
@@ -36,8 +33,6 @@ def create_log_for_driver(
     Args:
         conf: the settings.
         store: the store of the checkpoint.
-        folder: the folder of the log in the store.
-        runtime: makes threads and locks.
         probe: called after each write of the log below; an error of it makes the write fail. None is no fencing. See
             FencedWriteAheadLog.
 
@@ -45,28 +40,28 @@ def create_log_for_driver(
         ConfigurationError: a setting has a value that cannot work.
     """
     settings, side = Settings(conf), "driver"
-    log = _log(conf, settings, side, store, folder, runtime)
+    log = _log(conf, settings, side, store, DRIVER_LOG_FOLDER)
     if probe is not None:
         log = FencedWriteAheadLog(log, probe)
     if not settings.get(_key(side, "allowBatching")):
         return log
-    return BatchedWriteAheadLog(log, settings.get(_key(side, "batchingTimeout")), runtime)
+    return BatchedWriteAheadLog(log, settings.get(_key(side, "batchingTimeout")))
 
 
-def create_log_for_receiver(conf: ConfSource, store: FileStore, stream_id: int, runtime: Runtime = THREADS) -> WriteAheadLog:
+def create_log_for_receiver(conf: ConfSource, store: FileStore, stream_id: int) -> WriteAheadLog:
     """Make a receiver's log. It never writes in batches, because blocks are large and are read by their handles.
 
     Raises:
         ConfigurationError: a setting has a value that cannot work.
     """
-    return _log(conf, Settings(conf), "receiver", store, receiver_log_folder(stream_id), runtime)
+    return _log(conf, Settings(conf), "receiver", store, receiver_log_folder(stream_id))
 
 
 def _key(side: str, name: str) -> str:
     return f"spark.streaming.{side}.writeAheadLog.{name}"
 
 
-def _log(conf: ConfSource, settings: Settings, side: str, store: FileStore, folder: str, runtime: Runtime) -> WriteAheadLog:
+def _log(conf: ConfSource, settings: Settings, side: str, store: FileStore, folder: str) -> WriteAheadLog:
     """Make the log of one side, `driver` or `receiver`: of the user's class if a setting names one, else in files. ConfigurationError."""
     name = settings.get(_key(side, "class"))
     if name:
@@ -77,7 +72,6 @@ def _log(conf: ConfSource, settings: Settings, side: str, store: FileStore, fold
         rolling_interval_secs=settings.get(_key(side, "rollingIntervalSecs")),
         max_failures=settings.get(_key(side, "maxFailures")),
         close_file_after_write=settings.get(_key(side, "closeFileAfterWrite")),
-        runtime=runtime,
     )
 
 

@@ -24,19 +24,14 @@ _MAGIC = b"KWAL"
 _HEAD = len(_MAGIC) + 1 + 4
 
 
-def aggregate(records: Iterable[bytes]) -> bytes:
-    """Return the batch of the records: one record of the log below."""
-    return _joined([frame(record) for record in records])
-
-
-def _joined(framed: list[bytes]) -> bytes:
-    """Return the batch of records that are framed already."""
+def aggregate(framed: Iterable[bytes]) -> bytes:
+    """Return the batch of records that are framed already: one record of the log below."""
     body = b"".join(framed)
     return _MAGIC + bytes([VERSION]) + zlib.crc32(body).to_bytes(4, "big") + body
 
 
 def deaggregate(record: bytes) -> list[bytes]:
-    """Return the records of a batch: the inverse of `aggregate`. A record that is no batch is returned alone.
+    """Return the records of a batch, without their frames. A record that is no batch is returned alone.
 
     Raises:
         CorruptRecordError: the batch is damaged: its checksum does not fit, or its records are cut off.
@@ -188,7 +183,7 @@ class BatchedWriteAheadLog(WriteAheadLog):
         if not batch:
             return
         try:
-            handle = self.wrapped.write(_joined([request.framed for request in batch]), batch[-1].time)
+            handle = self.wrapped.write(aggregate(request.framed for request in batch), batch[-1].time)
         except BaseException as e:  # every waiting `write` raises it
             for request in batch:
                 request.future.fail(e)

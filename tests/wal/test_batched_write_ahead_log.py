@@ -16,10 +16,16 @@ from kstream.errors import CorruptRecordError, FormatVersionError, IllegalStateE
 from kstream.loop.threads import ThreadRuntime
 from kstream.storage import LocalFileStore
 from kstream.wal import BatchedWriteAheadLog, FileBasedWriteAheadLog, WriteAheadLog, WriteAheadLogRecordHandle
-from kstream.wal.driver_log import aggregate, deaggregate
+from kstream.wal.batched_write_ahead_log import aggregate, deaggregate
+from kstream.wal.file_format import frame
 from tests.wal.logs import record
 
 GOLDEN = bytes.fromhex("4b57414c 01 8cff5e32 00000002 6162 00000001 63".replace(" ", ""))
+
+
+def batch(*records: bytes) -> bytes:
+    """These records as one record of the log below."""
+    return aggregate(map(frame, records))
 
 
 class GatedLog(WriteAheadLog):
@@ -140,14 +146,14 @@ class Bench:
 def test_a_batch_is_stored_as_it_always_was() -> None:
     """Spark behaviour WL7."""
     assert zlib.crc32(GOLDEN[9:]).to_bytes(4, "big") == GOLDEN[5:9]
-    assert aggregate([b"ab", b"c"]) == GOLDEN and deaggregate(GOLDEN) == [b"ab", b"c"]
+    assert batch(b"ab", b"c") == GOLDEN and deaggregate(GOLDEN) == [b"ab", b"c"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 100])
 def test_what_is_aggregated_comes_out_again(count: int) -> None:
     """Spark behaviour WL7."""
     records = [record(i) for i in range(count)]
-    assert deaggregate(aggregate(records)) == records
+    assert deaggregate(batch(*records)) == records
 
 
 def test_a_record_that_was_written_without_batching_is_itself() -> None:
@@ -157,7 +163,7 @@ def test_a_record_that_was_written_without_batching_is_itself() -> None:
 
 def test_a_batch_with_any_byte_changed_or_cut_is_told_and_one_of_a_newer_kstream_too() -> None:
     """Spark behaviour WL7."""
-    whole = aggregate([b"ab", b"c"])
+    whole = batch(b"ab", b"c")
     for at in range(5, len(whole)):
         with pytest.raises(CorruptRecordError, match="checksum"):
             deaggregate(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
@@ -264,7 +270,7 @@ def test_single_records_come_out_in_order_of_a_log_that_was_not_always_batched(t
 def test_a_damaged_batch_is_left_out_and_told_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
     """Spark behaviours WL4 and WL7."""
     bench = Bench()
-    bench.inner.calls = [aggregate([b"a"]), aggregate([b"b"])[:-1] + b"x", aggregate([b"c", b"d"])]
+    bench.inner.calls = [batch(b"a"), batch(b"b")[:-1] + b"x", batch(b"c", b"d")]
     assert list(bench.log.readAll()) == [b"a", b"c", b"d"]
     assert [r.levelno for r in caplog.records] == [logging.ERROR] and "the records of this batch are left out" in caplog.text
     bench.log.close()
