@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class JobEnvironment(Protocol):
-    """Prepares threads for Spark jobs. Implemented by `kstream.spark.SparkJobEnvironment`, and by the simulator."""
+    """Prepares threads for Spark jobs. Implemented by `SparkJobEnvironment` of `kstream.spark`, and by the simulator."""
 
     def for_job(self, job: Job) -> AbstractContextManager[None]:
         """Return a context manager around one job, for the job's thread.
