@@ -122,12 +122,12 @@ def skipped_between(before: KafkaPlan, after: KafkaPlan) -> list[str]:
     Returns:
         The skipped offsets as texts, for example `orders-0 [100, 200)`.
     """
-    # `anew` is the set of recreated topics; the `number` in its definition is a topic id. In the last line `n` is a partition's number.
     until_offsets = before.until_offsets
     lost = {(entry.topic, entry.partition) for entry in after.lost}
-    anew = {topic for topic, number in after.topic_ids.items() if before.topic_ids.get(topic, number) != number}
-    begins = ((r.topic, r.partition, r.fromOffset) for r in after.ranges if r.topic not in anew and (r.topic, r.partition) not in lost)
-    return [f"{t}-{n} [{until_offsets[t, n]}, {at})" for t, n, at in begins if until_offsets.get((t, n), at) < at]
+    recreated = {topic for topic, topic_id in after.topic_ids.items() if before.topic_ids.get(topic, topic_id) != topic_id}
+    begins = {(r.topic, r.partition): r.fromOffset for r in after.ranges if r.topic not in recreated}
+    skipped = [(p, until_offsets[p], at) for p, at in begins.items() if p not in lost and until_offsets.get(p, at) < at]
+    return [f"{topic}-{number} [{until}, {at})" for (topic, number), until, at in skipped]
 
 
 # -- kept offsets: the offsets of topics and partitions that left the list of the stream

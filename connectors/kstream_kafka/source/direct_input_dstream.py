@@ -332,9 +332,9 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
 
     def _plan_of(self, ranges: list[OffsetRange], epochs: list[int | None], ahead: frozenset[Partition]) -> KafkaPlan:
         """Return a plan of these ranges, with their epochs, the topic ids, the stopping offsets and the losses found so far."""
-        cursors = self._offsets
-        begun = [cursors.epoch_of((r.topic, r.partition)) for r in ranges]
-        return KafkaPlan(ranges, epochs, begun, cursors.topic_ids, ahead, self._stopping_offsets.offsets, cursors.lost)
+        offsets = self._offsets
+        begun = [offsets.epoch_of((r.topic, r.partition)) for r in ranges]
+        return KafkaPlan(ranges, epochs, begun, offsets.topic_ids, ahead, self._stopping_offsets.offsets, offsets.lost)
 
     # -- the batch
 
