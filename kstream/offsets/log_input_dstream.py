@@ -149,16 +149,22 @@ class LogInputDStream(InputDStream[LogPlan]):
             DataLossError: a partition is gone or ends before the next offset, and losses are not tolerated.
             Exception: another error of the Log.
         """
-        latest = self._past_ends.get(time.milliseconds) or self._ask(self.log.latest)
-        current, lost = self._current(latest)
+        then = self._past_ends.get(time.milliseconds)
+        latest = self._ask(self.log.latest) if then is None else then
+        current, lost = self._current(latest, missed=then is not None)
         if lost and self._on_data_loss() == FAIL:
             raise DataLossError("; ".join(f"{self.log.name} {entry.topic}-{entry.partition}: {entry.detail}" for entry in lost))
         self._latest = (time, latest)
         until = clamp(current, {p: max(latest[p], at) for p, at in current.items()}, self._limits())
         return LogPlan(self.log.name, [OffsetRange(*p, at, until[p]) for p, at in sorted(current.items())], lost)
 
-    def _current(self, latest: Mapping[Partition, int]) -> tuple[dict[Partition, int], list[LostRange]]:
-        """Return where each partition begins in the next plan, and the losses that this shows. Blocks if there is a new partition."""
+    def _current(self, latest: Mapping[Partition, int], missed: bool) -> tuple[dict[Partition, int], list[LostRange]]:
+        """Return where each partition begins in the next plan, and the losses that this shows. Blocks if there is a new partition.
+
+        Args:
+            latest: the end of each partition.
+            missed: whether these are ends in the past, at the time of a missed batch. Then one before the next offset is no loss.
+        """
         now = self._offsets()
         new = latest.keys() - now.keys()
         earliest = self._ask(self.log.earliest) if new else {}
@@ -168,18 +174,17 @@ class LogInputDStream(InputDStream[LogPlan]):
             for p, at in now.items()
             if p not in latest
         ]
-        if not self._past_ends:
-            for p, at in current.items():
-                if latest[p] < at:
-                    detail = f"the log ends at {latest[p]}, before the next offset {at}"
-                    lost.append(LostRange(*p, latest[p], at, "truncation", detail))
-                    current[p] = latest[p]
+        for p, at in current.items():
+            if latest[p] < at and not missed:
+                detail = f"the log ends at {latest[p]}, before the next offset {at}"
+                lost.append(LostRange(*p, latest[p], at, "truncation", detail))
+                current[p] = latest[p]
         return current, lost
 
     def planned(self, time: Time, plan: LogPlan) -> None:
         """Move the offsets to the ends of a plan that is durable now."""
         self._next = plan.until_offsets
-        self._past_ends.pop(time.milliseconds, None)
+        self._past_ends = {ms: ends for ms, ends in self._past_ends.items() if ms > time.milliseconds}
 
     def skipped_between(self, before: LogPlan, after: LogPlan) -> Sequence[str]:
         """Return the offsets between two consecutive plans that neither plan has, as texts. Pure."""

@@ -257,6 +257,18 @@ def test_missed_batches_get_the_records_of_their_times_under_by_timestamp() -> N
     assert run(on, 4)[1] == ["now"]
 
 
+def test_a_log_that_is_cut_after_missed_batches_is_a_data_loss_too() -> None:
+    log = MemoryLog()
+    on = started(log, conf={"spark.streaming.kstream.downtime": "by-timestamp"})
+    log.add(A, 1, at_ms=batch_time(1).milliseconds - 1)
+    on.missed([batch_time(number) for number in (1, 2, 3)])  # 2 and 3 are idle and never planned
+    run(on, 1)
+    run(on, 4)
+    log.records[A].clear()
+    with pytest.raises(DataLossError, match="before the next offset 1"):
+        on.plan(batch_time(5))
+
+
 def test_by_timestamp_over_a_log_without_times_says_that_it_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
     on = started(MemoryLog(has_times=False), conf={"spark.streaming.kstream.downtime": "by-timestamp"})
     with caplog.at_level(logging.WARNING, "kstream.offsets"):
