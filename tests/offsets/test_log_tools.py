@@ -59,7 +59,7 @@ def test_without_the_connector_of_the_log_nobody_can_be_asked() -> None:
 def test_the_ends_come_from_the_log_of_the_stored_and_the_given_arguments() -> None:
     given = TOOLS.read_parameters(None, ["end=9"], None)
     connection = TOOLS.connection({"end": 7, "count": 2}, given)
-    assert connection == {"end": 9, "count": 2}
+    assert connection is not None and connection == {"end": 9, "count": 2}
     assert TOOLS.log_ends(connection, [("s", 1)]) == {("s", 1): 9}
     assert TOOLS.connection(None, {}) is None
 
