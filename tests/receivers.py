@@ -151,15 +151,15 @@ class InDriver:
 
     # -- BlockReader
 
-    def rdd(self, places: Sequence[BlockLocations], tolerant: bool) -> Any:
-        return FakeRDD([record for place in places for record in self._read(place, tolerant)])
+    def rdd(self, places: Sequence[BlockLocations], tolerate_loss: bool) -> Any:
+        return FakeRDD([record for place in places for record in self._read(place, tolerate_loss)])
 
-    def _read(self, place: BlockLocations, tolerant: bool) -> list[Any]:
+    def _read(self, place: BlockLocations, tolerate_loss: bool) -> list[Any]:
         if place.replicas and place.block_id in self.blocks:
             return self.blocks[place.block_id]
         if place.handle is not None and place.log is not None:
             return pickle.loads(place.log(place.handle))
-        if not tolerant:
+        if not tolerate_loss:
             raise BlocksLostError(f"received block {place.block_id} is lost", time=None, stream=None, blocks=[])
         self.not_found[place.block_id] = "executor driver does not have it"
         return []

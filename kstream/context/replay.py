@@ -129,7 +129,7 @@ class Replayer:
             if shadow is not None:
                 output.redirect(lambda time, rdd, number=number: shadow(number, time, rdd))
         for stream in graph.active_inputs():
-            stream.start_replay(InputServices(tolerant=shadow is not None))
+            stream.start_replay(InputServices(tolerate_loss=shadow is not None))
 
     def run(self, begin: Time, end: Time) -> Iterator[ReplayedBatch]:
         """Run the batches of [begin, end] one after the other, and yield the result of each.

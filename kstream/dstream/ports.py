@@ -119,7 +119,7 @@ class InputServices:
     """Whether another driver has taken over. If so, `stop` must not report to the source what this driver did. Any thread."""
     received_blocks: ReceivedBlocks | NoReceivedBlocks = field(default_factory=NoReceivedBlocks)
     """The blocks that the receivers of this driver have stored."""
-    tolerant: bool = False
+    tolerate_loss: bool = False
     """Whether losses are reported in the outcome and never raised. A replay sets this, to run on the data that is left."""
 
 

@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 class BlockReader(Protocol):
     """Reads blocks in tasks, and removes blocks from stores. On the driver, any thread. Implemented in `kstream.spark.receivers`."""
 
-    def rdd(self, blocks: Sequence[BlockLocations], tolerant: bool, /) -> RDD[Any]:
+    def rdd(self, blocks: Sequence[BlockLocations], tolerate_loss: bool, /) -> RDD[Any]:
         """Make an RDD of the blocks; see `ReceivedBlocks.rdd`."""
         ...
 
     def lost(self) -> Mapping[str, str]:
-        """Return the blocks that tolerant tasks did not find; see `ReceivedBlocks.lost`. Only `forget` removes entries."""
+        """Return the blocks that tasks that tolerate losses did not find; see `ReceivedBlocks.lost`. Only `forget` removes entries."""
         ...
 
     def forget(self, block_ids: Iterable[str], /) -> None:
@@ -167,17 +167,17 @@ class ReceivedBlocks:
         """Return where each block can be read now, as far as the driver knows. The result has the order of `blocks`."""
         return [self._locate(self._blocks.get(block.block_id) or block) for block in blocks]
 
-    def rdd(self, blocks: Sequence[BlockLocations], tolerant: bool) -> RDD[Any]:
+    def rdd(self, blocks: Sequence[BlockLocations], tolerate_loss: bool) -> RDD[Any]:
         """Make an RDD of the blocks: one partition a block, in their order. The blocks are read in the tasks.
 
         Args:
             blocks: the blocks, with their locations.
-            tolerant: if a block is not found, True makes an empty partition and an entry in `lost`; False fails the task.
+            tolerate_loss: if a block is not found, True makes an empty partition and an entry in `lost`; False fails the task.
         """
-        return self._reader.rdd(blocks, tolerant)
+        return self._reader.rdd(blocks, tolerate_loss)
 
     def lost(self) -> Mapping[str, str]:
-        """Return the blocks that tolerant tasks did not find: block id → a message with the places that were asked. Any thread."""
+        """Return the blocks that tasks that tolerate losses did not find: block id → a message with the places that were asked. Any thread."""
         return self._reader.lost()
 
     def release(self, time: Time, block_ids: Iterable[str]) -> None:
@@ -202,7 +202,7 @@ class NoReceivedBlocks:
     def locations(self, blocks: Iterable[ReceivedBlockInfo]) -> list[BlockLocations]:
         return [BlockLocations(block.block_id, block.num_records, ()) for block in blocks]
 
-    def rdd(self, blocks: Sequence[BlockLocations], tolerant: bool) -> RDD[Any]:
+    def rdd(self, blocks: Sequence[BlockLocations], tolerate_loss: bool) -> RDD[Any]:
         raise IllegalStateError("nothing is received before the context has been started", state="initialized")
 
     def lost(self) -> Mapping[str, str]:

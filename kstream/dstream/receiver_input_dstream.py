@@ -162,8 +162,8 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
             for block in plan.blocks
         )
         lost = [block for block in blocks if block.lost]
-        strict = self._on_data_loss() == FAIL
-        if lost and strict:
+        tolerate_loss = self._on_data_loss() != FAIL
+        if lost and not tolerate_loss:
             raise BlocksLostError(
                 f"batch {time} cannot read {_listed(lost)}: the executors that held them are dead, or belonged to a former driver. "
                 f"Restart with {ON_DATA_LOSS}=skip to continue without them (the loss goes to the ledger). "
@@ -177,7 +177,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
             for block in lost:
                 self._lost[block.block_id] = self._loss(block.block_id, block.num_records, "no live executor has it")
             self._read.update(block.block_id for block in there)
-        return self._blocks.rdd(there, not strict) if there else self.ssc.sparkContext.emptyRDD()
+        return self._blocks.rdd(there, tolerate_loss) if there else self.ssc.sparkContext.emptyRDD()
 
     def outcome(self, time: Time, plan: ReceiverPlan) -> InputOutcome:
         """Return the blocks that were found lost since the last outcome, each once. Logs a warning for each. Any thread.
@@ -218,7 +218,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         return self.services.received_blocks
 
     def _on_data_loss(self) -> str:
-        return SKIP if self.services.tolerant else self.ssc.settings.get(ON_DATA_LOSS)
+        return SKIP if self.services.tolerate_loss else self.ssc.settings.get(ON_DATA_LOSS)
 
     def _loss(self, block_id: str, count: int | None, why: str) -> dict[str, Any]:
         """Return the ledger entry of a lost block. Call this under `_loss_lock`.

@@ -209,7 +209,7 @@ class LogInputDStream(InputDStream[LogPlan]):
 
     def _on_data_loss(self) -> str:
         """Return the policy for data loss. A replay that tolerates losses skips them."""
-        return SKIP if self.services.tolerant else self.ssc.settings.get(ON_DATA_LOSS)
+        return SKIP if self.services.tolerate_loss else self.ssc.settings.get(ON_DATA_LOSS)
 
     # -- the batch
 

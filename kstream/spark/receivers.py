@@ -174,7 +174,7 @@ class SparkBlockReader:
         self._clients: dict[Replica, RpcClient] = {}
         self._lost: Any = sc.accumulator({}, _LostBlocksParam())  # pyright: ignore[reportArgumentType] # Spark asks for no base class
 
-    def rdd(self, blocks: Sequence[BlockLocations], tolerant: bool) -> RDD[Any]:
+    def rdd(self, blocks: Sequence[BlockLocations], tolerate_loss: bool) -> RDD[Any]:
         """Make an RDD with a partition for each block. A task prefers an executor that has its block and a core without a receiver.
 
         A task that runs elsewhere reads its block over the network, or from the write-ahead log. The locations come from the list of
@@ -182,10 +182,10 @@ class SparkBlockReader:
 
         Args:
             blocks: The places of each block.
-            tolerant: Whether a lost block is an empty partition and appears in `lost`. Otherwise its task fails with BlocksLostError.
+            tolerate_loss: Whether a lost block is an empty partition and appears in `lost`. Otherwise its task fails with BlocksLostError.
         """
         locations = self._locations(blocks)
-        read = partial(_read, tuple(blocks), self._credentials, self._lost if tolerant else None)
+        read = partial(_read, tuple(blocks), self._credentials, self._lost if tolerate_loss else None)
         return WorkerRDD(self._sc, len(blocks), read, locations if any(locations) else None)
 
     def _locations(self, blocks: Sequence[BlockLocations]) -> list[list[str]]:
@@ -196,7 +196,7 @@ class SparkBlockReader:
         return [[str(location) for location in locations] for locations in found]
 
     def lost(self) -> Mapping[str, str]:
-        """Return the lost blocks that tasks of tolerant RDDs have met: the error text by block id."""
+        """Return the lost blocks that tasks of RDDs that tolerate losses have met: the error text by block id."""
         known: dict[str, str] = self._lost.value
         return dict(known)
 

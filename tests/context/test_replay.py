@@ -95,7 +95,7 @@ def test_into_a_shadow_the_jobs_own_functions_do_not_run() -> None:
     again = Again(world, shadow=True)
     again.run(3, 3)
     assert again.own == [] and again.shadowed == [(0, at(3).milliseconds, world.log[3:9])]
-    assert again.input.services.tolerant and not Again(world).input.services.tolerant
+    assert again.input.services.tolerate_loss and not Again(world).input.services.tolerate_loss
 
 
 def test_what_the_input_has_lost_since_is_said() -> None:

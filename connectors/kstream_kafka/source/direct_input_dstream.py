@@ -312,7 +312,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
 
     def _on_data_loss(self) -> str:
         """Return the policy for data loss: that of the stream, else that of the settings. A replay that tolerates losses skips them."""
-        if self.services.tolerant:
+        if self.services.tolerate_loss:
             return SKIP
         return self.spec.on_data_loss or self.ssc.settings.get("spark.streaming.kstream.kafka.onDataLoss")
 
