@@ -181,25 +181,26 @@ class Connections:
         self._options = bootstrap, params, file
         self._read: dict[str, tuple[dict[int, dict[str, Any]], dict[str, Any]]] = {}
 
-    def of(self, stream: int, known: ConnectorTools) -> dict[str, Any]:
-        """Return the parameters of a stream. End the program if neither the checkpoint nor the command line names a broker.
+    def parameters_of(self, stream: int, connector: ConnectorTools) -> dict[str, Any]:
+        """Return the connection parameters of a stream. End the program if the checkpoint stores none and the command line names no broker.
 
-        Reads the store and the file at the first call for each connector.
+        Reads the store and the file at the first call for each connector. A record that cannot be read counts as not stored.
 
         Args:
             stream: the number of the stream.
-            known: the tools of its connector.
+            connector: the tools of its connector.
 
         Raises:
             ConfigurationError: an option or the file of parameters cannot be read.
+            ToolNotOfferedError: the connector asks no brokers.
         """
-        if known.name not in self._read:
-            self._read[known.name] = read_connections(self._store, known.input_kind), known.read_parameters(*self._options)
-        stored, given = self._read[known.name]
-        connection = known.connection(stored.get(stream), given)
+        if connector.name not in self._read:
+            self._read[connector.name] = read_connections(self._store, connector.input_kind), connector.read_parameters(*self._options)
+        stored, given = self._read[connector.name]
+        connection = connector.connection(stored.get(stream), given)
         if connection is None:
             fail(
-                f"{self._store.url} stores no {known.name} parameters of stream {stream} (a parameter may hold a secret, the stream may "
+                f"{self._store.url} stores no {connector.name} parameters of stream {stream} (a parameter may hold a secret, the stream may "
                 "have an end, or an older kstream wrote the checkpoint): give --bootstrap HOST:PORT, and the other parameters that the "
                 "brokers require by --param or --params-file"
             )

@@ -110,7 +110,7 @@ def reset(
             for number, (known, data) in _chosen_streams(contents, stream, named).items():
                 read = _read_of(data, named)
                 here = {topic: wanted[topic] for topic in read} if isinstance(wanted, dict) else wanted
-                moved[number] = known.reset(connections.of(number, known), data, here, read)
+                moved[number] = known.reset(connections.parameters_of(number, known), data, here, read)
             return moved
 
         _change(store, choose, dry_run, take_over)
@@ -216,15 +216,22 @@ def _plan_at_or_after(store: FileStore, contents: LogContents, stream: int, mome
 
 
 def _change(store: FileStore, choose: Choose, dry_run: bool, take_over: bool) -> None:
-    """Show the change and, unless it is a dry run, make it. End the program if a driver seems to run.
+    """Print the changes that `choose` finds, and store them as one plan unless this is a dry run. Blocks on the store.
 
-    `move_streams` calls `choose` a second time after it has taken the next epoch: from then on no other driver can plan.
+    End the program if a driver seems to run. `choose` is called again after the next epoch is taken, and the second result counts: from
+    then on no other driver can plan. Streams that `choose` leaves out keep their offsets by an empty plan.
 
     Args:
         store: the checkpoint.
         choose: finds the new offsets.
         dry_run: only show the change.
         take_over: make the change even if a driver seems to run; that driver is fenced.
+
+    Raises:
+        FencedError: a driver has started meanwhile.
+        CorruptRecordError: a record is damaged.
+        StorageError: the store failed.
+        KStreamError: an error of `choose`.
     """
     contents = read_log(store)
     changes = [(number, change) for number, found in choose(contents).items() for change in found.changes]

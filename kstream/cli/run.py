@@ -211,10 +211,12 @@ def _first_line(record: logging.LogRecord) -> str:
 
 
 def configure_logging(verbose: bool) -> None:
-    """Log to standard error: kstream and its connectors from INFO up, all others from WARNING up.
+    """Log to standard error, and remove the other handlers of the root logger.
+
+    kstream and its connectors log from INFO up, py4j from CRITICAL up, all others from WARNING up.
 
     Args:
-        verbose: also log tracebacks and the messages of client libraries.
+        verbose: also log tracebacks, and the messages of client libraries that are silent otherwise.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter(verbose))

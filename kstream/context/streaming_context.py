@@ -417,13 +417,14 @@ class StreamingContext(StreamFactories):
     # -- settings of the context
 
     def remember(self, duration: float | Duration) -> None:
-        """Make every stream remember its RDDs at least for a duration.
+        """Make every stream remember its RDDs at least for a duration. Call it before `start`: a later call has no effect.
 
         Args:
             duration: seconds, or a Duration.
 
         Raises:
             ConfigurationError: a duration is set already.
+            TypeError: `duration` is neither a number nor a Duration.
         """
         self._graph.remember(duration if isinstance(duration, Duration) else Seconds(duration))
 

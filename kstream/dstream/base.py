@@ -119,7 +119,9 @@ class DStreamBase(RecordedStream, Generic[T_co]):
         return self
 
     def slice(self, begin: datetime | float | Time, end: datetime | float | Time) -> list[RDD[T_co]]:
-        """Return the RDDs of past batches. Any thread; blocks while the generator makes an RDD of this stream.
+        """Return the RDDs of past batches. Any thread. An RDD that this stream has not made yet is made now, in the calling thread.
+
+        So functions of `transform` may run. The call blocks while another thread makes an RDD of this stream.
 
         A moment between two batches counts as the batch before it. Times before the first batch, times that are not planned yet, and
         times older than this stream remembers (`ssc.remember`) are left out.
@@ -133,6 +135,7 @@ class DStreamBase(RecordedStream, Generic[T_co]):
 
         Raises:
             IllegalStateError: the context has not started, or no output depends on this stream.
+            TypeError: `begin` or `end` is of another type.
         """
         return self._node.remembered_rdds(as_time(begin), as_time(end))
 

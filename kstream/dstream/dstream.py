@@ -350,13 +350,15 @@ class DStream(DStreamBase[T_co]):
 
             pairs.reduceByKeyAndWindow(operator.add, operator.sub, Minutes(5), Seconds(30))
 
-        With `invFunc` each window is made from the window before. A batch then costs by the keys and by the data that came into the window
-        and left it, not by the length of the window. This needs a checkpoint directory. A key whose data has left the window stays, with
-        the value that `invFunc` leaves, unless `filterFunc` drops it.
+        With `invFunc` each window is made from the window before. The cost of a batch then depends on the number of keys and on the data
+        that enters or leaves the window, not on the length of the window. This needs a checkpoint directory, of this context or of the
+        SparkContext; without one `start` raises ConfigurationError. A key whose data has left the window stays, with the value that
+        `invFunc` leaves, unless `filterFunc` drops it. The reduced batches are persisted.
 
         Args:
             func: combines two values; associative and commutative.
-            invFunc: takes a value out of a combined value; None to combine each window from its batches.
+            invFunc: invFunc(value of the window, combined values that leave it) returns the rest; None combines each window from its
+                batches.
             windowDuration: as for `window`.
             slideDuration: as for `window`.
             numPartitions: partitions of the result (default: Spark's default parallelism).
@@ -366,7 +368,7 @@ class DStream(DStreamBase[T_co]):
             A stream of (key, combined value) for each window.
 
         Raises:
-            TypeError: `invFunc` is neither a function nor None.
+            TypeError: `invFunc` is neither a function nor None, or a duration is neither a number nor a Duration.
             ValueError: as for `window`.
         """
         check_inverse("invFunc", invFunc, "reduceByKeyAndWindow(func, invFunc, windowDuration, slideDuration)")

@@ -81,10 +81,10 @@ ADDED, CLEANED = "block-added", "blocks-cleaned"
 
 
 def to_bytes(event: ReceivedBlockEvent) -> bytes:
-    """Return the stored form of an event.
+    """Return the stored form of an event, one record of the driver's write-ahead log. Pure.
 
     Raises:
-        TypeError, ValueError: the block's metadata is no JSON value.
+        TypeError, ValueError: the block's metadata, or a field of its handle, is no JSON value.
         ConfigurationError: the block's handle cannot be stored; see `handle_to_json`.
     """
     if isinstance(event, BatchCleanupEvent):

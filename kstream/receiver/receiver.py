@@ -103,8 +103,9 @@ class Receiver(ABC):
     def storeAll(self, dataItems: Iterable[Any], metadata: Json = None) -> None:
         """Store records as one block, that is one partition (Spark's `store` of an iterator or a buffer).
 
-        Block until the block is as safe as the storage level promises, and the driver has acknowledged it. Then the receiver may confirm
-        the records to their source.
+        Block until the block is stored and the driver has acknowledged it. Then the receiver may confirm the records to their source.
+        Stored means: in the write-ahead log if there is one, else on as many executors of the storage level as took it, at least one.
+        No rate limit applies.
 
         Args:
             dataItems: The records.
@@ -113,8 +114,9 @@ class Receiver(ABC):
         Raises:
             BlockNotStoredError: none of the records will be in a batch.
             RpcError: the driver did not answer; the records may be in a batch.
-            IllegalStateError: the receiver has been stopped for good.
+            IllegalStateError: no stream runs the receiver, or it has been stopped for good.
             TypeError, ValueError: the metadata is no JSON value. Nothing is stored.
+            Exception: a record cannot be pickled, or an error of `dataItems`. Nothing is stored.
         """
         self._running.store_all(dataItems, metadata)
 

@@ -66,12 +66,14 @@ def open_checkpoint(url: str) -> FileStore:
 def open_checkpoint_to_write(url: str, settings: Settings) -> FileStore:
     """Open the store of a checkpoint for a driver, and test that its create-if-absent can be trusted. May block on the network.
 
+    If the answer depends on a server, a probe file is created twice and deleted. A directory of Hadoop is made first.
+
     Args:
         url: the path or URL of the checkpoint.
-        settings: the driver's settings; `spark.streaming.kstream.checkpoint.singleWriter` permits stores without create-if-absent.
+        settings: the driver's settings; `spark.streaming.kstream.checkpoint.singleWriter` permits a store without create-if-absent, with a warning.
 
     Raises:
-        UnsupportedStoreError: two drivers could overwrite each other's files there.
+        UnsupportedStoreError: two drivers could overwrite each other's files there, and the setting does not permit it.
         StorageError: a request failed.
         KStreamError: the errors of `open_checkpoint`.
     """

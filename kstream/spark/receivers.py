@@ -52,21 +52,24 @@ def open_received_blocks(
     store: FileStore | None,
     log: BatchLog,
 ) -> ReceivedBlocks:
-    """Make the received blocks of one start, and open the driver's port. `ReceivedBlocks.close` closes the port.
+    """Make the received blocks of one start, and open the driver's port. The thread that starts the context calls this function.
+
+    It also notes on `sc` where receivers run; see `free_executors`. `ReceivedBlocks.close` closes the port and removes the note.
 
     Args:
         sc: The SparkContext.
         settings: The settings of the context.
         clock: The clock of the driver.
         tell: Posts an event to the listeners; any thread.
-        stop_wanted: Ends a wait for executors.
+        stop_wanted: Set when the context is to stop. It ends later waits for executors.
         receivers: The receivers by stream id.
         store: The checkpoint's store; None without a checkpoint.
-        log: The checkpoint's log.
+        log: The log of plans.
 
     Raises:
-        ConfigurationError: the settings cannot be met.
+        ConfigurationError: a setting cannot work, or executors reach no store of the write-ahead logs.
         RpcError: the driver cannot listen on its address.
+        StorageError: the JVM does not answer for a store of Hadoop.
     """
     logs = _receiver_logs(sc, settings, store) if settings.get(WRITE_AHEAD_LOG) else None
     credentials = _credentials(settings, clock)

@@ -123,12 +123,14 @@ class PreparedStore(FileStore, Protocol):
 
 
 def refuses_a_second_create(store: FileStore) -> bool:
-    """Create a probe file twice, delete it, and return whether the second create was refused.
+    """Create a probe file twice, and return whether the second create was refused. Blocks.
 
-    Simultaneous creates are not tested; for these the documentation of the store has to be trusted.
+    Then delete the file. If that fails, the file stays, and a warning is logged. Simultaneous creates are not tested: for these, the
+    documentation of the store has to be trusted.
 
     Raises:
-        StorageError: a request failed.
+        UnsupportedStoreError: the store refuses every conditional create.
+        StorageError: a create failed in another way.
     """
     name = f"probe-{uuid.uuid4().hex}"
     try:

@@ -103,7 +103,16 @@ class ObjectFileStore:
         self._conditional = False
 
     def create(self, name: str, data: bytes) -> None:
-        """Create the object by a conditional PUT, and retry passing errors. AlreadyExistsError if another create took the name."""
+        """Create the object if its name is free, by a conditional PUT. Blocks, and retries errors that another try may not meet.
+
+        If an earlier try of this call took the name, the create has succeeded. After `prepare` has accepted a server without conditions,
+        this method looks the name up and then writes; then only a single writer is safe.
+
+        Raises:
+            AlreadyExistsError: another create took the name.
+            UnsupportedStoreError: the server refuses the condition.
+            StorageError: no try succeeded. The object may exist nevertheless.
+        """
         if not self._conditional:
             self._create_as_the_only_writer(name, data)
             return

@@ -184,7 +184,7 @@ class KafkaDriverClient:
             self._pause()
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """Return the ids of these topics, by one request. Blocks.
+        """Return the ids of these topics, by one DescribeTopics. Blocks.
 
         Args:
             topics: the names of the topics.

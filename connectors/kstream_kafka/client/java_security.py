@@ -224,7 +224,7 @@ def translate(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
         raise KafkaConfigError(key, "has no counterpart in librdkafka", _UNSUPPORTED[key])
     for key in [key for key in rest if key in _HANDLERS]:
         _handler(key, str(rest.pop(key)))
-    _stores(given, rest, found)
+    _translate_trust_and_key_store(given, rest, found)
     if JAAS_KEY in rest:
         found.update(credentials(str(rest.pop(JAAS_KEY)), given))
     if oauth.KEY in rest:
@@ -296,11 +296,14 @@ def _handler(key: str, name: str) -> None:
         raise KafkaConfigError(key, f"names {name}, a Java class", "Give an oauth_cb, a Python function that returns a token.")
 
 
-def _stores(given: Mapping[str, Any], rest: dict[str, Any], found: dict[str, Any]) -> None:
-    """Translate trust store and key store: move them from `rest` to `found`. A PKCS#12 key store stays in `rest`.
+def _translate_trust_and_key_store(given: Mapping[str, Any], rest: dict[str, Any], found: dict[str, Any]) -> None:
+    """Translate Java's trust store and key store: move them from `rest` to `found`, as librdkafka's properties.
+
+    Only a PEM trust store can be used; without a type it counts as JKS. A key store without a type is JKS if its name ends in `.jks`, else
+    PKCS12. A PKCS12 key store stays in `rest`, without `ssl.key.password`: the file has only the password of the store.
 
     Raises:
-        KafkaConfigError: the type of a store is unknown to OpenSSL. The hint shows how to convert the file.
+        KafkaConfigError: librdkafka cannot use a store of this type. The hint shows how to convert the file.
     """
     trust, keys = rest.pop("ssl.truststore.location", None), rest.get("ssl.keystore.location")
     if trust:

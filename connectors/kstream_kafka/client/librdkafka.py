@@ -89,10 +89,10 @@ def map_error(error: ClientError, bootstrap: str, operation: str, topic: str, gr
 
 
 def request_topic_ids(admin: Any, topics: Collection[str], timeout_s: float) -> dict[str, str]:
-    """Return the ids of the topics that exist. Blocks up to `timeout_s` for each of two requests.
+    """Return the ids of the topics that exist. Asks for the cluster id, then sends a DescribeTopics. Blocks up to `timeout_s` for each.
 
-    The request is a DescribeTopics. It never creates a topic, unlike a metadata request that names one. librdkafka's mock cluster has no
-    ids, and the request would time out there, so it is not sent.
+    DescribeTopics never creates a topic, unlike a metadata request that names one. librdkafka's mock cluster would not answer it. The
+    cluster id tells the mock cluster, and then the result is empty.
 
     Args:
         admin: the AdminClient of confluent_kafka.

@@ -73,7 +73,7 @@ class DriverClient(Protocol):
         ...
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """Return the ids of these topics, by one request.
+        """Return the ids of these topics, by one DescribeTopics.
 
         Args:
             topics: the names of the topics.

@@ -120,7 +120,7 @@ class KafkaRDD(WorkerRDD):
 def check_available(
     params: KafkaParams, ranges: Sequence[OffsetRange], make_client: Callable[[KafkaParams], DriverClient] | None = None
 ) -> None:
-    """Check that every range lies within its log, as createRDD of Spark 2.4 does. Blocks: sends two requests to each broker.
+    """Check that every range lies within its log, as createRDD of Spark 2.4 does. Blocks: two requests to each broker, and retries.
 
     Args:
         params: the user's Kafka parameters.
@@ -128,9 +128,10 @@ def check_available(
         make_client: creates the client; None for `KafkaDriverClient`.
 
     Raises:
-        RangesNotAvailableError: a range lies partly outside of its log.
+        RangesNotAvailableError: a range lies partly or wholly outside of its log, or ends before it begins.
         BrokerUnreachableError: no broker answered.
         UnknownTopicError: a topic does not exist.
+        KafkaError: another error of the client, such as LeaderNotAvailableError, NotAuthorizedError or KafkaConfigError.
     """
     if not ranges:
         return

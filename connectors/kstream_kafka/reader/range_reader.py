@@ -202,13 +202,16 @@ class _Group:
         del self.unfinished[:done]
 
     def check_topics(self, fresh: bool = False) -> None:
-        """Compare the topic ids with those of the plan. May block. If losses are tolerated, a recreated topic ends its splits.
+        """Compare the topic ids with those of the plan. May block. A topic without an id now is missing or in an election, and passes.
+
+        If losses are tolerated, a recreated topic ends the read of its splits. Their waiting records are dropped, and the loss is recorded.
 
         Args:
             fresh: whether to ask the broker now, instead of using an answer of the last second.
 
         Raises:
             TopicRecreatedError: a topic was recreated, and losses are not tolerated.
+            KafkaError: the broker did not answer, or refuses the request.
         """
         if not self._topic_ids:
             return

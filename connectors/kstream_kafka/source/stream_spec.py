@@ -99,13 +99,13 @@ class StreamSpec:
 
     @staticmethod
     def from_recipe(recipe: Recipe) -> StreamSpec:
-        """Create the definition from its stored form.
+        """Create the definition from its stored form, at a restart.
 
         Args:
-            recipe: the result of `recipe`.
+            recipe: the result of the method `recipe`. A recipe of an older kstream may lack `on_data_loss`.
 
         Raises:
-            KafkaConfigError: a stored parameter cannot work.
+            KafkaConfigError: a stored parameter, position or policy cannot work.
         """
         args, functions = recipe.args, recipe.functions
         decoding = Decoding(

@@ -212,13 +212,18 @@ class BlockOffsets:
             logger.warning("block %s of %d records is stored and not acknowledged, it will come again: %s", block, len(records), e)
 
     def _store_with_retries(self, records: list[Any], progress: ReadProgress) -> BaseException | None:
-        """Store a block in TRIES tries at most. Return the last error if all failed, else None."""
+        """Store a block in TRIES tries at most, without a pause. Blocks. Return the last error if all failed, else None.
+
+        Each try makes a block of its own. If the driver's answer to a try is lost (RpcError), the records may be in two blocks.
+        """
         metadata = {"next": [[*partition, at] for partition, at in sorted(progress.offsets.items())]}
         error: BaseException | None = None
         for _ in range(TRIES):
             try:
                 self._store(records, metadata)
-            except Exception as e:  # BlockNotStoredError, RpcError …: none of them rules out that another try succeeds
+            except (
+                Exception
+            ) as e:  # BlockNotStoredError, RpcError: another try may succeed; after the end of the receiver all tries fail at once
                 error = e
             else:
                 return None
