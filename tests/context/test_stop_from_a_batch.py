@@ -214,9 +214,13 @@ assert called.wait(60)
 
 
 def test_a_program_that_ends_after_the_stop_does_not_cut_the_batch_short(tmp_path: Path) -> None:
-    """`main_thread().join()` returns when the interpreter waits for the other threads."""
+    """`main_thread().join()` returns when the interpreter waits for the other threads.
+
+    On a slow machine a second batch, which is empty, may be planned before the first one asks for the stop.
+    """
     done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0 and done.stdout.split() == ["COUNTED", "3"], done.stderr[-2000:]
+    counted = done.stdout.splitlines()
+    assert done.returncode == 0 and counted[:1] == ["COUNTED 3"] and set(counted[1:]) <= {"COUNTED 0"}, done.stderr[-2000:]
 
 
 def test_spark_is_stopped_after_the_batch_has_ended(sc: SparkContext, monkeypatch: pytest.MonkeyPatch) -> None:
