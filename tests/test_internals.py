@@ -63,8 +63,29 @@ def test_the_map_draws_the_layers_of_pyproject() -> None:
     assert [line[60:] for line in drawn if line[60:]] == layers(1)
 
 
+ROOMS = "batch checkpoint context dstream files loop offsets rdd receiver rpc scheduler spark storage wal"
 ROOMS_WITH_A_MAP = [
-    *(f"kstream/{room}" for room in ("dstream", "files", "rdd", "receiver", "rpc", "spark", "storage", "wal")),
+    *(
+        f"kstream/{room}"
+        for room in (
+            [
+                "batch",
+                "checkpoint",
+                "context",
+                "dstream",
+                "files",
+                "loop",
+                "offsets",
+                "rdd",
+                "receiver",
+                "rpc",
+                "scheduler",
+                "spark",
+                "storage",
+                "wal",
+            ]
+        )
+    ),
     *(f"connectors/kstream_kafka/{room}" for room in ("client", "demo", "zookeeper")),
 ]
 LINE_OF_A_MAP = re.compile(r"^ {0,4}((?:\w+, )*\w+)(?:  .*)?$", re.MULTILINE)

@@ -200,8 +200,8 @@ class Connections:
         connection = connector.connection(stored.get(stream), given)
         if connection is None:
             fail(
-                f"{self._store.url} stores no {connector.name} parameters of stream {stream} (a parameter may hold a secret, the stream may "
-                "have an end, or an older kstream wrote the checkpoint): give --bootstrap HOST:PORT, and the other parameters that the "
+                f"{self._store.url} stores no {connector.name} parameters of stream {stream} (a parameter may hold a secret, the stream "
+                "may have an end, or an older kstream wrote the checkpoint): give --bootstrap HOST:PORT, and the other parameters that the "
                 "brokers require by --param or --params-file"
             )
         return connection

@@ -59,10 +59,8 @@ def lag_command(
             fail(f"{store.url} holds no ranges of a {systems()} stream: see `kstream checkpoint show {path}`")
         connections = Connections(store, bootstrap, params, params_file)
         offered = {stream: known for stream, data in newest_plans(contents).items() if (known := tools_of(data)) is not None}
-        asked = {
-            stream: (offered[stream], connections.parameters_of(stream, offered[stream]))
-            for stream in sorted({at.stream for at in standing})
-        }
+        streams = sorted({at.stream for at in standing})
+        asked = {stream: (offered[stream], connections.parameters_of(stream, offered[stream])) for stream in streams}
         rows = with_ends(standing, asked)
     if as_json:
         click.echo(json.dumps(as_data(store.url, rows, contents), indent=2))

@@ -350,15 +350,13 @@ class DStream(DStreamBase[T_co]):
 
             pairs.reduceByKeyAndWindow(operator.add, operator.sub, Minutes(5), Seconds(30))
 
-        With `invFunc` each window is made from the window before. The cost of a batch then depends on the number of keys and on the data
-        that enters or leaves the window, not on the length of the window. This needs a checkpoint directory, of this context or of the
-        SparkContext; without one `start` raises ConfigurationError. A key whose data has left the window stays, with the value that
-        `invFunc` leaves, unless `filterFunc` drops it. The reduced batches are persisted.
+        With `invFunc` each window is made from the window before, so its length does not matter for the cost. This needs a checkpoint
+        directory, of this context or of the SparkContext, or `start` raises ConfigurationError. The reduced batches are persisted. A key
+        whose data has left the window stays, with the value that `invFunc` leaves, unless `filterFunc` drops it.
 
         Args:
             func: combines two values; associative and commutative.
-            invFunc: invFunc(value of the window, combined values that leave it) returns the rest; None combines each window from its
-                batches.
+            invFunc: invFunc(value of the window, combined values that leave it) returns the rest; None for no reuse.
             windowDuration: as for `window`.
             slideDuration: as for `window`.
             numPartitions: partitions of the result (default: Spark's default parallelism).

@@ -177,7 +177,7 @@ class ReceivedBlocks:
         return self._reader.rdd(blocks, tolerate_loss)
 
     def lost(self) -> Mapping[str, str]:
-        """Return the blocks that tasks that tolerate losses did not find: block id → a message with the places that were asked. Any thread."""
+        """Return the blocks that tasks with `tolerate_loss` did not find: block id → a message with the asked places. Any thread."""
         return self._reader.lost()
 
     def release(self, time: Time, block_ids: Iterable[str]) -> None:

@@ -70,7 +70,8 @@ def open_checkpoint_to_write(url: str, settings: Settings) -> FileStore:
 
     Args:
         url: the path or URL of the checkpoint.
-        settings: the driver's settings; `spark.streaming.kstream.checkpoint.singleWriter` permits a store without create-if-absent, with a warning.
+        settings: the driver's settings; `spark.streaming.kstream.checkpoint.singleWriter` permits a store without
+            create-if-absent, with a warning.
 
     Raises:
         UnsupportedStoreError: two drivers could overwrite each other's files there, and the setting does not permit it.

@@ -221,9 +221,7 @@ class BlockOffsets:
         for _ in range(TRIES):
             try:
                 self._store(records, metadata)
-            except (
-                Exception
-            ) as e:  # BlockNotStoredError, RpcError: another try may succeed; after the end of the receiver all tries fail at once
+            except Exception as e:  # another try may succeed, unless the receiver has ended
                 error = e
             else:
                 return None
