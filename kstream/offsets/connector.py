@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from kstream.connectors import ConnectorTools, OffsetChange, PlannedRange, ResetResult
-from kstream.errors import ConfigurationError
-from kstream.offsets.log import Log
+from kstream.connectors import ConnectorTools, OffsetChange, PlannedRange, ResetResult, ToolNotOfferedError
+from kstream.errors import ConfigurationError, KStreamError
+from kstream.offsets.log import Log, ends_of, with_retries
 from kstream.offsets.log_plan import KIND, LogPlan
 from kstream.offsets.offset_range import LostRange, Partition
 from kstream.offsets.positions import Positions
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kstream.dstream.ports import StreamHost
     from kstream.dstream.recipe import Recipe
     from kstream.offsets.log_input_dstream import LogInputDStream
+
+T = TypeVar("T")
 
 
 def restore_input(ssc: StreamHost, recipe: Recipe) -> LogInputDStream:
@@ -54,6 +56,15 @@ class LogPlanTools(ConnectorTools):
     def _knows(self, data: Mapping[str, Any]) -> bool:
         """Return whether the data is the plan of a Log that these tools are for."""
         return isinstance(data.get("log"), str)
+
+    def _not_offered(self, tool: str) -> NoReturn:
+        """Raise ToolNotOfferedError: only the connector of the Log can ask it."""
+        raise ToolNotOfferedError(
+            f"no installed connector offers {tool} for this log: the command needs an entry point of the group kstream.connectors whose "
+            "module returns LogTools for the class of the Log (docs/writing-a-connector.md)",
+            connector=self.name,
+            tool=tool,
+        )
 
     def rewind(self, data: Mapping[str, Any], then: Mapping[str, Any], topics: Collection[str]) -> ResetResult:
         """Move a stream back to the beginning of an earlier plan. Asks nobody. Partitions that the stream no longer reads stay out."""
@@ -114,7 +125,8 @@ class LogTools(LogPlanTools):
         Raises:
             ConfigurationError: the Log cannot be made of these arguments, or it does not have a partition.
         """
-        latest = self._log(connection).latest()
+        log = self._log(connection)
+        latest = self._asked(lambda: ends_of(log))
         gone = sorted(set(partitions) - latest.keys())
         if gone:
             raise ConfigurationError(f"{self.name} does not have the partitions {gone}", key="partitions", value=gone)
@@ -140,8 +152,17 @@ class LogTools(LogPlanTools):
         stray = sorted(positions.each.keys() - moving)
         if stray:
             raise ConfigurationError(f"--to names {stray}, which the stream does not read", key="--to", value=stray)
-        found = resolve(self._log(connection), positions, round(time.time() * 1000), moving)
-        return _moved(plan, found)
+        log = self._log(connection)
+        return _moved(plan, self._asked(lambda: resolve(log, positions, round(time.time() * 1000), moving)))
+
+    def _asked(self, question: Callable[[], T]) -> T:
+        """Return the answer of a Log. Blocks. KStreamError for any error of the Log, so that the command can print it as one line."""
+        try:
+            return with_retries(question, f"{self.name}: the question for offsets")
+        except KStreamError:
+            raise
+        except Exception as e:
+            raise KStreamError(f"{self.name} cannot be asked for its offsets: {type(e).__name__}: {e}") from e
 
     def _log(self, connection: Mapping[str, Any]) -> Log:
         """Return the Log of these arguments. ConfigurationError if its class does not take them."""

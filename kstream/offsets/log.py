@@ -11,7 +11,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 from kstream.errors import KStreamError
 from kstream.offsets.offset_range import OffsetRange, Partition
@@ -76,8 +76,8 @@ class Log(ABC):
             time_ms: milliseconds since the epoch.
 
         Returns:
-            partition → offset, or None where no record is so young. None, the default, if the system has no times: then starts by time
-            are refused, and `downtime=by-timestamp` has no effect.
+            partition → offset, or None where no record is so young; every partition must be there. None, the default, if the system has
+            no times: then starts by time are refused, and `downtime=by-timestamp` has no effect.
         """
         return None
 
@@ -108,6 +108,30 @@ class Log(ABC):
         if any(looks_secret(name, str(value)) for name, value in values.items()):
             return None
         return values if all(isinstance(value, _PLAIN) for value in values.values()) else None
+
+
+def ends_of(log: Log) -> dict[Partition, int]:
+    """Return `latest()` of a Log, checked. Blocks. TypeError if the result is no mapping of (topic, number) to whole numbers."""
+    return _checked(log, "latest", log.latest())
+
+
+def beginnings_of(log: Log) -> dict[Partition, int]:
+    """Return `earliest()` of a Log, checked as by `ends_of`. Blocks."""
+    return _checked(log, "earliest", log.earliest())
+
+
+def _checked(log: Log, method: str, found: Any) -> dict[Partition, int]:
+    """Return the offsets that a method of a Log gave. TypeError, with the Log and its method, if they have another form."""
+    if isinstance(found, Mapping):
+        rows = [(key, at) for key, at in cast("Mapping[Any, Any]", found).items()]
+        if all(_is_partition(key) and type(at) is int for key, at in rows):
+            return dict(rows)
+    raise TypeError(f"{type(log).__name__}.{method} must return {{(topic, number): offset}} with whole numbers, and returned {found!r}")
+
+
+def _is_partition(key: Any) -> bool:
+    """Return whether this is a pair of a text and a whole number."""
+    return isinstance(key, tuple) and [type(part) for part in cast("tuple[Any, ...]", key)] == [str, int]
 
 
 def pause_or_raise(error: KStreamError, attempt: int, what: str, pause: Callable[[float], None] = time.sleep) -> None:

@@ -14,8 +14,8 @@ from kstream.clock import Clock, SystemClock
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import InputServices, StreamHost
 from kstream.dstream.recipe import Recipe
-from kstream.errors import ConfigurationError, DataLossError
-from kstream.offsets.log import Log, with_retries
+from kstream.errors import ConfigurationError, DataLossError, NotRecoverableError
+from kstream.offsets.log import Log, beginnings_of, ends_of, with_retries
 from kstream.offsets.log_ends import Ends, ends_at_times, times_with_records
 from kstream.offsets.log_plan import KIND, LogPlan
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
@@ -81,6 +81,8 @@ class LogInputDStream(InputDStream[LogPlan]):
         self._next: dict[Partition, int] | None = None
         self._latest: tuple[Time, Mapping[Partition, int]] | None = None
         self._past_ends: dict[int, Ends] = {}
+        self._gone: set[Partition] = set()
+        """Partitions that the Log no longer has, and whose loss is in a plan of this driver."""
         self._reports: ReadReportAccumulator | None = None
 
     # -- life
@@ -100,13 +102,22 @@ class LogInputDStream(InputDStream[LogPlan]):
         if self._next is None:
             self._next = self._ask(lambda: resolve(self.log, self._starting_offsets, self._clock.time_ms()))
         else:
-            self._ask(self.log.latest)  # a Log that cannot be reached fails the start, and not the first batch
+            self._ends()  # a Log that cannot be reached fails the start, and not the first batch
 
     def decode(self, data: Mapping[str, Json]) -> LogPlan:
         """Return the plan of a stored form. NotRecoverableError if the data is of another kind of input or of another Log."""
-        if data.get("log") != self.log.name:
+        if "log" not in data:
             raise self.another_kind(data)
+        if data["log"] != self.log.name:
+            raise NotRecoverableError(
+                f"{self!r} reads the log {self.log.name!r}, and its stored plans are of the log {data['log']!r}: the `name` of the Log or "
+                "the order of the inputs has changed. Restore it, or use a new checkpoint directory."
+            )
         return LogPlan.decode(data)
+
+    def _ends(self) -> dict[Partition, int]:
+        """Return the end of each partition. Blocks on the Log."""
+        return self._ask(lambda: ends_of(self.log))
 
     def _ask(self, call: Callable[[], T]) -> T:
         """Return the result of a question to the Log, which is repeated after retriable errors. Blocks."""
@@ -135,7 +146,7 @@ class LogInputDStream(InputDStream[LogPlan]):
             return [self._ask(lambda ms=ms: self.log.offsets_at(ms)) or {} for ms in stamps]
 
         stamps = [at.milliseconds for at in times]
-        self._past_ends = ends_at_times(offsets_at, stamps, self._ask(self.log.latest))
+        self._past_ends = ends_at_times(offsets_at, stamps, self._ends())
         if self._limits().limited:
             return times
         return [Time(ms) for ms in times_with_records(stamps, self._past_ends, now)]
@@ -150,16 +161,19 @@ class LogInputDStream(InputDStream[LogPlan]):
             Exception: another error of the Log.
         """
         then = self._past_ends.get(time.milliseconds)
-        latest = self._ask(self.log.latest) if then is None else then
+        latest = self._ends() if then is None else then
         current, lost = self._current(latest, missed=then is not None)
         if lost and self._on_data_loss() == FAIL:
-            raise DataLossError("; ".join(f"{self.log.name} {entry.topic}-{entry.partition}: {entry.detail}" for entry in lost))
+            found = "; ".join(f"{self.log.name} {entry.topic}-{entry.partition}: {entry.detail}" for entry in lost)
+            raise DataLossError(f"{found}. To continue without these records, restart with {ON_DATA_LOSS}=skip")
         self._latest = (time, latest)
-        until = clamp(current, {p: max(latest[p], at) for p, at in current.items()}, self._limits())
+        until = clamp(current, {p: max(latest.get(p, at), at) for p, at in current.items()}, self._limits())
         return LogPlan(self.log.name, [OffsetRange(*p, at, until[p]) for p, at in sorted(current.items())], lost)
 
     def _current(self, latest: Mapping[Partition, int], missed: bool) -> tuple[dict[Partition, int], list[LostRange]]:
         """Return where each partition begins in the next plan, and the losses that this shows. Blocks if there is a new partition.
+
+        A partition that is gone keeps an empty range at its next offset. If it comes back, the stream reads on from there.
 
         Args:
             latest: the end of each partition.
@@ -167,23 +181,23 @@ class LogInputDStream(InputDStream[LogPlan]):
         """
         now = self._offsets()
         new = latest.keys() - now.keys()
-        earliest = self._ask(self.log.earliest) if new else {}
-        current = {p: at for p, at in now.items() if p in latest} | {p: earliest[p] for p in new}
-        lost = [
-            LostRange(*p, at, None, "deletion", f"the partition is gone; {at} was its next offset")
-            for p, at in now.items()
-            if p not in latest
-        ]
-        for p, at in current.items():
-            if latest[p] < at and not missed:
-                detail = f"the log ends at {latest[p]}, before the next offset {at}"
-                lost.append(LostRange(*p, latest[p], at, "truncation", detail))
-                current[p] = latest[p]
+        earliest = self._ask(lambda: beginnings_of(self.log)) if new else {}
+        current = dict(now) | {p: earliest[p] for p in new}
+        lost: list[LostRange] = []
+        for p, at in now.items():
+            end = latest.get(p)
+            if end is None and p not in self._gone:
+                lost.append(LostRange(*p, at, None, "deletion", f"the partition is gone; its next offset was {at}"))
+            elif end is not None and end < at and not missed:
+                lost.append(LostRange(*p, end, at, "truncation", f"the log ends at {end}, before the next offset {at}"))
+                current[p] = end
         return current, lost
 
     def planned(self, time: Time, plan: LogPlan) -> None:
         """Move the offsets to the ends of a plan that is durable now."""
         self._next = plan.until_offsets
+        deleted = {(entry.topic, entry.partition) for entry in plan.lost if entry.cause == "deletion"}
+        self._gone = (self._gone | deleted) - (self._latest[1].keys() if self._latest is not None else set())
         self._past_ends = {ms: ends for ms, ends in self._past_ends.items() if ms > time.milliseconds}
 
     def skipped_between(self, before: LogPlan, after: LogPlan) -> Sequence[str]:

@@ -177,7 +177,7 @@ def as_partition(key: Any, name: str = "fromOffsets") -> Partition:
         topic, number = (key.topic, key.partition) if hasattr(key, "topic") else key
         return str(topic), int(number)
     except (TypeError, ValueError) as e:
-        raise _refused(name, f"has the key {key!r}", "Keys are TopicAndPartition(topic, partition).") from e
+        raise _refused(name, f"has the key {key!r}", "Keys are (topic, partition) pairs, or TopicAndPartition(topic, partition).") from e
 
 
 def _refused(key: str, reason: str, hint: str) -> ConfigurationError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kstream.errors import ConfigurationError
-from kstream.offsets.log import Log
+from kstream.offsets.log import Log, beginnings_of, ends_of
 from kstream.offsets.offset_range import Partition
 from kstream.offsets.positions import Position, Positions
 
@@ -26,13 +26,13 @@ def resolve(log: Log, positions: Positions, now_ms: int, partitions: Collection[
         ConfigurationError: the Log does not have a partition, a partition has no position, an offset lies past the end of the log, or a
             position cannot be resolved: "committed", or a time where the Log has no times.
     """
-    latest = log.latest()
+    latest = ends_of(log)
     wanted = latest.keys() if partitions is None else set(partitions)
     stray = sorted((positions.each.keys() | wanted) - latest.keys())
     if stray:
         raise _refused(f"{log.name} has no partitions {stray}; it has {sorted(latest)}")
     given = {p: positions.of(p) for p in wanted}
-    earliest = log.earliest() if any(at is not None and at.kind in ("earliest", "back") for at in given.values()) else {}
+    earliest = beginnings_of(log) if any(at is not None and at.kind in ("earliest", "back") for at in given.values()) else {}
     return {p: _offset(log, p, at, (earliest.get(p, 0), latest[p]), now_ms) for p, at in given.items()}
 
 
@@ -43,7 +43,7 @@ def _offset(log: Log, partition: Partition, position: Position | None, ends: tup
     """
     earliest, latest = ends
     if position is None:
-        raise _refused(f"partition {partition} of {log.name} has no starting offset")
+        raise _refused(f"partition {partition} of {log.name} has no starting offset: a mapping must name every partition")
     match position.kind:
         case "offset":
             if position.value > latest:
@@ -59,7 +59,11 @@ def _offset(log: Log, partition: Partition, position: Position | None, ends: tup
             found = log.offsets_at(now_ms - position.value if position.kind == "ago" else position.value)
             if found is None:
                 raise _refused(f"{log.name} has no times, so {position} means no offset")
-            at = found.get(partition)
+            if partition not in found:
+                raise _refused(
+                    f"{type(log).__name__}.offsets_at has no entry for partition {partition}: give None where no record is so young"
+                )
+            at = found[partition]
             return latest if at is None else at
         case "committed":
             raise _refused(f"{log.name} has no consumer groups, so 'committed' means no offset")

@@ -237,6 +237,38 @@ def test_a_partition_that_is_gone_is_a_data_loss_with_its_name() -> None:
         on.plan(batch_time(1))
 
 
+def test_under_skip_a_partition_that_is_gone_is_told_once_and_goes_on_where_it_was_when_it_comes_back() -> None:
+    log = MemoryLog({A: [(0, 1)], B: [(0, "x"), (0, "y")]})
+    on = started(log, conf={"spark.streaming.kstream.log.onDataLoss": "skip"})
+    run(on, 1)
+    away = log.records.pop(B)
+    lost = [len(run(on, number)[0].lost) for number in (2, 3)]
+    assert lost == [1, 0]
+    log.records[B] = [*away, (0, "z")]
+    assert run(on, 4)[1] == ["z"]
+    del log.records[B]
+    assert len(run(on, 5)[0].lost) == 1
+
+
+@pytest.mark.parametrize("answer", [None, {("t", "0"): 1}, {"t": 1}, {("t", 0): None}, {("t", 0): 1.5}])
+def test_offsets_in_another_form_are_refused_with_the_log_and_its_method(answer: Any) -> None:
+    class Wrong(MemoryLog):
+        def latest(self) -> Any:
+            return answer
+
+    with pytest.raises(TypeError, match=r"Wrong\.latest must return \{\(topic, number\): offset\}"):
+        started(Wrong())
+
+
+def test_a_time_without_an_entry_for_a_partition_is_refused_and_never_taken_for_the_end() -> None:
+    class Silent(MemoryLog):
+        def offsets_at(self, time_ms: int) -> Any:
+            return {}
+
+    with pytest.raises(ConfigurationError, match=r"Silent\.offsets_at has no entry for partition \('t', 0\)"):
+        started(Silent(), "-1m")
+
+
 def test_an_unknown_policy_fails_the_start() -> None:
     with pytest.raises(ConfigurationError, match="onDataLoss is 'perhaps'"):
         started(MemoryLog(), conf={"spark.streaming.kstream.log.onDataLoss": "perhaps"})
@@ -283,8 +315,10 @@ def test_a_hole_between_two_plans_is_named() -> None:
 
 
 def test_the_plan_of_another_log_is_refused() -> None:
-    with pytest.raises(NotRecoverableError):
+    with pytest.raises(NotRecoverableError, match="reads the log 'memory', and its stored plans are of the log 'other'"):
         stream(MemoryLog()).decode({"log": "other", "ranges": []})
+    with pytest.raises(NotRecoverableError, match="another kind of input"):
+        stream(MemoryLog()).decode({"files": []})
 
 
 @dataclass(frozen=True)

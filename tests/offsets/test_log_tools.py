@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kstream.connectors import PlannedRange, ToolNotOfferedError, installed_tools
-from kstream.errors import ConfigurationError
+from kstream.errors import ConfigurationError, KStreamError
 from kstream.offsets.connector import LogPlanTools, LogTools, connector_tools
 from kstream.offsets.log import Log
 from kstream.offsets.log_plan import LogPlan
@@ -52,7 +52,7 @@ def test_the_tools_of_the_core_come_last_and_no_other_connector_takes_the_plan_o
 
 
 def test_without_the_connector_of_the_log_nobody_can_be_asked() -> None:
-    with pytest.raises(ToolNotOfferedError):
+    with pytest.raises(ToolNotOfferedError, match="no installed connector offers .*LogTools for the class of the Log"):
         connector_tools().log_ends({}, [])
 
 
@@ -90,6 +90,15 @@ def test_options_that_cannot_be_read_are_refused(tmp_path: Path, bootstrap: Any,
 def test_a_log_that_cannot_answer_is_a_sentence(connection: Any, partitions: Any, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         TOOLS.log_ends(connection, partitions)
+
+
+def test_any_error_of_a_log_is_one_sentence_of_a_command() -> None:
+    class Broken(Shards):
+        def latest(self) -> dict[Partition, int]:
+            raise FileNotFoundError("/nowhere")
+
+    with pytest.raises(KStreamError, match="shards cannot be asked for its offsets: FileNotFoundError: /nowhere"):
+        LogTools(Broken).log_ends({"end": 1}, [])
 
 
 def test_a_reset_forward_tells_what_is_skipped_and_back_what_is_read_again() -> None:
