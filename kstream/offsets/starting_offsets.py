@@ -60,9 +60,8 @@ def _offset(log: Log, partition: Partition, position: Position | None, ends: tup
             if found is None:
                 raise _refused(f"{log.name} has no times, so {position} means no offset")
             if partition not in found:
-                raise _refused(
-                    f"{type(log).__name__}.offsets_at has no entry for partition {partition}: give None where no record is so young"
-                )
+                place = f"{type(log).__name__}.offsets_at has no entry for partition {partition}"
+                raise _refused(f"{place}: it must give None where no record is so young")
             at = found[partition]
             return latest if at is None else at
         case "committed":

@@ -52,7 +52,7 @@ def test_the_tools_of_the_core_come_last_and_no_other_connector_takes_the_plan_o
 
 
 def test_without_the_connector_of_the_log_nobody_can_be_asked() -> None:
-    with pytest.raises(ToolNotOfferedError, match="no installed connector offers .*LogTools for the class of the Log"):
+    with pytest.raises(ToolNotOfferedError, match=r"no installed connector offers .*LogTools for the class of the Log"):
         connector_tools().log_ends({}, [])
 
 
