@@ -157,7 +157,7 @@ class SparkReceiverRunner:
             return
         while (there := self._stores()) < at_least:
             if self._runtime.monotonic() > end:
-                logger.warning("only %d executors have a block store, so blocks have fewer than %d replicas", there, at_least)
+                logger.warning("%d executors have a block store, so blocks have fewer than %d replicas", there, at_least)
                 return
             if self._stop_wanted.wait(_POLL_S):
                 return

@@ -105,7 +105,7 @@ def test_the_driver_is_an_executor_in_local_mode_only() -> None:
 
 def test_the_first_receiver_waits_for_a_store_also_while_a_cluster_has_no_executor(caplog: pytest.LogCaptureFixture) -> None:
     runner_on(FakeSparkContext([])).start_stores(1)
-    assert "0 executors have a block store, so that blocks have fewer than 1 replicas" in caplog.text
+    assert "0 executors have a block store, so blocks have fewer than 1 replicas" in caplog.text
 
 
 def test_the_executors_with_a_store_are_counted_under_the_lock_only() -> None:
