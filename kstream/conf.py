@@ -204,6 +204,12 @@ ENTRIES: tuple[Entry, ...] = (
         None,
         "Encrypt the traffic of receivers and executors with each other and the driver; default: `spark.network.crypto.enabled`.",
     ),
+    Entry(
+        "spark.streaming.kstream.unreachableTimeout",
+        "ms",
+        600_000,
+        "How long brokers or the store may be away before awaitTermination raises the error; no record is lost. 0: at once, as in Spark.",
+    ),
     Entry("spark.streaming.kstream.history", "ms", 86_400_000, "How long plans that no restart needs are kept for replays; 0 keeps none."),
     Entry(
         "spark.streaming.kstream.checkpoint.singleWriter",

@@ -5,7 +5,7 @@
     ├── IllegalStateError             a call came in the wrong phase of life (start after stop …)
     ├── ListenerStopError             stop() was called from inside a listener
     ├── BatchError                    an error of one batch
-    │   ├── PlanFailedError           an input could not be planned; no offset moved
+    │   ├── PlanFailedError           the plan of a batch could not be stored; no offset moved
     │   └── NoRDDError                an operator needed an RDD and its parent had none
     ├── DataLossError                 data that a batch was to read is gone for good
     │   ├── FileLostError             a planned file has been removed, or cut
@@ -40,7 +40,7 @@
     └── JavaNotFoundError             no Java that Spark can run on
 
 The facts of an error are attributes. Its message has the event, the values, and the remedy. `retriable` on the class is whether the same
-call may succeed later. All errors can be pickled.
+call may succeed later; `outage` is whether a system on which the driver depends is away. All errors can be pickled.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ class KStreamError(Exception):
     """
 
     retriable: ClassVar[bool] = False
+    outage: ClassVar[bool] = False
+    """Whether brokers or a store did not answer. The JobGenerator waits for them, up to `unreachableTimeout`."""
 
     def __init__(self, message: str, **facts: Any) -> None:
         super().__init__(message)
@@ -96,9 +98,10 @@ class BatchError(KStreamError):
 
 
 class PlanFailedError(BatchError):
-    """The inputs of a batch could not be planned; the next batch starts at the same offsets."""
+    """The plan of a batch could not be stored; the next batch starts at the same offsets."""
 
     retriable = True
+    outage = True
 
 
 class NoRDDError(BatchError):
@@ -113,6 +116,7 @@ class TransientError(KStreamError):
     """An external system cannot be asked or read now, and the same call may succeed later. Connectors raise it."""
 
     retriable = True
+    outage = True
 
 
 class FileLostError(DataLossError):
@@ -135,24 +139,28 @@ class StorageError(KStreamError):
     """The store under a checkpoint failed. Facts: path."""
 
     retriable = True
+    outage = True
 
 
 class AlreadyExistsError(StorageError):
     """Create-if-absent found the name taken."""
 
     retriable = False
+    outage = False
 
 
 class MissingFileError(StorageError):
     """A file does not exist."""
 
     retriable = False
+    outage = False
 
 
 class UnsupportedStoreError(StorageError):
     """The store under this URL cannot create a file only if it is absent."""
 
     retriable = False
+    outage = False
 
 
 class BlockNotStoredError(KStreamError):

@@ -18,6 +18,7 @@ from kstream.dstream import DStreamGraph
 from kstream.dstream.stateful_dstream import StatefulDStream
 from kstream.rdd.map_with_state import MapWithState, initial_states
 from kstream.rdd.stable_hash import partition_of
+from kstream.scheduler.planning_outage import TIMEOUT
 from kstream.storage import FileStore
 
 INTERVAL = 1000
@@ -183,10 +184,13 @@ class FakeConf(dict[str, str]):
 
 
 class FakeHost:
-    """What streams hold of a context. Without a history, unless asked for: then old plans are gone at once, one by one."""
+    """What streams hold of a context. Without a history, unless asked for: then old plans are gone at once, one by one.
+
+    An outage is an error at once, as in Spark, unless asked for.
+    """
 
     def __init__(self, conf: Mapping[str, str], interval_ms: int = INTERVAL) -> None:
-        self.settings = Settings(FakeConf({"spark.streaming.kstream.history": "0", **conf}))
+        self.settings = Settings(FakeConf({"spark.streaming.kstream.history": "0", TIMEOUT: "0", **conf}))
         self.graph = DStreamGraph(Duration(interval_ms))
         self.sparkContext: Any = FakeSparkContext()
         self.state_rdds = FakeStateRDDs()

@@ -74,6 +74,7 @@ class BrokerUnreachableError(KafkaError):
     """No broker answered. Facts: bootstrap, waited_ms, reason (the client's last error, may be empty)."""
 
     retriable = True
+    outage = True
 
     def __init__(self, bootstrap: str, waited_ms: int, reason: str = "") -> None:
         because = f" The client says: {reason}." if reason else ""
@@ -161,6 +162,7 @@ class LeaderNotAvailableError(KafkaError):
     """The leaders of partitions returned no offsets after all retries. Facts: partitions, retries, reason."""
 
     retriable = True
+    outage = True
 
     def __init__(self, partitions: Mapping[TopicAndNumber, str], retries: int) -> None:
         reason = "; ".join(sorted(set(partitions.values())))

@@ -303,6 +303,7 @@ class Engine:
             InputServices(self._bus.post, self._is_fenced, self._received or NoReceivedBlocks()),
             JobGeneratorCallbacks(self._callbacks.on_fenced, self._callbacks.on_exhausted, self._clean_received),
             self._settings.get("spark.streaming.kstream.maxBatchFailures"),
+            self._settings.get("spark.streaming.kstream.unreachableTimeout"),
         )
 
     def _is_fenced(self) -> bool:

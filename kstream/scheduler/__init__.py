@@ -6,6 +6,7 @@ generator's thread owns the first half, the scheduler's the second; they exchang
     state_checkpointer   StateCheckpointer: writes, restores and removes the states of streams
     completions          Completions: how batches end; UnfinishedBatches: those that have not succeeded
     job_scheduler        JobScheduler: runs the jobs; JobEnvironment: what Spark does around a job
+    planning_outage      PlanningOutage: how long the driver waits for brokers or a store that are away
     batch_planner        BatchPlanner: makes one batch, from the plans of its inputs to its jobs; which missed batches are planned
     job_generator        JobGenerator: ticks, restart, graceful stop, clean-up
 """

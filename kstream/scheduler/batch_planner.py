@@ -20,6 +20,7 @@ from kstream.dstream import InputDStream
 from kstream.errors import FencedError, IllegalStateError, PlanFailedError, StorageError
 from kstream.scheduler.completions import Failure
 from kstream.scheduler.job_scheduler import JobScheduler, SchedulerParts
+from kstream.scheduler.planning_outage import PlanningOutage
 
 logger = logging.getLogger(__name__)
 MOST = 1000
@@ -70,18 +71,22 @@ class BatchPlanner:
     the JobGenerator's thread calls everything else. When this thread has ended, the thread that stops makes the last calls.
     """
 
-    def __init__(self, parts: SchedulerParts, scheduler: JobScheduler, on_fenced: Callable[[FencedError], None]) -> None:
+    def __init__(
+        self, parts: SchedulerParts, scheduler: JobScheduler, on_fenced: Callable[[FencedError], None], outage: PlanningOutage
+    ) -> None:
         """
         Args:
             parts: those of the JobGenerator.
             scheduler: runs the jobs.
             on_fenced: on_fenced(error) is called once, when this driver finds that another one has taken over.
+            outage: how long the driver waits for brokers or a store that are away.
         """
         self._parts = parts
         self._graph = parts.graph
         self._log = parts.log
         self._scheduler = scheduler
         self._on_fenced = on_fenced
+        self._outage = outage
         self._unfinished = parts.unfinished
         self._input_info = InputInfoTracker()
         self.inputs: Sequence[InputDStream[Any]] = ()
@@ -155,7 +160,7 @@ class BatchPlanner:
         try:
             left_out = not self.is_fenced and self._is_left_out(time, now_ms)
         except Exception as e:  # an input failed in `missed`: the next tick asks it again
-            self._scheduler.report_error(f"Error generating jobs for time {time}", e)
+            self._not_planned(time, e)
         else:
             if not left_out:
                 self.generate(time)
@@ -200,13 +205,21 @@ class BatchPlanner:
             crash_point.reach(crash_point.BEFORE_PLAN)
             batch = self._last_made = self._make(time, {stream.id: stream.plan(time) for stream in self.inputs})
             self._log.write_plan(batch.plan)
-        except StorageError as e:
-            self._scheduler.report_error(f"batch {time} was not planned", unplanned(time, e))
         except Exception as e:
-            self._scheduler.report_error(f"Error generating jobs for time {time}", e)
+            self._not_planned(time, e)
         else:
             crash_point.reach(crash_point.PLAN_DURABLE)
+            self._outage.ended(time)
             self._go_on(batch)
+
+    def _not_planned(self, time: Time, error: Exception) -> None:
+        """Report the error of a batch that was not planned, unless the driver waits for a system that is away."""
+        if self._outage.waits(time, error):
+            return
+        if isinstance(error, StorageError):
+            self._scheduler.report_error(f"batch {time} was not planned", unplanned(time, error))
+        else:
+            self._scheduler.report_error(f"Error generating jobs for time {time}", error)
 
     def retry_completions(self) -> None:
         """Store the completions that the store refused when their batches ended, and report the data that these batches lost.
@@ -380,6 +393,6 @@ def overdue(tick: Time, now_ms: int, interval: Duration, most: int = OVERDUE) ->
     return [tick + interval * n for n in range(count)] if count > most else []
 
 
-def unplanned(time: Time, error: StorageError | PlanFailedError) -> PlanFailedError:
+def unplanned(time: Time, error: StorageError) -> PlanFailedError:
     """Return the error about a batch that was not planned: the store refused its plan, or an earlier plan is in doubt."""
     return PlanFailedError(f"batch {time} was not planned: {error}. Its records go to the next batch.", time=time.milliseconds)

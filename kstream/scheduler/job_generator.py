@@ -24,6 +24,7 @@ from kstream.errors import FencedError, StorageError
 from kstream.loop import Event, EventLoop, RecurringTimer, Thread
 from kstream.scheduler.batch_planner import BatchPlanner
 from kstream.scheduler.job_scheduler import JobScheduler, SchedulerParts
+from kstream.scheduler.planning_outage import PlanningOutage
 
 logger = logging.getLogger(__name__)
 PATIENCE_INTERVALS = 10
@@ -110,6 +111,7 @@ class JobGenerator:
         services: those of the driver for its inputs.
         callbacks: the functions to call.
         max_batch_failures: number of failures up to which restarts run a batch again; 0 is no limit.
+        unreachable_timeout_ms: how long brokers or the store may be away before that is an error.
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class JobGenerator:
         services: InputServices,
         callbacks: JobGeneratorCallbacks,
         max_batch_failures: int,
+        unreachable_timeout_ms: int,
     ) -> None:
         self._parts = parts
         self._services = services
@@ -127,7 +130,8 @@ class JobGenerator:
         self._scheduler = scheduler
         self._unfinished = parts.unfinished
         self._clock = RisingClock(parts.clock)
-        self._planner = BatchPlanner(parts, scheduler, callbacks.on_fenced)
+        outage = PlanningOutage(unreachable_timeout_ms, parts.clock.monotonic_ms)
+        self._planner = BatchPlanner(parts, scheduler, callbacks.on_fenced, outage)
         self._told_exhausted = False
         self._clean_up_to = Time(0)
         self._timer = self._make_timer()

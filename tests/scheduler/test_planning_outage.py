@@ -1,0 +1,135 @@
+"""While brokers or the store are away no batch is planned, nothing is lost, and the driver waits for its time before that is an error."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from kstream.batch_time import Time
+from kstream.errors import KStreamError, PlanFailedError, StorageError, TransientError
+from kstream.scheduler.planning_outage import REMINDER_MS, TIMEOUT, PlanningOutage
+from tests.harness import INTERVAL, START, Driver, World, started
+from tests.stores import FaultyStore
+
+T = Time(1000)
+
+
+class Now:
+    ms = 5_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+def outage(timeout_ms: int) -> tuple[PlanningOutage, Now]:
+    now = Now()
+    return PlanningOutage(timeout_ms, now), now
+
+
+def test_an_outage_is_waited_for_until_its_time_is_over() -> None:
+    away, now = outage(10_000)
+    assert away.waits(T, TransientError("away"))
+    now.ms += 9_999
+    assert away.waits(T, StorageError("away too"))
+    now.ms += 1
+    assert not away.waits(T, TransientError("away"))
+
+
+def test_the_time_begins_again_with_the_next_outage() -> None:
+    away, now = outage(10_000)
+    away.waits(T, TransientError("away"))
+    now.ms += 9_999
+    away.ended(T)
+    now.ms += 9_999
+    assert away.waits(T, TransientError("away"))
+
+
+@pytest.mark.parametrize("error", [ValueError("bad"), KStreamError("wrong password")])
+def test_an_error_that_is_no_outage_is_reported_at_once(error: Exception) -> None:
+    away, _ = outage(10_000)
+    assert not away.waits(T, error)
+
+
+def test_with_a_time_of_zero_an_outage_is_reported_at_once_as_in_spark() -> None:
+    away, _ = outage(0)
+    assert not away.waits(T, TransientError("away"))
+
+
+def test_the_log_has_a_line_a_minute_and_one_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    away, now = outage(600_000)
+    with caplog.at_level(logging.INFO):
+        away.ended(T)
+        for _ in range(90):
+            away.waits(T, TransientError("brokers h:1 are away"))
+            now.ms += 1000
+        away.ended(T)
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
+    first, second, last = (record.message for record in caplog.records)
+    assert "the driver waits for 600 s more" in first and TIMEOUT in first and "brokers h:1 are away" in first
+    assert f"{1 + REMINDER_MS // 1000} in a row; the driver waits for 540 s more" in second
+    assert "the outage is over after 90 s, 90 batches had no plan" in last
+
+
+# -- in a driver
+
+
+def drained(driver: Driver) -> bool:
+    """Whether everything that was posted to the driver is handled."""
+    generator: Any = driver.engine._generator
+    scheduler: Any = driver.engine._scheduler
+    return generator.drain(10) and scheduler.drain(10)
+
+
+def test_a_store_that_is_away_for_some_batches_is_no_error_and_loses_nothing() -> None:
+    world = World()
+    faulty = FaultyStore(world.store)
+    world = World(faulty, world.clock)
+    driver = started(world, {TIMEOUT: "10m"})
+    driver.tick(2)
+    faulty.fault = lambda verb, name: "before" if verb == "create" and name.startswith("plans/") else None
+    for _ in range(3):
+        driver.tick_only(1)
+        assert drained(driver)
+    faulty.fault = lambda _verb, _name: None
+    time = driver.tick(1)
+    assert world.records_by_time() == {START + INTERVAL: (0, 1), time: (2, 3, 4, 5)}
+    assert driver.errors == []
+    driver.stop()
+    world.assert_exact()
+
+
+def test_a_store_that_stays_away_is_the_error_after_the_time() -> None:
+    world = World()
+    faulty = FaultyStore(world.store)
+    world = World(faulty, world.clock)
+    driver = started(world, {TIMEOUT: f"{2 * INTERVAL}ms"})
+    driver.tick(1)
+    faulty.fault = lambda verb, name: "before" if verb == "create" and name.startswith("plans/") else None
+    for _ in range(2):
+        driver.tick_only(1)
+        assert drained(driver) and driver.errors == []
+    driver.tick_only(1)
+    driver.wait_error(PlanFailedError)
+    faulty.fault = lambda _verb, _name: None
+    driver.tick(1)
+    driver.stop()
+    world.assert_exact()
+
+
+def test_a_driver_that_dies_in_an_outage_leaves_everything_to_the_next_one() -> None:
+    world = World()
+    faulty = FaultyStore(world.store)
+    world = World(faulty, world.clock)
+    driver = started(world, {TIMEOUT: "10m"})
+    driver.tick(2)
+    faulty.fault = lambda verb, name: "before" if verb == "create" and name.startswith("plans/") else None
+    driver.tick_only(2)
+    assert drained(driver)
+    driver.die()
+    faulty.fault = lambda _verb, _name: None
+    second: Driver = started(world, {TIMEOUT: "10m"})
+    second.tick(1)
+    second.stop()
+    world.assert_exact()
