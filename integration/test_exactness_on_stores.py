@@ -56,12 +56,12 @@ def test_a_driver_whose_checkpoint_lies_there_is_killed_and_misses_nothing_and_n
 
 
 @pytest.mark.timeout(900)
-def test_a_store_that_goes_away_is_one_clear_error_and_nothing_is_lost_when_it_comes_back(
+def test_a_store_that_goes_away_is_one_clear_error_if_nobody_waits_for_it_and_nothing_is_lost_when_it_comes_back(
     store: Store, kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
 ) -> None:
     name = topic(1)
     kafka.produce(name, (("key-0", f"0:{i}", 0) for i in range(100)))
-    job = Job(tmp_path / "job", kafka.bootstrap, name, store.url)
+    job = Job(tmp_path / "job", kafka.bootstrap, name, store.url, conf={"spark.streaming.kstream.unreachableTimeout": "0"})
     first = job.start(**store.environment)
     with running(first):
         wait_for(lambda: job.records_tried() == 100, "reading 100 records", job, 180)

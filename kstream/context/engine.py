@@ -294,6 +294,7 @@ class Engine:
             states=states,
             unfinished=unfinished,
             runtime=self._runtime,
+            unreachable_timeout_ms=self._settings.get("spark.streaming.kstream.unreachableTimeout"),
         )
         # The generator has the scheduler; the scheduler reaches the generator only by the callback `_batch_ended`.
         self._scheduler = JobScheduler(parts, self._bus, self._concurrent_jobs, self._callbacks.on_error, self._batch_ended)
@@ -303,7 +304,6 @@ class Engine:
             InputServices(self._bus.post, self._is_fenced, self._received or NoReceivedBlocks()),
             JobGeneratorCallbacks(self._callbacks.on_fenced, self._callbacks.on_exhausted, self._clean_received),
             self._settings.get("spark.streaming.kstream.maxBatchFailures"),
-            self._settings.get("spark.streaming.kstream.unreachableTimeout"),
         )
 
     def _is_fenced(self) -> bool:

@@ -139,6 +139,7 @@ class Completions:
         unfinished: UnfinishedBatches,
         outcomes: Callable[[Time], Mapping[int, InputOutcome]],
         on_end: Callable[[Time], None],
+        waits: bool,
     ) -> None:
         """
         Args:
@@ -147,8 +148,11 @@ class Completions:
             unfinished: the batches that have not succeeded.
             outcomes: outcomes(time) returns the reports of a batch's inputs. Called once per batch, when all its jobs have succeeded.
             on_end: on_end(time) is called when a batch has ended, in success or failure, by the thread that ended it. Must return at once.
+            waits: whether a store that is away is waited for. Then a refused completion is a warning and no error: the next plan is an
+                error if the store stays away.
         """
         self._log = log
+        self._waits = waits
         self._states = states
         self._unfinished = unfinished
         self._outcomes = outcomes
@@ -197,6 +201,9 @@ class Completions:
             self._pending(batch)  # before `_keep`: a retry on another thread marks the batch as succeeded, and that must come last
             if isinstance(e, StorageError):
                 self._keep(completion)
+                if self._waits and e.outage:
+                    logger.warning("%s: %s", _not_noted(batch.time, e), e)
+                    return BatchEnd()
             return BatchEnd(trouble=(_not_noted(batch.time, e), e))
         return BatchEnd(completion)
 

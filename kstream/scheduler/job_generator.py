@@ -111,7 +111,6 @@ class JobGenerator:
         services: those of the driver for its inputs.
         callbacks: the functions to call.
         max_batch_failures: number of failures up to which restarts run a batch again; 0 is no limit.
-        unreachable_timeout_ms: how long brokers or the store may be away before that is an error.
     """
 
     def __init__(
@@ -121,7 +120,6 @@ class JobGenerator:
         services: InputServices,
         callbacks: JobGeneratorCallbacks,
         max_batch_failures: int,
-        unreachable_timeout_ms: int,
     ) -> None:
         self._parts = parts
         self._services = services
@@ -130,7 +128,7 @@ class JobGenerator:
         self._scheduler = scheduler
         self._unfinished = parts.unfinished
         self._clock = RisingClock(parts.clock)
-        outage = PlanningOutage(unreachable_timeout_ms, parts.clock.monotonic_ms)
+        outage = PlanningOutage(parts.unreachable_timeout_ms, parts.clock.monotonic_ms)
         self._planner = BatchPlanner(parts, scheduler, callbacks.on_fenced, outage)
         self._told_exhausted = False
         self._clean_up_to = Time(0)

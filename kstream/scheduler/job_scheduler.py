@@ -64,6 +64,8 @@ class SchedulerParts:
     states: StateCheckpointer
     unfinished: UnfinishedBatches
     runtime: Runtime
+    unreachable_timeout_ms: int
+    """How long brokers or the store may be away before that is an error; 0: no time, as in Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,8 @@ class JobScheduler:
         self._states = parts.states
         self._environment = parts.environment
         self._bus = bus
-        self.completions = Completions(parts.log, parts.states, parts.unfinished, parts.graph.outcomes, on_batch_end)
+        waits = parts.unreachable_timeout_ms > 0
+        self.completions = Completions(parts.log, parts.states, parts.unfinished, parts.graph.outcomes, on_batch_end, waits)
         self._on_error = on_error
         self._max_wait = parts.graph.batch_duration.milliseconds
         self._submitted: dict[Time, tuple[Batch, JobSet]] = {}

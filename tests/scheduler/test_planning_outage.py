@@ -100,6 +100,24 @@ def test_a_store_that_is_away_for_some_batches_is_no_error_and_loses_nothing() -
     world.assert_exact()
 
 
+def test_an_end_that_the_store_refuses_is_no_error_and_is_stored_before_the_next_plan() -> None:
+    world = World()
+    faulty = FaultyStore(world.store)
+    world = World(faulty, world.clock)
+    driver = started(world, {TIMEOUT: "10m"})
+    faulty.fault = lambda verb, name: "before" if verb == "create" and name.startswith("done/") else None
+    driver.tick(2)
+    assert drained(driver) and driver.errors == []
+    faulty.fault = lambda _verb, _name: None
+    driver.tick(1)
+    driver.stop()
+    world.assert_exact()
+    second: Driver = started(world, {TIMEOUT: "10m"})
+    second.tick(1)
+    second.stop()
+    assert len(world.attempts) == 3, "no batch ran twice"
+
+
 def test_a_store_that_stays_away_is_the_error_after_the_time() -> None:
     world = World()
     faulty = FaultyStore(world.store)
