@@ -7,7 +7,7 @@ Kafka connector uses it too; the second half is the stream of a `Log`.
     positions             the places in a log where reading starts or stops, as users write them
     rate_limits           how many records of each partition a batch may have
     log_ends              where logs ended at the times of missed batches
-    progress              offsets and lag of a batch, for listeners
+    progress              offsets and lag of a batch, for listeners; its counts and losses, for the ledger
     read_report           the counts and losses that tasks report, and their accumulator
 
     log                   Log, which a connector writes

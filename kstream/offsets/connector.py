@@ -79,11 +79,7 @@ class LogPlanTools(ConnectorTools):
 
 
 class LogTools(LogPlanTools):
-    """The tools for one class of Logs. A connector returns them from its hook `connector_tools`:
-
-    def connector_tools():
-        return LogTools(EventsTable)
-    """
+    """The tools for one class of Logs. A connector returns `LogTools(EventsTable)` from its hook `connector_tools`."""
 
     def __init__(self, log_class: type[Log]) -> None:
         """Create the tools.

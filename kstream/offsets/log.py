@@ -11,16 +11,15 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from kstream.errors import KStreamError
+from kstream.offsets.log_ends import OffsetsForTime
 from kstream.offsets.offset_range import OffsetRange, Partition
 from kstream.secret import looks_secret
 
 logger = logging.getLogger("kstream.offsets")
 
-OffsetsAtTime: TypeAlias = Mapping[Partition, "int | None"]
-"""partition → the first offset with a timestamp or a later one; None if there is no such record."""
 ATTEMPTS = 5
 """The most calls of a method of a Log that raises retriable errors."""
 FIRST_PAUSE_S = 0.1
@@ -69,7 +68,7 @@ class Log(ABC):
         """Return the first offset of every partition; 0 by default. Called for starts at `earliest` and for new partitions. May block."""
         return dict.fromkeys(self.latest(), 0)
 
-    def offsets_at(self, time_ms: int) -> OffsetsAtTime | None:
+    def offsets_at(self, time_ms: int) -> OffsetsForTime | None:
         """Return the first offset of every partition whose record has this time or a later one. May block.
 
         Args:

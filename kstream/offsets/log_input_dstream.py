@@ -18,9 +18,9 @@ from kstream.errors import ConfigurationError, DataLossError, NotRecoverableErro
 from kstream.offsets.log import Log, beginnings_of, ends_of, with_retries
 from kstream.offsets.log_ends import Ends, ends_at_times, times_with_records
 from kstream.offsets.log_plan import KIND, LogPlan
-from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
+from kstream.offsets.offset_range import LostRange, OffsetRange, Partition, skipped_between
 from kstream.offsets.positions import Positions, PositionsLike
-from kstream.offsets.progress import metadata_of
+from kstream.offsets.progress import metadata_of, outcome_of
 from kstream.offsets.rate_limits import RateLimits, clamp, estimated_rate
 from kstream.offsets.read_report import ReadReportAccumulator, counts_of, lost_ranges
 from kstream.offsets.starting_offsets import resolve
@@ -202,9 +202,7 @@ class LogInputDStream(InputDStream[LogPlan]):
 
     def skipped_between(self, before: LogPlan, after: LogPlan) -> Sequence[str]:
         """Return the offsets between two consecutive plans that neither plan has, as texts. Pure."""
-        ends, lost = before.until_offsets, {(entry.topic, entry.partition) for entry in after.lost}
-        begins = {(r.topic, r.partition): r.fromOffset for r in after.ranges}
-        return [f"{t}-{n} [{ends[t, n]}, {at})" for (t, n), at in begins.items() if (t, n) not in lost and ends.get((t, n), at) < at]
+        return skipped_between(before.until_offsets, after.ranges, after.lost)
 
     def _offsets(self) -> dict[Partition, int]:
         """Return the next offset of each partition. RuntimeError before the start."""
@@ -246,10 +244,8 @@ class LogInputDStream(InputDStream[LogPlan]):
         """Return how many records each range held, and the lost ranges. Logs the losses. Any thread."""
         found = self._reports.take(time.milliseconds) if self._reports is not None else {}
         lost = [*plan.lost, *lost_ranges(found.get("lost", {}))]
-        for entry in lost:
-            logger.warning("batch %s, lost records of %s-%d from %d: %s", time, entry.topic, entry.partition, entry.lost_from, entry.detail)
         counts = counts_of(plan.ranges, found.get("counts", {}))
-        return InputOutcome(counts, [entry.to_json() for entry in lost], self._on_data_loss() == REPORT)
+        return outcome_of(time, counts, lost, self._on_data_loss() == REPORT, logger)
 
     def clear_metadata(self, time: Time) -> None:
         """Drop the plans and the read reports of batches that are older than the remember duration."""

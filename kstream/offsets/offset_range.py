@@ -5,7 +5,7 @@ All ranges are half-open: `fromOffset` is included, `untilOffset` is excluded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -146,3 +146,22 @@ class HasOffsetRanges(Protocol):
     def offsetRanges(self) -> list[OffsetRange]:
         """Return the offset ranges that were planned."""
         ...
+
+
+def skipped_between(until_offsets: Mapping[Partition, int], ranges: Iterable[OffsetRange], lost: Iterable[LostRange]) -> list[str]:
+    """Return the offsets that lie between the ends of one plan and the ranges of the next plan. Pure.
+
+    Not reported are partitions that only one of the plans has, partitions with a loss, and offsets that are read again.
+
+    Args:
+        until_offsets: partition → end in the first plan.
+        ranges: the ranges of the next plan.
+        lost: the losses of the next plan.
+
+    Returns:
+        The skipped offsets as texts, for example `orders-0 [100, 200)`.
+    """
+    explained = {(entry.topic, entry.partition) for entry in lost}
+    begins = {(r.topic, r.partition): r.fromOffset for r in ranges}
+    skipped = [(p, until_offsets[p], at) for p, at in begins.items() if p not in explained and until_offsets.get(p, at) < at]
+    return [f"{topic}-{number} [{until}, {at})" for (topic, number), until, at in skipped]

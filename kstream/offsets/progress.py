@@ -1,11 +1,14 @@
-"""The progress of a batch of a log as plain values, for listeners and the progress report. Pure."""
+"""The progress and the outcome of a batch of a log: offsets and lag for listeners, counts and losses for the ledger."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kstream.offsets.offset_range import OffsetRange, Partition
+from kstream.batch import InputOutcome
+from kstream.batch_time import Time
+from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
 
 
 def metadata_of(
@@ -61,3 +64,18 @@ def _nested(offsets: Mapping[Partition, int]) -> dict[str, dict[str, int]]:
     for (topic, number), at in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(number)] = at
     return nested
+
+
+def outcome_of(time: Time, counts: Sequence[int | None], lost: Sequence[LostRange], report: bool, logger: logging.Logger) -> InputOutcome:
+    """Return the outcome of a batch for the completion record and the ledger. Logs a warning for each loss. Any thread.
+
+    Args:
+        time: the batch time.
+        counts: the number of records of each range of the plan; None if it is not known.
+        lost: the losses of the plan and of the read report.
+        report: whether listeners get the losses.
+        logger: the log of the stream.
+    """
+    for entry in lost:
+        logger.warning("batch %s, lost records of %s-%d from %d: %s", time, entry.topic, entry.partition, entry.lost_from, entry.detail)
+    return InputOutcome(counts, [entry.to_json() for entry in lost], report)

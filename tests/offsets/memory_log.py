@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kstream.batch_time import Time
-from kstream.offsets.log import Log, OffsetsAtTime
+from kstream.offsets.log import Log
+from kstream.offsets.log_ends import OffsetsForTime
 from kstream.offsets.log_input_dstream import LogInputDStream
 from kstream.offsets.log_plan import LogPlan
 from kstream.offsets.log_rdd import LogTask, split_ranges
@@ -59,7 +60,7 @@ class MemoryLog(Log):
     def earliest(self) -> Mapping[Partition, int]:
         return {p: self.first.get(p, 0) for p in self.records}
 
-    def offsets_at(self, time_ms: int) -> OffsetsAtTime | None:
+    def offsets_at(self, time_ms: int) -> OffsetsForTime | None:
         if not self.has_times:
             return None
         return {p: next((i for i, (at, _) in enumerate(found) if at >= time_ms), None) for p, found in self.records.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ import pytest
 from kstream.batch_time import Time
 from kstream.errors import KStreamError, PlanFailedError, StorageError, TransientError
 from kstream.scheduler.planning_outage import REMINDER_MS, TIMEOUT, PlanningOutage
-from tests.harness import INTERVAL, START, Driver, World, started
-from tests.stores import FaultyStore
+from tests.harness import INTERVAL, START, Driver, started
+from tests.scheduler.test_plan_failures import faulty_world
 
 T = Time(1000)
 
@@ -82,13 +83,16 @@ def drained(driver: Driver) -> bool:
     return generator.drain(10) and scheduler.drain(10)
 
 
+def refusing(prefix: str) -> Callable[[str, str], str | None]:
+    """A fault of every create of such a name."""
+    return lambda verb, name: "before" if verb == "create" and name.startswith(prefix) else None
+
+
 def test_a_store_that_is_away_for_some_batches_is_no_error_and_loses_nothing() -> None:
-    world = World()
-    faulty = FaultyStore(world.store)
-    world = World(faulty, world.clock)
+    world, faulty = faulty_world()
     driver = started(world, {TIMEOUT: "10m"})
     driver.tick(2)
-    faulty.fault = lambda verb, name: "before" if verb == "create" and name.startswith("plans/") else None
+    faulty.fault = refusing("plans/")
     for _ in range(3):
         driver.tick_only(1)
         assert drained(driver)
@@ -101,11 +105,9 @@ def test_a_store_that_is_away_for_some_batches_is_no_error_and_loses_nothing() -
 
 
 def test_an_end_that_the_store_refuses_is_no_error_and_is_stored_before_the_next_plan() -> None:
-    world = World()
-    faulty = FaultyStore(world.store)
-    world = World(faulty, world.clock)
+    world, faulty = faulty_world()
     driver = started(world, {TIMEOUT: "10m"})
-    faulty.fault = lambda verb, name: "before" if verb == "create" and name.startswith("done/") else None
+    faulty.fault = refusing("done/")
     driver.tick(2)
     assert drained(driver) and driver.errors == []
     faulty.fault = lambda _verb, _name: None
@@ -119,12 +121,10 @@ def test_an_end_that_the_store_refuses_is_no_error_and_is_stored_before_the_next
 
 
 def test_a_store_that_stays_away_is_the_error_after_the_time() -> None:
-    world = World()
-    faulty = FaultyStore(world.store)
-    world = World(faulty, world.clock)
+    world, faulty = faulty_world()
     driver = started(world, {TIMEOUT: f"{2 * INTERVAL}ms"})
     driver.tick(1)
-    faulty.fault = lambda verb, name: "before" if verb == "create" and name.startswith("plans/") else None
+    faulty.fault = refusing("plans/")
     for _ in range(2):
         driver.tick_only(1)
         assert drained(driver) and driver.errors == []
@@ -137,12 +137,10 @@ def test_a_store_that_stays_away_is_the_error_after_the_time() -> None:
 
 
 def test_a_driver_that_dies_in_an_outage_leaves_everything_to_the_next_one() -> None:
-    world = World()
-    faulty = FaultyStore(world.store)
-    world = World(faulty, world.clock)
+    world, faulty = faulty_world()
     driver = started(world, {TIMEOUT: "10m"})
     driver.tick(2)
-    faulty.fault = lambda verb, name: "before" if verb == "create" and name.startswith("plans/") else None
+    faulty.fault = refusing("plans/")
     driver.tick_only(2)
     assert drained(driver)
     driver.die()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kstream.batch import Json, PlannedInput
+from kstream.offsets import offset_range
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
 from kstream_kafka.planning.packing import RangeSplit
 
@@ -122,12 +123,9 @@ def skipped_between(before: KafkaPlan, after: KafkaPlan) -> list[str]:
     Returns:
         The skipped offsets as texts, for example `orders-0 [100, 200)`.
     """
-    until_offsets = before.until_offsets
-    lost = {(entry.topic, entry.partition) for entry in after.lost}
     recreated = {topic for topic, topic_id in after.topic_ids.items() if before.topic_ids.get(topic, topic_id) != topic_id}
-    begins = {(r.topic, r.partition): r.fromOffset for r in after.ranges if r.topic not in recreated}
-    skipped = [(p, until_offsets[p], at) for p, at in begins.items() if p not in lost and until_offsets.get(p, at) < at]
-    return [f"{topic}-{number} [{until}, {at})" for (topic, number), until, at in skipped]
+    kept = [r for r in after.ranges if r.topic not in recreated]
+    return offset_range.skipped_between(before.until_offsets, kept, after.lost)
 
 
 # -- kept offsets: the offsets of topics and partitions that left the list of the stream

@@ -17,7 +17,7 @@ from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import InputServices
 from kstream.dstream.recipe import Recipe, recorded
 from kstream.offsets.offset_range import OffsetRange, Partition, TopicAndPartition
-from kstream.offsets.progress import metadata_of
+from kstream.offsets.progress import metadata_of, outcome_of
 from kstream.offsets.rate_limits import RateLimits, estimated_rate
 from kstream.offsets.read_report import counts_of, lost_ranges
 from kstream_kafka.client.params import KafkaParams
@@ -295,10 +295,8 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         lost = [*plan.lost, *lost_ranges(found.get("lost", {}))]
         if any(entry.cause == "recreation" for entry in lost):
             self._offsets.recheck_topic_ids()
-        for entry in lost:
-            logger.warning("batch %s, lost records of %s-%d from %d: %s", time, entry.topic, entry.partition, entry.lost_from, entry.detail)
         counts = counts_of(plan.ranges, found.get("counts", {}))
-        return InputOutcome(counts, [entry.to_json() for entry in lost], self._on_data_loss() == REPORT)
+        return outcome_of(time, counts, lost, self._on_data_loss() == REPORT, logger)
 
     def _connected(self) -> DriverClient:
         """Return the client. RuntimeError before `start` and after `stop`."""
