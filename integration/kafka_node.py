@@ -90,6 +90,7 @@ def node_properties(
         "broker.session.timeout.ms": 3000,  # what a restart after kill -9 waits for
         "broker.heartbeat.interval.ms": 500,
         "log.cleaner.dedupe.buffer.size": 8388608,
+        "log.retention.ms": -1,  # tests write records of 1970 and 2023: only a topic that asks for retention has one
         "log.retention.check.interval.ms": 1000,
         "log.cleaner.backoff.ms": 500,
         "num.network.threads": 2,

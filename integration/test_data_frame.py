@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MakeTopic = Callable[..., str]
-OLD = {"retention.ms": "-1"}
-"""For records with times of their own: the broker of the tests looks for outdated ones every second."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +47,7 @@ def numbers(kafka: KafkaBroker, topic: str, each: int, partitions: int) -> list[
 
 
 def test_every_column_is_what_was_produced(spark: SparkSession, kafka: KafkaBroker, topic: MakeTopic):
-    t, stamp = topic(1, OLD), 1_700_000_000_123
+    t, stamp = topic(1), 1_700_000_000_123
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     headers: list[Any] = [("trace", b"\x00\xff"), ("none", None), ("trace", b"")]
     producer.produce(t, b"\xfe\x00", b"k", timestamp=stamp, headers=headers)
@@ -79,7 +77,7 @@ def test_a_topic_of_LogAppendTime_has_the_brokers_time(spark: SparkSession, kafk
 
 
 def test_timestamps_show_in_the_time_zone_of_the_session(spark: SparkSession, kafka: KafkaBroker, topic: MakeTopic):
-    t, session = topic(1, OLD), spark.newSession()
+    t, session = topic(1), spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
     at = datetime(2026, 3, 1, 20, 0, 0, 250_000, timezone.utc)
     kafka.produce(t, [("k", "v", 0, round(at.timestamp() * 1000))])

@@ -83,7 +83,7 @@ def test_a_bounded_run_reads_what_is_there_commits_it_ends_by_itself_and_leaves_
 def test_records_of_the_new_form_have_everything_kafka_keeps(
     kafka: KafkaBroker, topic: Topic, sc: SparkContext, params: dict[str, Any]
 ) -> None:
-    name, moment = topic(1, {"retention.ms": "-1"}), 1_700_000_000_123  # or the broker removes what is so old
+    name, moment = topic(1), 1_700_000_000_123
     producer: Any = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     producer.produce(name, b"\xff", "k", 0, timestamp=moment, headers=[("h", b"1"), ("h", None)])
     producer.produce(name, None, None, 0, timestamp=moment)

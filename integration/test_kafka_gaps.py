@@ -221,7 +221,7 @@ def test_compaction_and_removal_in_one_range_are_a_loss(reader: Reader, kafka: K
 
 def test_retention_that_overtakes_a_planned_batch_fails_it_and_names_what_is_lost(sc: Any, kafka: KafkaBroker, topic: MakeTopic) -> None:
     """Real retention: a segment older than retention.ms goes once another one has begun."""
-    name = topic(1, {"segment.ms": "100", "retention.ms": "-1"})
+    name = topic(1, {"segment.ms": "100"})
     kafka.produce(name, [(None, "old", 0)] * 5)
     time.sleep(0.2)
     kafka.produce(name, [(None, "new", 0)] * 5)
