@@ -10,7 +10,7 @@ FAST := -n 2 --dist loadfile
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-integration check format dist jars bench chaos clean
+.PHONY: help install demo test test-fast test-integration check format dist jars bench chaos soak clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -25,6 +25,7 @@ demo: install ## an embedded broker, a stream of orders, a driver that is killed
 	@$(VENV)/bin/kstream demo
 
 test: install ## the fast suite, then the integration suite against a real Kafka broker
+	@bash scripts/system-packages .cache/system
 	@$(PY) -m pytest tests $(FAST)
 	@$(PY) -m pytest integration $(BESIDE)
 
@@ -32,6 +33,7 @@ test-fast: install ## no broker, no sleep
 	@$(PY) -m pytest tests $(FAST)
 
 test-integration: install ## real things; the broker's jars are fetched once into .cache/
+	@bash scripts/system-packages .cache/system
 	@$(PY) -m pytest integration $(BESIDE)
 
 check: install ## ruff, pyright, import-linter
@@ -56,10 +58,17 @@ jars: install ## fetch the real broker's jars into .cache/ now (the integration 
 bench: install ## the ratios of integration/benchmarks, each side by side in one run
 	@$(PY) -m integration.benchmarks
 
-chaos: install ## the long campaigns: a driver killed 36 times, then brokers and drivers killed for three minutes, then executors and drivers under receivers; each must be exact
+chaos: install ## the long campaigns: a driver killed 36 times, also with a sink that refuses batches, then brokers and drivers killed for three minutes, then executors and drivers under receivers; each must be exact
 	@$(PY) -m integration.exactness --kills 36
+	@$(PY) -m integration.exactness --kills 36 --refusals 2
+	@$(PY) -m integration.exactness --kills 36 --refusals 2 --conf spark.streaming.kstream.failedBatch=hold --conf spark.streaming.kstream.batch.retries=5
 	@$(PY) -m integration.chaos --minutes 3 --driver-kills 10
 	@$(PY) -m integration.received --kills 20
+
+soak: install ## two nights of one kstream run: database, broker and store away for minutes, driver and JVM killed, then ZooKeeper and broker under a receiver; must be exact. Then ten minutes of overload for each input, and 86,400 batches that must leave nothing behind
+	@$(PY) -m integration.night
+	@for input in direct socket kafka; do $(PY) -m integration.overload $$input --bars --seconds 600 > /dev/null || exit 1; done
+	@$(PY) -m integration.leaks --batches 86400 --bars > /dev/null
 
 clean: ## everything that was built or fetched
 	@rm -rf $(VENV) .cache dist build .pytest_cache .ruff_cache .import_linter_cache

@@ -22,6 +22,7 @@ from integration.kafka_cluster import KafkaCluster, running_cluster
 from integration.kafka_jars import KAFKA, JarsMissingError
 from integration.kafka_node import BrokerError
 from integration.s3_server import S3Process, running_s3
+from integration.system_programs import missing
 from integration.zookeeper_server import ZooKeeper, ZooKeeperError, running_zookeeper
 from kstream.errors import JavaNotFoundError
 from kstream.spark.java import ensure_java
@@ -54,11 +55,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests about Docker itself belong to the suite that was asked to use it."""
-    if config.getoption("--broker") == "process":
-        about_docker = [item for item in items if item.get_closest_marker("docker")]
-        config.hook.pytest_deselected(items=about_docker)
-        items[:] = [item for item in items if item not in about_docker]
+    """Tests about Docker itself belong to the suite that was asked to use it. Without its programs Prometheus is left out, in words."""
+    marks = (["docker"] if config.getoption("--broker") == "process" else []) + (["prometheus"] if missing() else [])
+    left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in marks)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line about programs that are not there, and what was not tested therefore."""
+    if missing():
+        text = f"NOT TESTED: integration/test_prometheus.py, as {' and '.join(missing())} cannot be found; see scripts/system-packages"
+        terminalreporter.write_line(text, red=True)
 
 
 def a_broker(config: pytest.Config, directory: Path) -> AbstractContextManager[Broker]:

@@ -6,14 +6,13 @@ Arguments: the directory that is watched, the one for checkpoint and notes.
 from __future__ import annotations
 
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pyspark import SparkConf
 
-from integration.exactness.job import append_line, milliseconds
-from kstream import StreamingContext
+from integration.exactness.job import append_line
+from kstream import BatchTime, StreamingContext
 
 
 def setup(watched: str, notes: Path) -> StreamingContext:
@@ -23,8 +22,8 @@ def setup(watched: str, notes: Path) -> StreamingContext:
     append_line(notes / "setups.jsonl", {})
 
     def note(name: str) -> Any:
-        def write(time: datetime, rdd: Any) -> None:
-            append_line(notes / f"{name}.jsonl", {"time": milliseconds(time), "numbers": sorted(rdd.collect())})
+        def write(time: BatchTime, rdd: Any) -> None:
+            append_line(notes / f"{name}.jsonl", {"time": time.milliseconds, "numbers": sorted(rdd.collect())})
 
         return write
 

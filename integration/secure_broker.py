@@ -32,6 +32,9 @@ _LISTENERS = {"SASL": "SASL_SSL", "MTLS": "SSL", "OIDC": "SASL_SSL", "ELSEWHERE"
 MECHANISMS = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
 OPERATIONS = {"READ": AclOperation.READ, "DESCRIBE": AclOperation.DESCRIBE, "WRITE": AclOperation.WRITE}
 
+REAUTHENTICATION_MS = 3000
+"""With SCRAM-SHA-256 a connection must prove its password again after this time, in milliseconds."""
+
 
 class SecureBroker(KafkaBroker):
     """`at(listener)` is the address of: SASL (all mechanisms over TLS), MTLS (client certificates), OIDC (signed tokens), ELSEWHERE
@@ -87,6 +90,7 @@ class SecureBroker(KafkaBroker):
         found[f"{signed}.server.callback.handler.class"] = f"{_MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
         found[f"{signed}.oauthbearer.jwks.endpoint.url"] = self.tokens.jwks_url
         found[f"{signed}.oauthbearer.expected.audience"] = AUDIENCE
+        found["listener.name.sasl.scram-sha-256.connections.max.reauth.ms"] = REAUTHENTICATION_MS
         return found
 
     def java_options(self) -> list[str]:

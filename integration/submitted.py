@@ -56,7 +56,7 @@ class Submitted:
 
     def driver(self) -> int:
         """The process id of the Python that spark-submit, which is the JVM, has started."""
-        (found,) = (pid for pid in _children(self.process.pid) if self._is_driver(pid))
+        (found,) = (pid for pid in _children(self.process.pid) if self.is_driver(pid))
         return found
 
     def terminate(self) -> str:
@@ -65,7 +65,7 @@ class Submitted:
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(PATIENCE_S) == 128 + signal.SIGTERM
         end = time.monotonic() + PATIENCE_S
-        while self._is_driver(driver):
+        while self.is_driver(driver):
             assert time.monotonic() < end, "the driver lives on without its JVM"
             time.sleep(0.05)
         return self.said()[before:]
@@ -76,7 +76,8 @@ class Submitted:
             self.process.kill()
             self.process.wait()
 
-    def _is_driver(self, pid: int) -> bool:
+    def is_driver(self, pid: int) -> bool:
+        """Whether this process, the driver, has not ended."""
         try:
             return self.script.name in Path(f"/proc/{pid}/cmdline").read_text()
         except OSError:  # it has ended

@@ -16,12 +16,15 @@ from integration.kafka_broker import Broker
 pytestmark = pytest.mark.timeout(400)
 LITTLE = {
     "bookkeeping": ["--batches", "2"],
+    "operating": ["--batches", "2"],
+    "metrics": ["--batches", "2", "--partitions", "10"],
     "map_with_state": ["--batches", "11", "--keys", "200", "--touched", "20"],
     "receivers": ["--records", "20000", "--rounds", "1"],
     "inverse_window": ["--batches", "2", "--short", "2", "--long", "3", "--keys", "5", "--records", "10"],
 }
 ON_THE_BROKER = {
     "kafka_read": ["--records", "2000", "--rounds", "1"],
+    "poison_records": ["--records", "2000", "--rounds", "1"],
     "data_frames": ["--records", "2000", "--rounds", "1", "--alone"],
 }
 

@@ -30,7 +30,7 @@ OUT = Path(os.environ["JOB_OUT"])
 
 
 def save(time, rdd):
-    (OUT / f"{round(time.timestamp() * 1000)}.json").write_text(json.dumps(sorted(rdd.collect())))
+    (OUT / f"{time.milliseconds}.json").write_text(json.dumps(sorted(rdd.collect())))
 
 
 def setup():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,6 +18,12 @@ from pathlib import Path
 import pytest
 from kstream_kafka.demo.embedded_broker import EmbeddedBroker
 from kstream_kafka.demo.order_feed import OrderFeed
+
+from integration.received.processes import parent_of
+from kstream.checkpoint import read_log
+from kstream.cli.exit_codes import RunCode
+from kstream.cli.supervisor import members_of
+from kstream.storage import open_store
 
 SECONDS = 120
 JOB = """
@@ -36,7 +43,9 @@ def order_id(record):
 
 
 def save(time, rdd):
-    path = OUT / f"{round(time.timestamp() * 1000)}.json"
+    if (OUT / "broken").exists():
+        raise OSError("the sink is broken")
+    path = OUT / f"{time.milliseconds}.json"
     path.with_suffix(".tmp").write_text(json.dumps(rdd.map(order_id).collect()))
     os.replace(path.with_suffix(".tmp"), path)
 
@@ -53,12 +62,12 @@ def setup():
 
 
 @contextmanager
-def running(folder: Path, bootstrap: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(folder: Path, bootstrap: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """`kstream run` of JOB in `folder`; killed at the end if it still runs. Its words are in `folder`/log."""
     (folder / "job_orders.py").write_text(JOB)
     (folder / "out").mkdir(exist_ok=True)
     environment = {**os.environ, "JOB_OUT": str(folder / "out"), "JOB_BROKER": bootstrap}
-    command = [sys.executable, "-m", "kstream.cli", "run", "job_orders:setup", "--checkpoint", str(folder / "checkpoint")]
+    command = [sys.executable, "-m", "kstream.cli", "run", "job_orders:setup", "--checkpoint", str(folder / "checkpoint"), *options]
     root = Path(__file__).resolve().parent.parent
     environment["PYTHONPATH"] = os.pathsep.join([str(root), str(root / "connectors"), os.environ.get("PYTHONPATH", "")])
     with open(folder / "log", "wb") as log:
@@ -72,6 +81,10 @@ def running(folder: Path, bootstrap: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def counted(folder: Path) -> list[int]:
     return sorted(i for path in (folder / "out").glob("*.json") for i in json.loads(path.read_text()))
+
+
+def children(parent: int) -> list[int]:
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if parent_of(pid) == parent]
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], folder: Path) -> None:
@@ -95,7 +108,7 @@ def feed(bootstrap: str, total: int) -> OrderFeed:
 def test_a_job_killed_and_run_again_goes_on_exactly(tmp_path: Path) -> None:
     with EmbeddedBroker() as broker:
         feed(broker.bootstrap, 300)
-        with running(tmp_path, broker.bootstrap) as process:
+        with running(tmp_path, broker.bootstrap, "--no-restart") as process:
             wait_for(lambda: len(counted(tmp_path)) >= 300, process, tmp_path)
             process.send_signal(signal.SIGKILL)
         feed(broker.bootstrap, 200)
@@ -108,12 +121,92 @@ def test_a_job_killed_and_run_again_goes_on_exactly(tmp_path: Path) -> None:
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
+BROKEN_PIPE = re.compile(r"Traceback \(most recent call last\):\n(?:  .*pyspark.*\n(?:    .*\n)*)+BrokenPipeError: .*\n")
+"""What pyspark's own daemon prints if its driver is killed while a worker begins."""
+
+
+@pytest.mark.timeout(4 * SECONDS)
+def test_a_driver_that_is_killed_is_started_again_and_goes_on_exactly(tmp_path: Path) -> None:
+    with EmbeddedBroker() as broker:
+        feed(broker.bootstrap, 300)
+        with running(tmp_path, broker.bootstrap) as process:
+            wait_for(lambda: len(counted(tmp_path)) >= 300, process, tmp_path)
+            (driver,) = children(process.pid)
+            os.kill(driver, signal.SIGKILL)
+            feed(broker.bootstrap, 200)
+            wait_for(lambda: len(counted(tmp_path)) >= 500, process, tmp_path)
+            (second,) = children(process.pid)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(SECONDS) == RunCode.ENDED, (tmp_path / "log").read_text()
+    assert counted(tmp_path) == sorted([*range(1, 301), *range(1, 201)])
+    log = (tmp_path / "log").read_text()
+    ends = [line for line in log.splitlines() if "kstream.cli.supervisor" in line]
+    assert f"driver {driver} ended after " in ends[0] and ": a signal killed it: SIGKILL; it is started again in 1 s (restart 1)" in ends[0]
+    assert f"SIGTERM: forwarded to driver {second}" in ends[1] and f"driver {second} ended after " in ends[2] and len(ends) == 3
+    assert "Traceback" not in BROKEN_PIPE.sub("", log) and not members_of(driver) and not members_of(second)
+
+
+@pytest.mark.timeout(4 * SECONDS)
+def test_a_driver_whose_jvm_is_killed_is_started_again_and_goes_on_exactly(tmp_path: Path) -> None:
+    with EmbeddedBroker() as broker:
+        feed(broker.bootstrap, 300)
+        with running(tmp_path, broker.bootstrap) as process:
+            wait_for(lambda: len(counted(tmp_path)) >= 300, process, tmp_path)
+            (driver,) = children(process.pid)
+            (jvm,) = [pid for pid in children(driver) if "java" in Path(f"/proc/{pid}/cmdline").read_text()]
+            os.kill(jvm, signal.SIGKILL)
+            feed(broker.bootstrap, 200)
+            wait_for(lambda: len(counted(tmp_path)) >= 500, process, tmp_path)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(SECONDS) == RunCode.ENDED, (tmp_path / "log").read_text()
+    assert counted(tmp_path) == sorted([*range(1, 301), *range(1, 201)])
+    log = (tmp_path / "log").read_text()
+    (end, *_) = [line for line in log.splitlines() if "kstream.cli.supervisor" in line]
+    assert f": the driver has lost its JVM: Spark's JVM (process {jvm}) has ended, killed by SIGKILL: this driver can run" in end
+    assert end.endswith("it is started again in 1 s (restart 1)") and "Traceback" not in log
+    assert not read_log(open_store(str(tmp_path / "checkpoint"))).failures, "a batch that lost its JVM has not failed"
+
+
+@pytest.mark.timeout(6 * SECONDS)
+def test_a_job_whose_sink_fails_is_started_again_until_it_works_and_its_batches_do_not_pile_up(tmp_path: Path) -> None:
+    """Each start of a driver takes seconds, and each second has two batches."""
+    store = open_store(str(tmp_path / "checkpoint"))
+    with EmbeddedBroker() as broker:
+        feed(broker.bootstrap, 100)
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "broken").touch()
+        with running(tmp_path, broker.bootstrap) as process:
+            wait_for(lambda: "(restart 1)" in (tmp_path / "log").read_text(), process, tmp_path)
+            first = len(read_log(store).pending)  # on a slow machine many, before the first failure
+            wait_for(lambda: "(restart 3)" in (tmp_path / "log").read_text(), process, tmp_path)
+            pending = len(read_log(store).pending)
+            (tmp_path / "out" / "broken").unlink()
+            feed(broker.bootstrap, 50)
+            wait_for(lambda: len(counted(tmp_path)) >= 150, process, tmp_path)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(SECONDS) == RunCode.ENDED, (tmp_path / "log").read_text()
+    assert counted(tmp_path) == sorted([*range(1, 101), *range(1, 51)])
+    ends = [line for line in (tmp_path / "log").read_text().splitlines() if "is started again" in line]
+    assert all(": a batch failed: OSError: the sink is broken (in output operation 0, foreachRDD" in end for end in ends), ends
+    assert [end.rpartition("started again in ")[2] for end in ends[:3]] == ["1 s (restart 1)", "2 s (restart 2)", "4 s (restart 3)"]
+    assert pending - first <= 4, "five starts left 131 before missed batches waited"
+
+
+def test_a_job_that_cannot_be_imported_is_not_started_again(tmp_path: Path) -> None:
+    (tmp_path / "job_typo.py").write_text("import no_such_module_anywhere\n")
+    command = [sys.executable, "-m", "kstream.cli", "run", "job_typo.py:setup", "--checkpoint", "checkpoint"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == RunCode.IMPORT and len(done.stderr.splitlines()) == 1, done.stderr
+    assert "the job cannot be imported: ModuleNotFoundError: No module named 'no_such_module_anywhere'" in done.stderr
+    assert done.stderr.endswith("it is not started again (exit code 3)\n")
+
+
 def test_a_broker_that_cannot_be_reached_is_one_line(tmp_path: Path) -> None:
     with socket.socket() as reserved:  # bound and not listening: nobody answers there
         reserved.bind(("127.0.0.1", 0))
         bootstrap = f"127.0.0.1:{reserved.getsockname()[1]}"
-        with running(tmp_path, bootstrap) as process:
-            assert process.wait(SECONDS) == 1
+        with running(tmp_path, bootstrap, "--no-restart") as process:
+            assert process.wait(SECONDS) == RunCode.FAILED
     log = (tmp_path / "log").read_text()
     said = [line for line in log.splitlines() if "kstream" in line or bootstrap in line]
     assert len(said) == 1 and said[0].startswith(f"kstream: No Kafka broker of {bootstrap} answered within"), log

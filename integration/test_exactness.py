@@ -10,6 +10,7 @@ import pytest
 from integration.exactness.campaign import PARTITIONS, Campaign, Kill
 from integration.kafka_broker import KafkaBroker
 from kstream import crash_point
+from kstream.scheduler.retry_policy import FAILED_BATCH, HOLD, RETRIES
 
 
 @pytest.mark.timeout(600)
@@ -32,6 +33,18 @@ SETTINGS = {
         "spark.streaming.concurrentJobs": "2",
     },
 }
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_driver_whose_sink_refuses_batches_holds_later_ones_in_their_order(
+    kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    settings = {FAILED_BATCH: HOLD, RETRIES: "5", "spark.streaming.concurrentJobs": "2"}
+    kills = [Kill(crash_point.RUNNING, nth=6), Kill(crash_point.JOB_DONE, nth=6)]
+    campaign = Campaign(kafka.bootstrap, topic(PARTITIONS), tmp_path, kafka.produce, settings, refusals=2)
+    verdict = campaign.run(kills)
+    assert verdict.breaches == []
+    assert list((tmp_path / "refused").iterdir()), "the sink refused nothing"
 
 
 @pytest.mark.timeout(600)

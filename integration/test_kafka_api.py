@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from kstream_kafka.errors import RangesNotAvailableError
 from pyspark.sql import SparkSession
 
 from integration.kafka_broker import KafkaBroker
-from kstream import StreamingContext
+from kstream import BatchTime, StreamingContext
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -117,7 +116,7 @@ def test_KP1_offset_ranges_are_there_inside_transform_and_foreachRDD_and_not_on_
     stream.foreachRDD(lambda time, rdd: found.append((type(time), rdd.offsetRanges())))
     run_to_the_end(ssc)
     ranges = [OffsetRange(name, 0, 0, 6)]
-    assert found[0] == ranges and False in found and (datetime, ranges) in found
+    assert found[0] == ranges and False in found and (BatchTime, ranges) in found
 
 
 def test_KR1_createRDD_reads_just_its_ranges_and_refuses_those_past_the_end_at_once(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +13,14 @@ from kstream_kafka import KafkaUtils, LocationStrategies, OffsetRange, value_onl
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams, small
 from kstream_kafka.errors import AuthenticationFailedError, KafkaError, NotAuthorizedError, TlsFailedError
+from kstream_kafka.planning.plan import KafkaPlan
 from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
 from kstream_kafka.reader.range_reader import read_range
 from kstream_kafka.source.subscription import subscription
+from kstream_kafka.tools.examination import examine
 
 from integration.certificates import Authority
-from integration.secure_broker import SecureBroker, running_secure_broker
+from integration.secure_broker import REAUTHENTICATION_MS, SecureBroker, running_secure_broker
 from kstream import StreamingContext
 
 RECORDS = 40
@@ -151,6 +154,67 @@ def test_a_direct_stream_and_an_rdd_read_it_all_over(method: str, sc: Any, secur
     ssc.start()
     assert ssc.awaitTerminationOrTimeout(WAIT_S), "the bounded run did not end"
     assert sum(counts) == RECORDS
+
+
+# -- what changes
+
+
+def test_a_password_that_changes_while_a_stream_runs_reaches_driver_and_workers(
+    sc: Any, secure: SecureBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """The broker closes connections whose password has changed: with this mechanism after REAUTHENTICATION_MS."""
+    password = tmp_path / "password"
+    password.write_text("first-secret\n")
+    secure.add_scram_user("rosa", "first-secret", "SCRAM-SHA-256")
+    secure.create_topic("rotated", 1)
+    secure.allow("rosa", "READ", topic="rotated")
+    params = scram(secure, sasl_mechanism="SCRAM-SHA-256", sasl_username="rosa", sasl_password=password)
+    ssc, counts = StreamingContext(sc, 0.5), list[int]()
+    KafkaUtils.createDirectStream(ssc, ["rotated"], params).foreachRDD(lambda rdd: counts.append(len(rdd.collect())))
+    ssc.start()
+    produced = 0
+
+    def produce_until(reached: Callable[[], bool], more: int = 1) -> None:
+        nonlocal produced
+        deadline = time.monotonic() + WAIT_S
+        while not reached():
+            assert time.monotonic() < deadline, f"{produced} records, batches of {counts}"
+            secure.produce("rotated", [("k", str(produced), 0)] * more)
+            produced += more
+            assert not ssc.awaitTerminationOrTimeout(0.2)
+
+    try:
+        produce_until(lambda: sum(counts) >= 3)
+        password.write_text("second-secret\n")
+        secure.add_scram_user("rosa", "second-secret", "SCRAM-SHA-256")
+        changed = time.monotonic()
+        produce_until(lambda: "replaced by one with newer secrets" in caplog.text)
+        produce_until(lambda: time.monotonic() - changed > 2 * REAUTHENTICATION_MS / 1000)
+        wanted = produced
+        produce_until(lambda: sum(counts) >= wanted + 3)
+        produce_until(lambda: sum(counts) >= produced, more=0)
+    finally:
+        ssc.stop(stopSparkContext=False)
+    assert sum(counts) == produced
+
+
+# -- what kstream doctor says
+
+
+def test_doctor_names_the_permission_that_is_missing(secure: SecureBroker):
+    def seen(topic: str, **other: Any) -> dict[str, tuple[str, str]]:
+        plan = KafkaPlan([OffsetRange(topic, p, 0, RECORDS // 2) for p in range(2)], [None] * 2, [None] * 2, {}, frozenset())
+        return {found.name: (found.verdict, found.seen) for found in examine(scram(secure, **other), plan.encode())}
+
+    well = seen("orders", group_id="allowed")
+    assert {name: verdict for name, (verdict, _) in well.items()} == dict.fromkeys(["brokers", "topics", "offsets", "read", "group"], "ok")
+    refused = seen("orders", group_id="forbidden")["group"]
+    assert refused[0] == "warning" and "--operation READ --group 'forbidden'" in refused[1]
+    described = seen("seen")
+    assert described["brokers"][0] == "ok" and described["read"][0] == "failed"
+    assert "--operation READ --topic 'seen'" in described["read"][1]
+    assert seen("hidden")["brokers"][0] == "failed"
+    assert "Check sasl.username and sasl.password" in seen("orders", sasl_password="no")["brokers"][1]
 
 
 # -- what is wrong

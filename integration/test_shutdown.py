@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
-from integration.submitted import Submitted
+from integration.submitted import PATIENCE_S, Submitted
 from kstream.checkpoint import read_log
 from kstream.storage import open_store
 
@@ -25,9 +26,9 @@ def wait_for_go(_):
 
 
 def batch(at, rdd):
-    print("begun", int(at.timestamp() * 1000))
+    print("begun", at.milliseconds)
     rdd.context.parallelize([0], 1).foreach(wait_for_go)
-    print("ended", int(at.timestamp() * 1000))
+    print("ended", at.milliseconds)
 
 
 def setup():
@@ -57,3 +58,22 @@ def test_a_batch_that_a_sigterm_cut_short_has_not_failed_and_runs_again(tmp_path
     with Submitted(tmp_path, script, tmp_path) as second:
         second.wait_for("the batch again", lambda: f"ended {cut}" in second.said())
         assert "Traceback" not in second.terminate()
+
+
+def test_a_driver_whose_jvm_is_killed_under_spark_submit_ends_with_that_reason(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(
+        JOB.replace(
+            "ssc.awaitTermination()", "try:\n    ssc.awaitTermination()\nexcept Exception as e:\n    open('said', 'w').write(repr(e))"
+        )
+    )
+    (tmp_path / "go").touch()
+    with Submitted(tmp_path, script, tmp_path) as submitted:
+        submitted.wait_for("a batch", lambda: "ended" in submitted.said())
+        driver = submitted.driver()
+        submitted.kill()
+        deadline = time.monotonic() + PATIENCE_S
+        while submitted.is_driver(driver):
+            assert time.monotonic() < deadline, "the driver lives on without its JVM"
+            time.sleep(0.05)
+    assert (tmp_path / "said").read_text().startswith("JvmLostError(\"Spark's JVM has ended: this driver can run nothing more.")

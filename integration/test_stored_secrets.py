@@ -91,8 +91,8 @@ def test_a_password_is_found_nowhere_in_what_a_job_stores_and_says(secure: Secur
     )
     lag = ["-m", "kstream.cli", "lag", str(checkpoint), "--params-file", str(tmp_path.parent / "kafka.properties")]
     assert "no lag" in run(secure, tmp_path, "lag", "", *lag).stdout
-    assert run(secure, tmp_path, "lag refused", "", *lag, "--param", f"sasl.password={PLANTED}-wrong").returncode == 1
-    assert run(secure, tmp_path, "lag unknown", "", *lag, "--param", f"sasl.pasword={PLANTED}").returncode == 1
+    assert run(secure, tmp_path, "lag refused", "", *lag, "--param", f"sasl.password={PLANTED}-wrong").returncode == 3
+    assert run(secure, tmp_path, "lag unknown", "", *lag, "--param", f"sasl.pasword={PLANTED}").returncode == 3
     assert "SCRAM-SHA-512" in (tmp_path / "first.output").read_text(), "librdkafka said nothing"
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {"connections"} < {path.name for path in files} and any("events" in path.parts for path in files)

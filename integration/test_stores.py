@@ -186,7 +186,7 @@ def test_the_commands_read_a_checkpoint_wherever_it_lies(kind: str, request: pyt
     url = (request.getfixturevalue("hdfs") if kind == "hdfs" else s3_here).url(f"none/{uuid.uuid4().hex}")
     command = [sys.executable, "-m", "kstream.cli", "checkpoint", "show", url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert done.stderr.splitlines() == [f"kstream: there is no checkpoint in {url}: no stream has started there (looked for {url}/meta)"]
 
 

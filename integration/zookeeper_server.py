@@ -53,6 +53,12 @@ class ZooKeeper:
         """What clients are given as the quorum."""
         return f"127.0.0.1:{self._port}"
 
+    @property
+    def pid(self) -> int:
+        """Of the server, which was started."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """The first time, or again with its data; returns when it serves. ZooKeeperError if it does not. From the main thread."""
         jars = [str(jar) for jar in sorted(_JARS.glob("*.jar")) if jar.name.startswith(_NEEDED)]

@@ -11,12 +11,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from kstream.batch_time import Duration, Milliseconds, Minutes, Seconds, Time
+from kstream.batch_time import BatchTime, Duration, Milliseconds, Minutes, Seconds, Time
 from kstream.errors import ConfigurationError, DataLossError, KStreamError, TransientError
 from kstream.listener import StreamingListener
 
 if TYPE_CHECKING:
     from kstream.batch import InputOutcome, JsonPlan, PlannedInput
+    from kstream.console import log
     from kstream.context import StreamingContext, StreamingContextState
     from kstream.dstream import DStream, InputDStream, Recipe, StateSpec
     from kstream.offsets.log import Log
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
     from kstream.offsets.offset_range import OffsetRange
     from kstream.rdd import State
     from kstream.receiver import Receiver
+    from kstream.scheduler.rate_estimator import RateEstimator
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BatchTime",
     "ConfigurationError",
     "DStream",
     "DataLossError",
@@ -42,6 +45,7 @@ __all__ = [
     "Minutes",
     "OffsetRange",
     "PlannedInput",
+    "RateEstimator",
     "Receiver",
     "Recipe",
     "Seconds",
@@ -52,6 +56,7 @@ __all__ = [
     "StreamingListener",
     "Time",
     "TransientError",
+    "log",
 ]
 
 # Imported on first use, because they need pyspark: a platform may bring its own pyspark, and a task that reads Kafka does not need it.
@@ -69,7 +74,9 @@ _LAZY = {
     "Log": "kstream.offsets.log",
     "LogInputDStream": "kstream.offsets.log_input_dstream",
     "OffsetRange": "kstream.offsets.offset_range",
+    "RateEstimator": "kstream.scheduler.rate_estimator",
     "Receiver": "kstream.receiver",
+    "log": "kstream.console",
 }
 
 

@@ -1,14 +1,18 @@
-"""Batch times: `Time` (a point, ms since the epoch), `Duration` (a length, ms) and `Interval` (two points).
+"""Batch times: `Time` (a point, ms since the epoch), `Duration` (a length, ms) and `Interval` (two points); `BatchTime`, for users.
 
-The classes are frozen, ordered by milliseconds and hashable. They have the arithmetic of Spark's own three classes (`Time.scala`,
-`Duration.scala`, `Interval.scala`). A time or a length is never a bare `int`, so that units cannot be mixed up.
+The first three are frozen, ordered by milliseconds and hashable. They have the arithmetic of Spark's own three classes (`Time.scala`,
+`Duration.scala`, `Interval.scala`). A time or a length is never a bare `int`, so that units cannot be mixed up. `BatchTime` is the datetime
+that pyspark passes to functions, with the exact milliseconds.
 """
 
 from __future__ import annotations
 
+import sys
+import time as clock
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta, timezone, tzinfo
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -78,6 +82,14 @@ class Time:
 
     milliseconds: int
 
+    @staticmethod
+    def of(moment: datetime) -> Time:
+        """Return the time of a datetime, rounded to milliseconds. The inverse of `to_datetime`.
+
+        A BatchTime knows its milliseconds. Another datetime without a zone is local time, and its `fold` tells a repeated hour.
+        """
+        return Time(moment.milliseconds if isinstance(moment, BatchTime) else round(moment.timestamp() * 1000))
+
     def __add__(self, length: Duration) -> Time:
         return Time(self.milliseconds + length.milliseconds)
 
@@ -105,12 +117,109 @@ class Time:
         """Return the times from this one to `end`, both included, `step` apart."""
         return [Time(ms) for ms in range(self.milliseconds, end.milliseconds + 1, step.milliseconds)]
 
-    def to_datetime(self) -> datetime:
-        """Return this time as a naive datetime in local time. In this form pyspark passes batch times to user functions."""
-        return datetime.fromtimestamp(self.milliseconds / 1000)
+    def to_datetime(self) -> BatchTime:
+        """Return this time as the datetime that functions of users get."""
+        return BatchTime.of(self.milliseconds)
 
     def __str__(self) -> str:
         return f"{self.milliseconds} ms"
+
+
+class BatchTime(datetime):
+    """The batch time that `foreachRDD`, `transform` and `mapWithState` pass to functions: a datetime in local time without a zone.
+
+    It prints, compares and hashes as the datetime that pyspark passes. So where clocks are set back, two batches an hour apart are equal,
+    and a zone that changes moves the local time. `milliseconds`, `utc` and `timestamp()` are exact: use `milliseconds` as the key of
+    idempotent writes. What is computed from it (`+`, `-`, `replace`) is a plain datetime, which names no batch.
+
+    Copies and pickles keep the local time of the driver and the milliseconds, also in a worker of another zone. SQLite and Spark SQL take
+    it as a datetime.
+    """
+
+    __slots__ = ("_milliseconds",)
+    _milliseconds: int
+
+    def __new__(cls, *fields: Any, **named: Any) -> datetime:
+        """Return a plain datetime: datetime calls this for its arithmetic and constructors. `Time.to_datetime` makes a BatchTime."""
+        return datetime(*fields, **named)
+
+    @staticmethod
+    def of(milliseconds: int) -> BatchTime:
+        """Return the batch time in the zone of this process.
+
+        Args:
+            milliseconds: since the Unix epoch.
+        """
+        local = datetime.fromtimestamp(milliseconds // 1000)  # sets `fold` in the second of two equal hours
+        return _batch_time(milliseconds, local.isoformat(), local.fold)
+
+    @property
+    def milliseconds(self) -> int:
+        """The batch time in milliseconds since the Unix epoch: the name of the batch in the checkpoint, and `batch_id` in foreachBatch."""
+        return self._milliseconds
+
+    @property
+    def utc(self) -> datetime:
+        """The same moment as a datetime with the zone UTC."""
+        return datetime.fromtimestamp(self._milliseconds // 1000, timezone.utc).replace(microsecond=self.microsecond)
+
+    def timestamp(self) -> float:
+        """Return the seconds since the Unix epoch, whatever the zone of this process is."""
+        return self._milliseconds / 1000
+
+    def astimezone(self, tz: tzinfo | None = None) -> datetime:
+        """Return the same moment in another zone; None is the zone of this process."""
+        return self.utc.astimezone(tz)
+
+    def timetuple(self) -> clock.struct_time:
+        """Return the fields of the local time. They say whether it is summer time, so `time.mktime`, which Spark SQL calls, is exact."""
+        fields, here = super().timetuple(), clock.localtime(self._milliseconds // 1000)
+        return here if here[:6] == fields[:6] else fields  # the driver may be in another zone
+
+    def replace(self, *fields: Any, **named: Any) -> datetime:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return a plain datetime with other fields."""
+        at = self.year, self.month, self.day, self.hour, self.minute, self.second, self.microsecond
+        return datetime(*at, fold=self.fold).replace(*fields, **named)
+
+    if TYPE_CHECKING:  # `__new__` makes these results plain
+
+        def __add__(self, value: timedelta, /) -> datetime: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+
+        def __radd__(self, value: timedelta, /) -> datetime: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return _batch_time, (self._milliseconds, self.isoformat(timespec="seconds"), self.fold)
+
+    def __conform__(self, protocol: object) -> str:
+        """Return the text by which sqlite3 stores a datetime; it looks up the exact class for its own adapter."""
+        return self.isoformat(" ")
+
+
+def _batch_time(milliseconds: int, local: str, fold: int) -> BatchTime:
+    """Make a BatchTime; a pickled one is made again by this function, also in workers.
+
+    Args:
+        milliseconds: since the Unix epoch.
+        local: the same moment in the local time of the driver, in ISO form to the second, without a zone.
+        fold: 1 in the second of two equal hours.
+    """
+    _tell_spark_sql()
+    at = datetime.fromisoformat(local)
+    fields = at.year, at.month, at.day, at.hour, at.minute, at.second, milliseconds % 1000 * 1000
+    made: Any = datetime.__new__(BatchTime, *fields, fold=fold)
+    made._milliseconds = milliseconds
+    return made
+
+
+def _tell_spark_sql() -> None:
+    """Make `createDataFrame` take a BatchTime as a timestamp, if this process has loaded pyspark. Spark SQL looks up the exact class."""
+    types = sys.modules.get("pyspark.sql.types")
+    if types is None or BatchTime in types._type_mappings:
+        return
+    for kind, accepted in types._acceptable_types.items():
+        if datetime in accepted:
+            types._acceptable_types[kind] = (*accepted, BatchTime)
+    types._type_mappings[BatchTime] = types._type_mappings[datetime]
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -136,7 +245,6 @@ def format_batch_time(time: Time, interval: Duration) -> str:
     return f"{text}.{moment.microsecond // 1000:03d}" if interval.milliseconds < 1000 else text
 
 
-def listed(times: Sequence[Time], most: int = 20) -> str:
-    """Return the times as text for the log: the first `most` of them, and the last if there are more."""
-    text = ", ".join(str(t) for t in times[:most])
-    return text if len(times) <= most else f"{text}, … {times[-1]}"
+def listed(times: Sequence[Time], most: int = 3) -> str:
+    """Return the times as text for the log: all of them, or the first and the last if there are more than `most`."""
+    return ", ".join(map(str, times)) if len(times) <= most else f"{times[0]}, …, {times[-1]}"

@@ -10,7 +10,7 @@ import importlib
 import logging
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol, runtime_checkable
@@ -67,8 +67,8 @@ class Follower(Protocol):
         """Block until all work that is due has run; return False if `timeout` seconds passed first."""
         ...
 
-    def timer_thread(self) -> object | None:
-        """Return the thread that waits on the clock; None if there is none."""
+    def timer_threads(self) -> Sequence[object]:
+        """Return the threads that wait on the clock."""
         ...
 
 

@@ -1,17 +1,18 @@
 """Every setting that kstream reads: key, type, default and meaning, in one table.
 
-`Settings` reads them from any object with `get(key)`, such as a SparkConf. The README's table is generated from `ENTRIES`
-(`python -m kstream.conf`).
+`Settings` reads them from any object with `get(key)`, such as a SparkConf. The tables of docs/settings.md are generated from
+`GROUPS` (`python -m kstream.conf`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kstream.errors import ConfigurationError
+from kstream.nearest_name import did_you_mean, nearest_names
 
 
 class ConfSource(Protocol):
@@ -24,7 +25,11 @@ class ConfSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One setting. `kind` is one of bool, int, float, ms (a time such as `10s`), bytes (such as `64m`), str."""
+    """One setting.
+
+    `kind` is one of bool, int, float, ms (a time such as `10s`), s (the same; a number without a unit is seconds), bytes (such as `64m`),
+    str.
+    """
 
     key: str
     kind: str
@@ -32,11 +37,97 @@ class Entry:
     meaning: str
 
 
-ENTRIES: tuple[Entry, ...] = (
+_BATCHES = (
     Entry("spark.streaming.concurrentJobs", "int", 1, "Output operations run at the same time; above 1 needs pinned threads."),
+    Entry(
+        "spark.streaming.kstream.skipEmptyBatches",
+        "bool",
+        False,
+        "A batch without data ends without your functions, if the job has no window and no state. "
+        "After a downtime such batches are left out.",
+    ),
+    Entry(
+        "spark.streaming.kstream.unreachableTimeout",
+        "ms",
+        600_000,
+        "How long brokers or the store may be away before awaitTermination raises the error; no record is lost. 0: at once, as in Spark.",
+    ),
+    Entry("spark.streaming.unpersist", "bool", True, "Unpersist generated RDDs as they fall out of the remember duration."),
+)
+_FAILED_BATCHES = (
+    Entry(
+        "spark.streaming.kstream.batch.retries",
+        "int",
+        0,
+        "How often the driver tries a failed batch again before awaitTermination raises its error; back-off 1 s to 60 s. 0: as in Spark.",
+    ),
+    Entry(
+        "spark.streaming.kstream.failedBatch",
+        "str",
+        "continue",
+        "continue: later batches run, as in Spark. hold: they wait until the failed batch has succeeded, so outputs see batches in order.",
+    ),
+    Entry(
+        "spark.streaming.kstream.maxHeldBatches",
+        "int",
+        1000,
+        "How many planned batches may wait for a failed one. Beyond it no batch is planned, and the next plan takes the records.",
+    ),
+    Entry(
+        "spark.streaming.kstream.maxBatchFailures",
+        "int",
+        0,
+        "How often restarts run a failed batch before it is given up: it goes to the ledger, and the stream continues. 0: never.",
+    ),
+)
+_RECORDS_THAT_FAIL = (
+    Entry(
+        "spark.streaming.kstream.onRecordError",
+        "str",
+        "fail",
+        "Policy for a record for which a decoder or an operator on records fails: fail (the batch fails), skip (continue without it) or "
+        "dead-letter (write it to the dead-letter topic, and continue).",
+    ),
+    Entry("spark.streaming.kstream.deadLetterTopic", "str", None, "The topic for records that fail, under onRecordError=dead-letter."),
+    Entry(
+        "spark.streaming.kstream.maxErrorRatio",
+        "float",
+        0.1,
+        "The largest part of a batch's records, of 100 at least, that may fail under skip and dead-letter; above it the batch fails.",
+    ),
+)
+_CHECKPOINT_AND_RESTART = (
     Entry("spark.streaming.checkpoint.directory", "str", None, "Checkpoint directory of a new context."),
+    Entry(
+        "spark.streaming.kstream.downtime",
+        "str",
+        "catch-up",
+        "Batches missed while no driver ran: catch-up (the first one reads all data) or by-timestamp (each reads the records of its time).",
+    ),
+    Entry(
+        "spark.streaming.kstream.recovery",
+        "str",
+        "setup",
+        "setup: every start calls `setup`. graph: the graph is stored, functions included, and a restart does not call `setup`.",
+    ),
+    Entry(
+        "spark.streaming.kstream.recovery.allow",
+        "str",
+        "",
+        "Permissions for a restart, separated by commas. `dropped:NAME`: forget the offsets of a stream that the job no longer has. "
+        "`topics:NAME`: let a stream read none of the topics that it has offsets of. "
+        "`interval:MS`: change the batch interval after batch MS, the last one.",
+    ),
+    Entry("spark.streaming.kstream.history", "ms", 86_400_000, "How long plans that no restart needs are kept for replays; 0 keeps none."),
+    Entry(
+        "spark.streaming.kstream.checkpoint.singleWriter",
+        "bool",
+        False,
+        "Declares that there is never a second driver. Then a checkpoint may be on a store that cannot create a file only if it is absent.",
+    ),
+)
+_THE_END_OF_A_CONTEXT = (
     Entry("spark.streaming.stopGracefullyOnShutdown", "bool", False, "On SIGTERM finish the planned batches before stopping."),
-    Entry("spark.streaming.stopSparkContextByDefault", "bool", True, "Whether stop() also stops the SparkContext."),
     Entry(
         "spark.streaming.gracefulStopTimeout",
         "ms",
@@ -44,20 +135,22 @@ ENTRIES: tuple[Entry, ...] = (
         "Timeout of each of the two phases of a graceful stop: receivers, then batches. The default is 10 batch intervals. It is an hour "
         "if no restart could run the rest: no checkpoint, receivers without a write-ahead log, a queueStream.",
     ),
-    Entry("spark.streaming.clock", "str", None, "For tests: the class of the clock, such as kstream.testing.ManualClock."),
+    Entry("spark.streaming.stopSparkContextByDefault", "bool", True, "Whether stop() also stops the SparkContext."),
+)
+_READING_KAFKA = (
     Entry(
-        "spark.streaming.manualClock.jump",
-        "ms",
-        None,
-        "For tests: a restart sets a settable clock to this time after the last planned batch.",
+        "spark.streaming.kstream.kafka.onDataLoss",
+        "str",
+        "fail",
+        "Policy for records that are gone before they were read: fail (the batch fails), skip (continue, with a ledger entry) or report "
+        "(skip, and post an event to listeners).",
     ),
-    Entry("spark.streaming.unpersist", "bool", True, "Unpersist generated RDDs as they fall out of the remember duration."),
-    Entry("spark.streaming.kafka.maxRatePerPartition", "int", 0, "Maximum records per second and partition; 0 is no limit."),
+    Entry("spark.streaming.kstream.kafka.maxTasks", "int", 0, "Maximum tasks per batch of a Kafka stream; 0 is one per partition."),
     Entry(
-        "spark.streaming.kafka.minRatePerPartition",
+        "spark.streaming.kstream.kafka.maxRecordsPerTask",
         "int",
-        1,
-        "Minimum records per batch (not per second) and partition under a rate limit.",
+        0,
+        "Ranges of more records are read by several tasks, in order; 0 disables this.",
     ),
     Entry(
         "spark.streaming.kafka.maxRetries",
@@ -72,24 +165,111 @@ ENTRIES: tuple[Entry, ...] = (
         False,
         "Count real records (compacted or transactional topics) instead of trusting the ranges.",
     ),
+)
+_HOW_MANY_RECORDS_A_BATCH_HAS = (
+    Entry("spark.streaming.kafka.maxRatePerPartition", "int", 0, "Maximum records per second and partition; 0 is no limit."),
+    Entry(
+        "spark.streaming.kafka.minRatePerPartition",
+        "int",
+        1,
+        "Minimum records per batch (not per second) and partition under a rate limit.",
+    ),
+    Entry(
+        "spark.streaming.kstream.kafka.firstBatchRecords",
+        "int",
+        100_000,
+        "Maximum records of a partition in the first batch of a start that finds more, and after a pause. Later batches take what fits "
+        "their interval, until the stream has caught up. 0 is no limit.",
+    ),
+    Entry(
+        "spark.streaming.kstream.kafka.maxBytesPerBatch",
+        "bytes",
+        0,
+        "Maximum bytes of a batch, such as `256m`, by the length of the records of the last batch; 0 is no limit.",
+    ),
+    Entry(
+        "spark.streaming.kstream.kafka.minRecordsPerBatch",
+        "int",
+        0,
+        "A batch of a Kafka stream with fewer records takes none, and they wait for a later batch, up to `kafka.maxWait`.",
+    ),
+    Entry("spark.streaming.kstream.kafka.maxWait", "ms", 60_000, "The longest wait for `kafka.minRecordsPerBatch`."),
+    Entry("spark.streaming.backpressure.enabled", "bool", False, "Adapt the rate of inputs to the speed of the last batches."),
+    Entry("spark.streaming.backpressure.initialRate", "int", 0, "Records a second before the first measurement; 0 is no limit."),
+    Entry(
+        "spark.streaming.backpressure.rateEstimator",
+        "str",
+        "pid",
+        "pid, or the dotted name of your own kstream.RateEstimator.",
+    ),
+    Entry("spark.streaming.backpressure.pid.proportional", "float", 1.0, "Weight of the error: the rate minus the processing speed."),
+    Entry("spark.streaming.backpressure.pid.integral", "float", 0.2, "Weight of the records that waited because batches were late."),
+    Entry("spark.streaming.backpressure.pid.derived", "float", 0.0, "Weight of the change of the error."),
+    Entry("spark.streaming.backpressure.pid.minRate", "float", 100.0, "Lowest rate of a stream, in records a second."),
+)
+_LOGS_AND_FILES = (
     Entry(
         "spark.streaming.fileStream.minRememberDuration",
         "ms",
         60_000,
         "How far back a file stream looks for files that show up late; rounded up to whole batches.",
     ),
+    Entry("spark.streaming.kstream.log.firstBatchRecords", "int", 100_000, "As `kafka.firstBatchRecords`, for the stream of a Log."),
+    Entry("spark.streaming.kstream.log.maxRatePerPartition", "int", 0, "Maximum records a second of a partition of a Log; 0 is no limit."),
+    Entry(
+        "spark.streaming.kstream.log.onDataLoss",
+        "str",
+        "fail",
+        "Records of a Log gone before they were read: fail, skip or report, as for Kafka.",
+    ),
+    Entry(
+        "spark.streaming.kstream.fileStream.splitBytes",
+        "int",
+        33_554_432,
+        "Bytes of a file that one task reads (Spark's on a local disk); one task reads a compressed file.",
+    ),
+)
+_RECEIVERS = (
+    Entry("spark.streaming.receiver.maxRate", "int", 0, "Maximum records per second that a receiver stores one by one; 0 is no limit."),
     Entry("spark.streaming.blockInterval", "ms", 200, "A receiver makes a block of the records of this interval; a block is a partition."),
     Entry("spark.streaming.blockQueueSize", "int", 10, "Maximum blocks of a receiver that wait to be stored; beyond it, blocks grow."),
-    Entry("spark.streaming.receiver.maxRate", "int", 0, "Maximum records per second that a receiver stores one by one; 0 is no limit."),
     Entry("spark.streaming.receiverRestartDelay", "ms", 2000, "Delay before a receiver is restarted after a failure."),
+    Entry("spark.streaming.receiver.blockStoreTimeout", "int", 30, "Seconds within which a block must be stored and logged."),
     Entry("spark.storage.maxReplicationFailures", "int", 1, "Executors that may fail to store the second replica of a block."),
+    Entry(
+        "spark.streaming.kstream.receiver.onDataLoss",
+        "str",
+        "fail",
+        "Policy for received blocks that are lost: fail (the batch fails), skip (continue, with a ledger entry) or report (skip, and post "
+        "an event to listeners).",
+    ),
+    Entry(
+        "spark.streaming.kstream.blockStore.memory",
+        "bytes",
+        128 * 1024 * 1024,
+        "Memory of each executor for received blocks, outside Spark's own (add it to memoryOverhead); more goes to disk.",
+    ),
+    Entry(
+        "spark.streaming.kstream.receiver.maxRegisteredResourcesWaitingTime",
+        "ms",
+        600_000,
+        "Timeout of a start with receivers that waits for executors with enough cores; in local mode it does not wait.",
+    ),
+    Entry("spark.streaming.kstream.receiver.port", "int", 0, "Port of the driver for its receivers; 0 is any."),
+    Entry(
+        "spark.streaming.kstream.rpc.encrypt",
+        "bool",
+        None,
+        "Encrypt the traffic of receivers and executors with each other and the driver; default: `spark.network.crypto.enabled`.",
+    ),
+)
+_WRITE_AHEAD_LOGS_OF_RECEIVERS = (
     Entry(
         "spark.streaming.receiver.writeAheadLog.enable",
         "bool",
         False,
         "Log received data in the checkpoint before it is acknowledged: it survives driver and executors.",
     ),
-    Entry("spark.streaming.receiver.blockStoreTimeout", "int", 30, "Seconds within which a block must be stored and logged."),
     Entry(
         "spark.streaming.receiver.writeAheadLog.class",
         "str",
@@ -130,102 +310,101 @@ ENTRIES: tuple[Entry, ...] = (
         False,
         "A file for each write to the driver's log; always so on stores whose files cannot grow.",
     ),
-    Entry("spark.streaming.backpressure.enabled", "bool", False, "Adapt the rate to the processing speed (not active yet)."),
-    Entry("spark.streaming.backpressure.initialRate", "int", 0, "Rate before the first measurement; 0 is not used."),
+)
+_EXECUTOR_ALLOCATION = (
     Entry(
-        "spark.streaming.kstream.recovery",
-        "str",
-        "setup",
-        "setup: every start calls `setup`. graph: the graph is stored, functions included, and a restart does not call `setup`.",
-    ),
-    Entry(
-        "spark.streaming.kstream.recovery.allow",
-        "str",
-        "",
-        "Permissions for a restart, separated by commas. `dropped:NAME`: forget the offsets of a stream that the job no longer has. "
-        "`topics:NAME`: let a stream read none of the topics that it has offsets of.",
-    ),
-    Entry(
-        "spark.streaming.kstream.downtime",
-        "str",
-        "catch-up",
-        "Batches missed while no driver ran: catch-up (the first one reads all data) or by-timestamp (each reads the records of its time).",
-    ),
-    Entry("spark.streaming.kstream.kafka.maxTasks", "int", 0, "Maximum tasks per batch of a Kafka stream; 0 is one per partition."),
-    Entry(
-        "spark.streaming.kstream.kafka.maxRecordsPerTask",
-        "int",
-        0,
-        "Ranges of more records are read by several tasks, in order; 0 disables this.",
-    ),
-    Entry(
-        "spark.streaming.kstream.kafka.onDataLoss",
-        "str",
-        "fail",
-        "Policy for records that are gone before they were read: fail (the batch fails), skip (continue, with a ledger entry) or report "
-        "(skip, and post an event to listeners).",
-    ),
-    Entry("spark.streaming.kstream.log.maxRatePerPartition", "int", 0, "Maximum records a second of a partition of a Log; 0 is no limit."),
-    Entry(
-        "spark.streaming.kstream.log.onDataLoss",
-        "str",
-        "fail",
-        "Records of a Log gone before they were read: fail, skip or report, as for Kafka.",
-    ),
-    Entry(
-        "spark.streaming.kstream.fileStream.splitBytes",
-        "int",
-        33_554_432,
-        "Bytes of a file that one task reads (Spark's on a local disk); one task reads a compressed file.",
-    ),
-    Entry(
-        "spark.streaming.kstream.receiver.onDataLoss",
-        "str",
-        "fail",
-        "Policy for received blocks that are lost: fail (the batch fails), skip (continue, with a ledger entry) or report (skip, and post "
-        "an event to listeners).",
-    ),
-    Entry(
-        "spark.streaming.kstream.blockStore.memory",
-        "bytes",
-        128 * 1024 * 1024,
-        "Memory of each executor for received blocks, outside Spark's own (add it to memoryOverhead); more goes to disk.",
-    ),
-    Entry(
-        "spark.streaming.kstream.receiver.maxRegisteredResourcesWaitingTime",
-        "ms",
-        600_000,
-        "Timeout of a start with receivers that waits for executors with enough cores; in local mode it does not wait.",
-    ),
-    Entry("spark.streaming.kstream.receiver.port", "int", 0, "Port of the driver for its receivers; 0 is any."),
-    Entry(
-        "spark.streaming.kstream.rpc.encrypt",
-        "bool",
-        None,
-        "Encrypt the traffic of receivers and executors with each other and the driver; default: `spark.network.crypto.enabled`.",
-    ),
-    Entry(
-        "spark.streaming.kstream.unreachableTimeout",
-        "ms",
-        600_000,
-        "How long brokers or the store may be away before awaitTermination raises the error; no record is lost. 0: at once, as in Spark.",
-    ),
-    Entry("spark.streaming.kstream.history", "ms", 86_400_000, "How long plans that no restart needs are kept for replays; 0 keeps none."),
-    Entry(
-        "spark.streaming.kstream.checkpoint.singleWriter",
+        "spark.streaming.dynamicAllocation.enabled",
         "bool",
         False,
-        "Declares that there is never a second driver. Then a checkpoint may be on a store that cannot create a file only if it is absent.",
+        "Executors follow the processing time of the batches. Not beside `spark.dynamicAllocation.enabled`, and not in local mode.",
     ),
     Entry(
-        "spark.streaming.kstream.maxBatchFailures",
+        "spark.streaming.dynamicAllocation.minExecutors",
         "int",
-        0,
-        "How often restarts run a failed batch before it is given up: it goes to the ledger, and the stream continues. 0: never.",
+        None,
+        "Minimum of executors; default: the number of receivers, 1 at least.",
+    ),
+    Entry("spark.streaming.dynamicAllocation.maxExecutors", "int", None, "Maximum of executors; default: no limit."),
+    Entry(
+        "spark.streaming.dynamicAllocation.scalingInterval",
+        "s",
+        60,
+        "After each such time the average processing time decides. A number without a unit is seconds.",
+    ),
+    Entry(
+        "spark.streaming.dynamicAllocation.scalingUpRatio",
+        "float",
+        0.9,
+        "From this ratio of processing time and batch interval on, more executors are asked for: as many as the rounded ratio.",
+    ),
+    Entry("spark.streaming.dynamicAllocation.scalingDownRatio", "float", 0.3, "Up to this ratio one executor without a receiver ends."),
+)
+_METRICS = (
+    Entry(
+        "spark.streaming.kstream.metrics.port", "int", None, "Port of the driver for Prometheus; 0 is any. Without it there are no metrics."
+    ),
+    Entry("spark.streaming.kstream.metrics.host", "str", "127.0.0.1", "Address for the port of the metrics: that of this machine only."),
+    Entry(
+        "spark.streaming.kstream.metrics.maxPartitions",
+        "int",
+        1000,
+        "Up to so many partitions of all inputs have metrics of their own; more are counted by topic.",
+    ),
+)
+_TESTS = (
+    Entry("spark.streaming.clock", "str", None, "For tests: the class of the clock, such as kstream.testing.ManualClock."),
+    Entry(
+        "spark.streaming.manualClock.jump",
+        "ms",
+        None,
+        "For tests: a restart sets a settable clock to this time after the last planned batch.",
     ),
 )
 
+GROUPS: Mapping[str, tuple[Entry, ...]] = {
+    "Batches": _BATCHES,
+    "Failed batches": _FAILED_BATCHES,
+    "Records that fail": _RECORDS_THAT_FAIL,
+    "Checkpoint and restart": _CHECKPOINT_AND_RESTART,
+    "The end of a context": _THE_END_OF_A_CONTEXT,
+    "Reading Kafka": _READING_KAFKA,
+    "How many records a batch has": _HOW_MANY_RECORDS_A_BATCH_HAS,
+    "Logs and files": _LOGS_AND_FILES,
+    "Receivers": _RECEIVERS,
+    "Write-ahead logs of receivers": _WRITE_AHEAD_LOGS_OF_RECEIVERS,
+    "Executor allocation": _EXECUTOR_ALLOCATION,
+    "Metrics": _METRICS,
+    "Tests": _TESTS,
+}
+"""The settings by what they are about, as docs/settings.md shows them."""
+
+ENTRIES: tuple[Entry, ...] = tuple(entry for entries in GROUPS.values() for entry in entries)
+
 BY_KEY = {entry.key: entry for entry in ENTRIES}
+
+PREFIX = "spark.streaming."
+"""The settings of streaming begin with it: Spark's and those of kstream."""
+
+WITHOUT_EFFECT = {
+    "spark.streaming.minRememberDuration": "spark.streaming.fileStream.minRememberDuration",
+    **dict.fromkeys(
+        (
+            "spark.streaming.dynamicAllocation.testing",
+            "spark.streaming.extraListeners",
+            "spark.streaming.kafka.consumer.cache.enabled",
+            "spark.streaming.kafka.consumer.cache.initialCapacity",
+            "spark.streaming.kafka.consumer.cache.loadFactor",
+            "spark.streaming.kafka.consumer.cache.maxCapacity",
+            "spark.streaming.kafka.consumer.cache.timeout",
+            "spark.streaming.raw.maxBlockSizeBytes",
+            "spark.streaming.sessionByKey.deltaChainThreshold",
+            "spark.streaming.ui.retainedBatches",
+        ),
+        "",
+    ),
+}
+"""Settings that Spark reads and kstream does not → the setting to use instead; "" if there is none."""
+
 _UNITS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE = re.compile(r"\s*(\d+)\s*([kmgt]?)b?\s*")
 _TIME = re.compile(r"\s*(\d+)\s*([a-z]*)\s*")
@@ -237,6 +416,11 @@ def parse_time_ms(text: str) -> int:
     if not match or match[2] not in _UNITS:
         raise ValueError(f"not a time: {text!r}")
     return int(match[1]) * _UNITS[match[2]]
+
+
+def parse_seconds(text: str) -> float:
+    """Parse a time string of Spark into seconds; a number without a unit is seconds. ValueError if `text` is no time."""
+    return parse_time_ms(f"{text}s" if text.strip().isdecimal() else text) / 1000
 
 
 def parse_bytes(text: str) -> int:
@@ -255,7 +439,15 @@ def parse_bool(text: str) -> bool:
     return value
 
 
-_PARSERS: dict[str, Any] = {"bool": parse_bool, "int": int, "float": float, "ms": parse_time_ms, "bytes": parse_bytes, "str": str}
+_PARSERS: dict[str, Any] = {
+    "bool": parse_bool,
+    "int": int,
+    "float": float,
+    "ms": parse_time_ms,
+    "s": parse_seconds,
+    "bytes": parse_bytes,
+    "str": str,
+}
 
 
 class Settings:
@@ -297,11 +489,56 @@ class Settings:
             raise ConfigurationError(f"{key} is {text!r}, which is not a {entry.kind}: {entry.meaning}", key=key, value=text) from e
 
 
-def markdown_table() -> str:
-    """Return the README's table of settings."""
-    rows = [f"| `{e.key}` | {e.kind} | {'' if e.default is None else e.default} | {e.meaning} |" for e in ENTRIES]
+def check_settings(values: Mapping[str, str]) -> list[str]:
+    """Check all settings of streaming that are set, also those that nobody reads. The values of unknown ones are in no message.
+
+    Args:
+        values: all settings of an application.
+
+    Returns:
+        Warnings: settings that have no effect, and unknown ones with the nearest name.
+
+    Raises:
+        ConfigurationError: a value cannot be read.
+    """
+    ours = {key: text for key, text in values.items() if key.startswith(PREFIX)}
+    settings = Settings(ours)
+    for key in sorted(ours):
+        if key in BY_KEY:
+            settings.get(key)
+    dead = sorted(key for key in ours if key in WITHOUT_EFFECT)
+    unknown = sorted(ours.keys() - BY_KEY.keys() - WITHOUT_EFFECT.keys())
+    return [*([_told_of_dead(dead)] if dead else []), *(_told_of_unknown(key) for key in unknown)]
+
+
+def _told_of_dead(keys: Sequence[str]) -> str:
+    """Return the warning about settings of Spark without effect."""
+    named = ", ".join(f"{key} (use {WITHOUT_EFFECT[key]})" if WITHOUT_EFFECT[key] else key for key in keys)
+    return f"settings of Spark that have no effect in kstream: {named}"
+
+
+def _told_of_unknown(key: str) -> str:
+    """Return the warning about a setting that neither Spark nor kstream has."""
+    known = {_without_prefix(other): other for other in BY_KEY}
+    hint = did_you_mean([known[name] for name in nearest_names(_without_prefix(key), known)])
+    return f"setting {key} is unknown and has no effect. {hint or '`python -m kstream.conf` lists the settings.'}"
+
+
+def _without_prefix(key: str) -> str:
+    """Return the part of a key by which it is compared: what all keys have in common makes them no more alike."""
+    return key.removeprefix(PREFIX).removeprefix("kstream.")
+
+
+def markdown_tables() -> str:
+    """Return the tables of docs/settings.md, one for each group."""
+    return "\n\n".join(f"## {name}\n\n{_table(entries)}" for name, entries in GROUPS.items())
+
+
+def _table(entries: Sequence[Entry]) -> str:
+    """Return the table of some settings."""
+    rows = [f"| `{e.key}` | {e.kind} | {'' if e.default is None else e.default} | {e.meaning} |" for e in entries]
     return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
 
 
 if __name__ == "__main__":
-    print(markdown_table())
+    print(markdown_tables())

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from types import ModuleType
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 from kstream.errors import KStreamError, MissingDependencyError
 
@@ -31,6 +31,7 @@ FIRST_PARTY = (
     EntryPoint("log", "kstream.offsets.connector", CONNECTORS),
     EntryPoint("testing", "kstream.testing", CONNECTORS),
     EntryPoint("demo", "kstream_kafka.demo.command:demo_command", COMMANDS),
+    EntryPoint("dlq", "kstream_kafka.tools.dlq_command:dlq_command", COMMANDS),
 )
 
 Partition: TypeAlias = tuple[str, int]
@@ -48,6 +49,39 @@ class PlannedRange(NamedTuple):
     partition: int
     begin: int
     until: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One record of a log, as its system stores it: bytes that nobody has decoded.
+
+    Attributes:
+        topic, partition, offset: the place of the record.
+        timestamp_ms: milliseconds since the Unix epoch; None if the record has no timestamp.
+        timestamp_type: what the timestamp means, in the system's own word; "" without a timestamp.
+        key, value: the bytes; None if the record has none.
+        headers: name and value of each header, in order. A name may occur more than once.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None = None
+    timestamp_type: str = ""
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableRange:
+    """Offsets from `begin` (included) to `until` (excluded) whose records cannot be read. `reason`: a clause."""
+
+    topic: str
+    partition: int
+    begin: int
+    until: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +110,23 @@ class ResetResult:
     skipped: list[dict[str, Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a look at the brokers of a stream has found, for `kstream doctor`.
+
+    Attributes:
+        name: what was looked at: `brokers`, `topics` …
+        verdict: how it is.
+        seen: the facts, as a clause.
+        remedy: what to do, as a sentence; "" if all is well.
+    """
+
+    name: str
+    verdict: Literal["ok", "warning", "failed"]
+    seen: str
+    remedy: str = ""
+
+
 class ConnectorTools:
     """The tools of commands for inputs that read partitions of topics by offset. A connector offers a subclass.
 
@@ -83,13 +134,15 @@ class ConnectorTools:
     method, the commands that need that method end with ToolNotOfferedError.
 
     All methods are called in the thread of the command, and may raise any KStreamError, which the command prints as one line. A module
-    of tools must not import pyspark, nor a client library before `log_ends` or `reset` is called.
+    of tools must not import pyspark, nor a client library before a method that asks brokers is called.
     """
 
     name: str
     """The name of the system, for sentences: "Kafka"."""
     input_kind: str
     """The kind of the recipes of these inputs. The checkpoint stores connection parameters under it."""
+    leaves_out: bool = False
+    """Whether its inputs can leave single records out of a batch (`InputDStream.without`), for `kstream skip`."""
     client_loggers: Sequence[str] = ()
     """Loggers of client libraries that are silent by default. `--verbose` shows their messages."""
 
@@ -134,6 +187,33 @@ class ConnectorTools:
             partitions: the partitions to look up.
         """
         self._not_offered("the ends of its logs")
+
+    def read_records(
+        self, connection: Mapping[str, Any], data: Mapping[str, Any], ranges: Sequence[PlannedRange]
+    ) -> Iterator[LogRecord | UnreadableRange]:
+        """Read records, without a group and without a commit. Lazy; blocks on the brokers.
+
+        Args:
+            connection: the result of `connection`.
+            data: plan data of the stream. A range that it has is read as the tasks of its batch read it: records that came in place of the
+                planned ones are not yielded.
+            ranges: the ranges, of partitions that `data` has.
+
+        Yields:
+            The records in the order of the ranges, and in the place of lost ones an UnreadableRange.
+        """
+        self._not_offered("a look at its records")
+
+    def examine(self, connection: Mapping[str, Any], data: Mapping[str, Any]) -> list[Finding]:
+        """Look whether a stream could read on: brokers, permissions, the identity of its topics, its offsets. Changes nothing. Blocks.
+
+        What is wrong with the brokers is a finding, not an error.
+
+        Args:
+            connection: the result of `connection`.
+            data: the newest plan data of the stream.
+        """
+        self._not_offered("a look at its brokers")
 
     def reset(self, connection: Mapping[str, Any], data: Mapping[str, Any], to: Any, topics: Collection[str]) -> ResetResult:
         """Move a stream to other offsets. Asks the brokers. Blocks.

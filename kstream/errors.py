@@ -2,11 +2,14 @@
 
     KStreamError
     ├── ConfigurationError            a setting has a value that cannot work
+    ├── PortTakenError                another process has the port that is to be opened        (retriable)
     ├── IllegalStateError             a call came in the wrong phase of life (start after stop …)
     ├── ListenerStopError             stop() was called from inside a listener
     ├── BatchError                    an error of one batch
     │   ├── PlanFailedError           the plan of a batch could not be stored; no offset moved
     │   └── NoRDDError                an operator needed an RDD and its parent had none
+    ├── TooManyRecordErrorsError      more records of a batch failed than its errors policy allows
+    ├── DeadLetterNotStoredError      a record that failed could not be written to the dead letters
     ├── DataLossError                 data that a batch was to read is gone for good
     │   ├── FileLostError             a planned file has been removed, or cut
     │   └── BlocksLostError           received blocks died with the driver that held them
@@ -37,7 +40,8 @@
     ├── StateError                    a call of a key's State that its condition does not allow
     ├── StateNotStorableError         a key or its state cannot be kept as bytes
     ├── MissingDependencyError        an optional part is not installed
-    └── JavaNotFoundError             no Java that Spark can run on
+    ├── JavaNotFoundError             no Java that Spark can run on
+    └── JvmLostError                  Spark's JVM has ended while the context was running
 
 The facts of an error are attributes. Its message has the event, the values, and the remedy. `retriable` on the class is whether the same
 call may succeed later; `outage` is whether a system on which the driver depends is away. All errors can be pickled.
@@ -45,6 +49,8 @@ call may succeed later; `outage` is whether a system on which the driver depends
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from typing import Any, ClassVar
 
 
@@ -85,6 +91,12 @@ class ConfigurationError(KStreamError):
     """A setting or an argument has a value that cannot work. Facts: key, and for most: value."""
 
 
+class PortTakenError(KStreamError):
+    """Another process has the port that this one is to open. Facts: place (host:port)."""
+
+    retriable = True
+
+
 class IllegalStateError(KStreamError):
     """A call came in a state of its object that does not allow it, such as `start` after `stop`. Facts: state."""
 
@@ -106,6 +118,14 @@ class PlanFailedError(BatchError):
 
 class NoRDDError(BatchError):
     """An operator needed the RDD of a parent stream for a batch time, and there was none. Facts: time."""
+
+
+class TooManyRecordErrorsError(KStreamError):
+    """More records of a batch failed than its errors policy allows. Facts: errors, records, ratio, first (the first failure)."""
+
+
+class DeadLetterNotStoredError(KStreamError):
+    """A record that failed could not be written to the dead letters, so its batch fails. Facts: reason."""
 
 
 class DataLossError(KStreamError):
@@ -254,8 +274,19 @@ class JavaNotFoundError(KStreamError):
     """No Java that Spark can run on was found. Facts: looked_at, minimum."""
 
 
+class JvmLostError(KStreamError):
+    """Spark's JVM has ended while the context was running. This process can run no batch any more.
+
+    Facts: pid (None under spark-submit), status (None if unknown; minus the number of the signal that has killed it).
+    """
+
+
 _WHERE = "__kstream_where__"
 _WORKER_TRACEBACK = "__kstream_worker_traceback__"
+_TASK = "__kstream_task__"
+_REPORTED = "__kstream_reported__"
+LOGGED_ERROR = "logged_error"
+"""The field of a log record with an error that is in the message already. Only who asks for tracebacks gets that of the error."""
 
 
 def add_note(error: BaseException, where: str) -> None:
@@ -269,7 +300,19 @@ def add_note(error: BaseException, where: str) -> None:
     """
     if getattr(error, _WHERE, None) is not None:
         return
-    _note(error, _WHERE, where)
+    task = task_of(error)
+    _note(error, _WHERE, f"{where}: {task}" if task else where)
+
+
+def note_task(error: BaseException, task: str) -> None:
+    """Set what is known of the operation and the record of an error of a task, in words. `add_note` adds it to the origin."""
+    with suppress(AttributeError):  # an exception with slots
+        setattr(error, _TASK, task)
+
+
+def task_of(error: BaseException) -> str:
+    """Return the words of `note_task`; "" for an error that was not raised in a task, or where nothing is known."""
+    return getattr(error, _TASK, "")
 
 
 def add_worker_traceback(error: BaseException, traceback: str) -> None:
@@ -286,6 +329,27 @@ def _note(error: BaseException, key: str, note: str) -> None:
         return
 
 
+def note_reported(error: BaseException) -> None:
+    """Note that an error is in the log, and that `awaitTermination` raises it."""
+    with suppress(AttributeError):
+        setattr(error, _REPORTED, True)
+
+
+def is_reported(error: BaseException) -> bool:
+    """Return whether an error was noted by `note_reported`."""
+    return getattr(error, _REPORTED, False)
+
+
+def task_traceback(error: BaseException) -> str:
+    """Return the traceback of the worker that raised an error; "" for an error that was not raised in a task."""
+    return getattr(error, _WORKER_TRACEBACK, "")
+
+
+def is_of_a_task(error: BaseException) -> bool:
+    """Return whether an error was raised in a worker. What such an error says of a store or of brokers is not said by this driver."""
+    return bool(task_traceback(error))
+
+
 def where_of(error: BaseException) -> str:
     """Return the note of `add_note`; "" without one."""
     return getattr(error, _WHERE, "")
@@ -293,8 +357,38 @@ def where_of(error: BaseException) -> str:
 
 def in_a_line(error: BaseException) -> str:
     """Return an error in one line: the last line of a worker's traceback, else its type and the first line of its message."""
-    traceback: str = getattr(error, _WORKER_TRACEBACK, "")
+    traceback = task_traceback(error)
     if traceback:
         return traceback.splitlines()[-1]
     first = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def with_record(error: BaseException) -> str:
+    """Return an error in one line, with what is known of its operation and its record."""
+    task = task_of(error)
+    return f"{in_a_line(error)} ({task})" if task else in_a_line(error)
+
+
+FROM_SPARK = ("Py4JJavaError", "PythonException", "SparkRuntimeException")
+"""The names of the types of errors that Spark raises for what happened in the JVM or in a worker."""
+_RAISED_IN_WORKER = re.compile(r"^\s*(?P<type>[A-Za-z_][\w.]*(?:Error|Exception)): (?P<message>.+)$", re.MULTILINE)
+
+
+def one_line(error: BaseException) -> str:
+    """Return the message of an error without line breaks. For an error that Spark carries, that is the message of the Python worker."""
+    if isinstance(error, KStreamError):
+        return _joined(str(error))
+    text = str(error)
+    if type(error).__name__ in FROM_SPARK:
+        raised = _RAISED_IN_WORKER.findall(text.replace("org.apache.spark.api.python.PythonException:", ""))
+        for kind, message in raised:
+            if "java" not in kind and "org.apache" not in kind:
+                return _joined(f"{kind.rpartition('.')[2]} in a task: {message}")
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    return _joined(f"{type(error).__name__}: {first}" if first else type(error).__name__)
+
+
+def _joined(text: str) -> str:
+    """Return the text with single spaces for all white space."""
+    return " ".join(text.split())

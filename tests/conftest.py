@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import py4j.java_gateway
+import py4j.protocol
 import pytest
 from pyspark import SparkConf, SparkContext
 
@@ -15,6 +17,7 @@ from integration.class_archives import use_spark_archive
 from kstream import crash_point
 from kstream.context import StreamingContext
 from kstream.spark.java import ensure_java
+from kstream.spark.progress_bar import SUBMIT_ARGS
 from tests import harness
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -67,10 +70,15 @@ def setting(sc: SparkContext) -> Iterator[Callable[[str, str], None]]:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """Takes away crash hooks, ends engines a test left running, stops an active context (but not Spark), and sets loggers back, which a
-    command's main sets for its process."""
+    """Takes away crash hooks, ends engines a test left running, stops an active context (but not Spark), and sets back what a command's
+    main sets for its process (loggers, the progress bar), and what a SparkSession does: errors of the JVM become pyspark's own."""
     levels = {name: logging.getLogger(name).level for name in ("root", "kstream", "kstream_kafka", "py4j")}
+    submit_args = os.environ.get(SUBMIT_ARGS)
     yield
+    py4j.java_gateway.get_return_value = py4j.protocol.get_return_value  # pyright: ignore
+    os.environ.pop(SUBMIT_ARGS, None)
+    if submit_args is not None:
+        os.environ[SUBMIT_ARGS] = submit_args
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
     crash_point.install(None)

@@ -133,9 +133,14 @@ class FakeStateRDDs:
 
     def __init__(self) -> None:
         self.removed: list[str] = []
+        self.computed = 0
 
     def remove_checkpoint(self, path: str) -> None:
         self.removed.append(path)
+
+    def compute(self, state: Any) -> None:
+        self.computed += 1
+        list(state.records)
 
     def initial(self, pairs: list[tuple[Any, Any]], partitions: int, time_ms: int) -> FakeStates:
         return FakeStates([initial_states(part, time_ms) for part in _parted(pairs, partitions)])

@@ -66,7 +66,7 @@ class LogInput(InputDStream[JsonPlan]):
     def plan(self, time: Time) -> JsonPlan:
         self.before_plan(time)
         until = min(len(self.log), self.cursor + self.most)
-        return JsonPlan({"from": self.cursor, "until": until}, until - self.cursor)
+        return JsonPlan({"from": self.cursor, "until": until}, until - self.cursor, is_empty=until == self.cursor)
 
     @property
     def exhausted(self) -> bool:
@@ -194,7 +194,7 @@ class Driver:
     def __init__(
         self, world: World, conf: Mapping[str, str] | None = None, *, build: Build | None = None,
         interval_ms: int = INTERVAL, store: Any = None, clock: Any = None, checkpoint: bool = True, most: int = 1_000_000,
-        receiver_log: Any = None,
+        receiver_log: Any = None, allocation: Any = None,
     ) -> None:  # fmt: skip
         self.world = world
         self.number = next(world.numbers)
@@ -215,7 +215,9 @@ class Driver:
         self.store = MortalStore(world.store if store is None else store, self) if checkpoint else None
         self.engine = Engine(
             self.host.settings, self.host.graph, self.clock, self.bus, self.store,
-            SparkServices(self.environment, FakeStateFiles, partial(received_in_driver, self.receivers, self.clock, self.bus.post)),
+            SparkServices(
+                self.environment, FakeStateFiles, partial(received_in_driver, self.receivers, self.clock, self.bus.post), allocation
+            ),
             EngineCallbacks(self._on_error, self._on_fenced, self._on_exhausted),
         )  # fmt: skip
 
@@ -302,6 +304,10 @@ class Driver:
         self.clock.advance(INTERVAL)
         return self.clock.time_ms() // INTERVAL * INTERVAL
 
+    def settle(self) -> None:
+        """Blocks until what is due has run, and what follows from it is handled."""
+        assert self.engine.wait_idle(PATIENCE)
+
     def messages(self) -> list[str]:
         return [message for message, _ in self.errors]
 
@@ -309,10 +315,19 @@ class Driver:
         self.world.wait(lambda: sum(isinstance(e, kind) for _, e in self.errors) >= count)
 
 
-def wait_for_timers(clock: ManualClock) -> None:
-    """Blocks until the batch timer of every driver on this clock waits for its next tick."""
-    timers = [driver.engine._generator._timer._thread for driver in _living if driver.clock is clock]
-    clock.wait_for_waiters(sum(thread.is_alive() for thread in timers))
+def wait_for_timers(clock: Any) -> None:
+    """Blocks until every thread of a driver on this clock that waits for a time waits on the clock."""
+    if not isinstance(clock, ManualClock):
+        clock.wait_for_waiters(sum(len(driver.engine.timer_threads()) for driver in _living if driver.clock is clock))
+        return
+    end = real_time.monotonic() + PATIENCE
+    while real_time.monotonic() < end:
+        threads = [thread for driver in _living if driver.clock is clock for thread in driver.engine.timer_threads()]
+        with clock._condition:
+            if all(thread in clock._waiting for thread in threads):
+                return
+            clock._condition.wait(0.02)
+    raise TimeoutError("a timer does not wait on the clock")
 
 
 def stop_everything() -> None:

@@ -39,6 +39,9 @@ class WrappedStore:
     def size(self, name: str) -> int:
         return self._call("size", name, lambda: self.inner.size(name))
 
+    def modified_ms(self, name: str) -> int | None:
+        return self._call("modified_ms", name, lambda: self.inner.modified_ms(name))
+
     def list(self, folder: str = "") -> list[str]:
         return self._call("list", folder, lambda: self.inner.list(folder))
 

@@ -90,7 +90,7 @@ def test_rooms_that_decide_without_spark_do_not_load_it() -> None:
 def test_using_a_streaming_context_does_not_load_pyspark_streaming_nor_what_is_optional() -> None:
     loaded = modules_loaded_by("from kstream import StreamingContext; import kstream_kafka; kstream_kafka.KafkaUtils")
     assert not [name for name in loaded if name.startswith("pyspark.streaming")]
-    assert not loaded & {"pyarrow", "pandas", "obstore", "kazoo", "cryptography"}
+    assert not loaded & {"pyarrow", "pandas", "obstore", "kazoo", "cryptography", "prometheus_client"}
 
 
 def test_a_stream_that_runs_loads_no_pyspark_streaming_and_asks_the_jvm_for_none_of_its_classes(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pickle
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kstream import Duration, Milliseconds, Minutes, Seconds, Time
-from kstream.batch_time import Interval, format_batch_time
+from kstream.batch_time import Interval, format_batch_time, listed
 
 
 def test_durations_compare_add_subtract_and_multiply() -> None:
@@ -98,23 +96,6 @@ def test_batch_times_show_milliseconds_only_for_intervals_below_a_second() -> No
     assert format_batch_time(time, Duration(1000)) == format_batch_time(time, Duration(500))[:-4]
 
 
-@pytest.fixture
-def central_europe(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
-
-
-@pytest.mark.usefixtures("central_europe")
-def test_the_milliseconds_of_a_batch_come_back_from_its_datetime_also_in_the_hour_that_local_time_repeats() -> None:
-    """The key that README recommends. The datetimes of these two batches are equal, and so are their texts."""
-    first, second = Time(1_792_888_200_000), Time(1_792_888_200_000 + 3_600_000)
-    assert first.to_datetime() == second.to_datetime() and str(first.to_datetime()) == "2026-10-25 02:30:00"
-    assert [round(batch.to_datetime().timestamp() * 1000) for batch in (first, second)] == [first.milliseconds, second.milliseconds]
-
-
 @pytest.mark.parametrize("seconds", ["1s", "10", None, [1]])
 def test_what_is_no_number_of_seconds_is_a_type_error_that_names_it(seconds: object) -> None:
     with pytest.raises(TypeError, match="is not a number of seconds: give a number, or a Duration"):
@@ -125,3 +106,8 @@ def test_what_is_no_number_of_seconds_is_a_type_error_that_names_it(seconds: obj
 def test_a_number_of_seconds_that_is_no_length_of_time_is_refused_by_name(seconds: Any) -> None:
     with pytest.raises(TypeError, match=f"{seconds!r} is not a number of seconds: give a number, or a Duration"):
         Seconds(seconds)
+
+
+def test_many_times_are_the_first_and_the_last_in_the_log() -> None:
+    assert listed([]) == "" and listed([Time(1), Time(2), Time(3)]) == "1 ms, 2 ms, 3 ms"
+    assert listed([Time(n) for n in range(172)]) == "0 ms, …, 171 ms"

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from kstream.conf import BY_KEY, ENTRIES, Settings, markdown_table, parse_bool, parse_time_ms
+from kstream.conf import (
+    BY_KEY,
+    ENTRIES,
+    WITHOUT_EFFECT,
+    Settings,
+    check_settings,
+    markdown_tables,
+    parse_bool,
+    parse_seconds,
+    parse_time_ms,
+)
 from kstream.errors import ConfigurationError
 from tests.fakes import FakeConf
 
@@ -21,6 +34,11 @@ def test_times_are_read_with_sparks_units(text: str, ms: int) -> None:
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a time"):
         parse_time_ms(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("60", 60), (" 60 ", 60), ("60s", 60), ("500ms", 0.5), ("1h", 3600)])
+def test_of_some_settings_a_number_without_a_unit_is_seconds(text: str, seconds: float) -> None:
+    assert parse_seconds(text) == seconds
 
 
 def test_booleans_are_two_words_in_any_case() -> None:
@@ -73,12 +91,55 @@ def test_a_key_that_is_not_in_the_table_is_our_mistake() -> None:
         Settings(FakeConf()).get("spark.streaming.nonsense")
 
 
-def test_keys_are_told_once_and_all_shown_in_the_table() -> None:
+def test_keys_are_told_once_and_the_page_of_settings_is_that_of_the_code() -> None:
     assert len(BY_KEY) == len(ENTRIES)
-    assert all(f"`{entry.key}`" in markdown_table() for entry in ENTRIES)
+    page = (Path(__file__).resolve().parent.parent / "docs" / "settings.md").read_text()
+    tables = re.search(r"<!-- settings -->\n(.*?)\n<!-- /settings -->", page, re.DOTALL)
+    assert tables is not None and tables[1] == markdown_tables()
+    assert all(f"`{entry.key}`" in page for entry in ENTRIES)
 
 
 def test_an_option_of_a_command_wins_over_what_is_configured() -> None:
     settings = Settings({"spark.streaming.kstream.recovery.allow": "dropped:a"})
     settings.override("spark.streaming.kstream.recovery.allow", "dropped:b")
     assert settings.get("spark.streaming.kstream.recovery.allow") == "dropped:b"
+
+
+def test_known_settings_and_settings_of_others_are_no_matter() -> None:
+    assert check_settings({"spark.streaming.unpersist": "false", "spark.executor.cores": "2", "spark.steaming.unpersist": "x"}) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("spark.streaming.kafka.maxRatePerPartiton", "spark.streaming.kafka.maxRatePerPartition"),
+        ("spark.streaming.kstream.kafka.onDataLos", "spark.streaming.kstream.kafka.onDataLoss"),
+        ("spark.streaming.concurrentjobs", "spark.streaming.concurrentJobs"),
+        ("spark.streaming.kstream.kafka.maxRatePerPartition", "spark.streaming.kafka.maxRatePerPartition"),
+        ("spark.streaming.kstream.retries", "spark.streaming.kstream.batch.retries"),
+    ],
+)
+def test_a_misspelt_setting_is_a_warning_with_the_nearest_name(key: str, meant: str) -> None:
+    assert check_settings({key: "1"}) == [f"setting {key} is unknown and has no effect. Did you mean {meant!r}?"]
+
+
+def test_an_unknown_setting_like_no_other_has_no_silly_hint_and_its_value_is_not_told() -> None:
+    (warning,) = check_settings({"spark.streaming.kafka.sasl.password": "s3cret"})
+    assert warning == (
+        "setting spark.streaming.kafka.sasl.password is unknown and has no effect. `python -m kstream.conf` lists the settings."
+    )
+
+
+def test_settings_of_spark_without_effect_are_one_warning() -> None:
+    values = {"spark.streaming.ui.retainedBatches": "9", "spark.streaming.minRememberDuration": "2m"}
+    assert check_settings(values) == [
+        "settings of Spark that have no effect in kstream: spark.streaming.minRememberDuration "
+        "(use spark.streaming.fileStream.minRememberDuration), spark.streaming.ui.retainedBatches"
+    ]
+    assert not WITHOUT_EFFECT.keys() & BY_KEY.keys()
+    assert {new for new in WITHOUT_EFFECT.values() if new} <= BY_KEY.keys()
+
+
+def test_a_value_that_cannot_be_read_is_found_though_nobody_has_asked_for_it() -> None:
+    with pytest.raises(ConfigurationError, match=r"poll\.ms is 'soon'"):
+        check_settings({"spark.streaming.kafka.consumer.poll.ms": "soon"})

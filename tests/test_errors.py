@@ -31,4 +31,11 @@ def test_every_error_is_drawn_in_the_tree_of_the_docstring(kind: type[KStreamErr
 
 def test_only_what_may_go_better_later_is_retriable() -> None:
     retriable = {kind.__name__ for kind in all_errors() if kind.retriable}
-    assert retriable == {"PlanFailedError", "StorageError", "RpcUnreachableError", "NotEnoughCoresError", "TransientError"}
+    assert retriable == {
+        "PlanFailedError",
+        "StorageError",
+        "RpcUnreachableError",
+        "NotEnoughCoresError",
+        "PortTakenError",
+        "TransientError",
+    }

@@ -122,10 +122,21 @@ def test_what_pyspark_offers_is_offered_here_with_the_same_parameters(method: Me
 MORE = {
     "DStream": {"mapWithState", "name", "print", "setName"},
     "StreamingContext": {
-        *("clock", "fileStream", "getState", "lastProgress", "receiverStream", "recentProgress", "removeStreamingListener", "socketStream"),
+        *(
+            "clock",
+            "fileStream",
+            "getState",
+            "lastProgress",
+            "metricsUrl",
+            "receiverStream",
+            "recentProgress",
+            "removeStreamingListener",
+            "socketStream",
+        ),
+        "status",
     },
 }
-"""Public names here that pyspark does not have: those of Scala, and progress."""
+"""Public names here that pyspark does not have: those of Scala, progress and status."""
 
 
 @pytest.mark.parametrize("owner", list(MORE))

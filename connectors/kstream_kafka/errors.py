@@ -31,6 +31,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from kstream import errors
+from kstream.nearest_name import did_you_mean
 
 TopicAndNumber = tuple[str, int]
 """(topic, partition number)"""
@@ -139,7 +140,7 @@ def _stopped(sentence: str) -> str:
 
 
 class UnknownTopicError(KafkaError):
-    """Topics do not exist. Facts: topics, known (the number of topics that this client may see), waited_ms.
+    """Topics do not exist. Facts: topics, known (the number of topics that this client may see), waited_ms, near (similar names).
 
     A stream raises it at the start and when it looks for new partitions. For a topic that it already reads, a stream raises
     `PartitionRevokedError` instead.
@@ -147,14 +148,16 @@ class UnknownTopicError(KafkaError):
 
     retriable = True
 
-    def __init__(self, topics: Sequence[str], known: int, waited_ms: int = 0) -> None:
+    def __init__(self, topics: Sequence[str], known: int, waited_ms: int = 0, near: Sequence[str] = ()) -> None:
+        hint = f"{did_you_mean(near)} " if near else ""
         searched = f"searched for {waited_ms} ms; " if waited_ms else ""
         super().__init__(
             f"Kafka knows no topic {', '.join(repr(t) for t in topics)} ({searched}the cluster has {known} topics that "
-            "this client may see). Create the topic, correct its name, or check the client's DESCRIBE permission.",
+            f"this client may see). {hint}Create the topic, correct its name, or check the client's DESCRIBE permission.",
             topics=list(topics),
             known=known,
             waited_ms=waited_ms,
+            near=list(near),
         )
 
 

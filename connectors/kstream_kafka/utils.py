@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 from pyspark.storagelevel import StorageLevel
 
 from kstream.conf import Settings
+from kstream.offsets.errors_policy import OnRecordError
 from kstream.offsets.offset_range import OffsetRange, TopicAndPartition
 from kstream.offsets.positions import Positions, PositionsLike
+from kstream.public_call import public_call
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.planning.packing import Packing, RangeSplit
@@ -73,6 +75,9 @@ class KafkaUtils:
         untilOffsets: PositionsLike = None,
         downtime: str | None = None,
         onDataLoss: str | None = None,
+        onRecordError: str | None = None,
+        deadLetterTopic: str | None = None,
+        maxErrorRatio: float | None = None,
         perPartitionConfig: PerPartitionConfig | None = None,
     ) -> DirectKafkaInputDStream: ...
 
@@ -90,10 +95,14 @@ class KafkaUtils:
         untilOffsets: PositionsLike = None,
         downtime: str | None = None,
         onDataLoss: str | None = None,
+        onRecordError: str | None = None,
+        deadLetterTopic: str | None = None,
+        maxErrorRatio: float | None = None,
         perPartitionConfig: PerPartitionConfig | None = None,
     ) -> DirectKafkaInputDStream: ...
 
     @staticmethod
+    @public_call
     def createDirectStream(
         ssc: StreamHost,
         topics: Sequence[str] | re.Pattern[str] | LocationStrategy,
@@ -106,6 +115,9 @@ class KafkaUtils:
         untilOffsets: PositionsLike = None,
         downtime: str | None = None,
         onDataLoss: str | None = None,
+        onRecordError: str | None = None,
+        deadLetterTopic: str | None = None,
+        maxErrorRatio: float | None = None,
         perPartitionConfig: PerPartitionConfig | None = None,
     ) -> DirectKafkaInputDStream:
         """Create a stream that reads Kafka directly, without receivers. Each record is in exactly one batch.
@@ -133,6 +145,10 @@ class KafkaUtils:
                 spark.streaming.kstream.downtime.
             onDataLoss: the policy for records that are gone before they were read: 'fail', 'skip' or 'report'. Default: the setting
                 spark.streaming.kstream.kafka.onDataLoss, which is fail.
+            onRecordError: the policy for records for which a decoder, or an operator on records, fails: 'fail', 'skip' or 'dead-letter'.
+                Default: the setting spark.streaming.kstream.onRecordError, which is fail. docs/dead-letters.md tells what it covers.
+            deadLetterTopic: the topic that gets the records under 'dead-letter'. It must exist.
+            maxErrorRatio: the largest part of a batch's records that may fail; above it the batch fails. Default: 0.1, by the setting.
             perPartitionConfig: rate limits for each partition.
 
         Returns:
@@ -162,7 +178,7 @@ class KafkaUtils:
         else:
             config = perPartitionConfig
             subscribed, params, starts = _spark24_form(topics, kafkaParams, fromOffsets)
-            decoding = Decoding(keyDecoder, valueDecoder, messageHandler)
+            decoding = _spark24_decoding(kafkaParams, keyDecoder, valueDecoder, messageHandler)
             locations = NO_PREFERENCE
         spec = StreamSpec(
             topics=subscribed,
@@ -174,12 +190,14 @@ class KafkaUtils:
             locations=locations,
             downtime=downtime,
             on_data_loss=onDataLoss,
+            on_record_error=OnRecordError(onRecordError, deadLetterTopic, maxErrorRatio),
         )
         stream = DirectKafkaInputDStream(ssc, spec)
         stream.register_recipe()
         return stream
 
     @staticmethod
+    @public_call
     def createStream(
         ssc: StreamingContext,
         zkQuorum: str,
@@ -225,11 +243,14 @@ class KafkaUtils:
         """
         from kstream_kafka.zookeeper.kafka_receiver import receiver_stream
 
+        if isinstance(kafkaParams, Mapping):
+            _spark24_decoding(kafkaParams, keyDecoder, valueDecoder, None)
         return receiver_stream(
             ssc, (zkQuorum, groupId, topics, kafkaParams), storageLevel, keyDecoder, valueDecoder, reliable=reliable is not False
         )
 
     @staticmethod
+    @public_call
     def createRDD(
         sc: SparkContext,
         kafkaParams: Mapping[str, Any],
@@ -280,7 +301,7 @@ class KafkaUtils:
         if isinstance(leaders, LocationStrategy):
             decoding, locations = _decoding(kafkaParams, keyDecoder, valueDecoder, messageHandler), leaders
         else:
-            decoding, locations = Decoding(keyDecoder, valueDecoder, messageHandler), NO_PREFERENCE
+            decoding, locations = _spark24_decoding(kafkaParams, keyDecoder, valueDecoder, messageHandler), NO_PREFERENCE
             check_available(params, ranges)
         packing = Packing(maxTasks, maxRecordsPerTask)
         conf = Settings(sc.getConf()).get
@@ -296,6 +317,7 @@ class KafkaUtils:
         )
 
     @staticmethod
+    @public_call
     def createDataFrame(
         spark: SparkSession,
         kafkaParams: Mapping[str, Any],
@@ -360,6 +382,17 @@ def _decoding(given: Mapping[str, Any], key: Decoder, value: Decoder, handler: H
     By default elements are ConsumerRecords, and the deserialisers among the parameters decode. The user's decoders and handler win.
     """
     return Decoding(decoder_of(given, "key.deserializer", key), decoder_of(given, "value.deserializer", value), handler or consumer_record)
+
+
+def _spark24_decoding(given: Any, key: Decoder, value: Decoder, handler: Handler) -> Decoding:
+    """Return the decoding of Spark 2.4's form, in which the decoders decode and deserialisers do nothing.
+
+    Raises:
+        KafkaConfigError: a deserialiser is not one of Kafka's own: records would be decoded as UTF-8 instead.
+    """
+    for parameter, decoder in (("key.deserializer", key), ("value.deserializer", value)):
+        decoder_of(given, parameter, decoder)
+    return Decoding(key, value, handler)
 
 
 def _checked(config: Any) -> PerPartitionConfig | None:

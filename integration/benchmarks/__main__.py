@@ -5,7 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MODULES = ("kafka_read", "data_frames", "bookkeeping", "map_with_state", "inverse_window", "receivers")
+MODULES = (
+    "kafka_read",
+    "poison_records",
+    "data_frames",
+    "bookkeeping",
+    "map_with_state",
+    "inverse_window",
+    "receivers",
+    "operating",
+    "metrics",
+)
 
 
 def main() -> int:

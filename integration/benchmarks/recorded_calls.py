@@ -117,8 +117,9 @@ class Recording:
         return _passed(list(self._lines()))
 
     def _lines(self) -> Iterator[tuple[Code, int]]:
-        """Each call since `begin`, with the pid of its process."""
-        for line in (self._directory / "calls").read_text().splitlines():
+        """Each call since `begin`, with the pid of its process. Of a line that another process is writing, a part may be seen: it waits."""
+        whole, _, _ = (self._directory / "calls").read_text().rpartition("\n")
+        for line in whole.splitlines():
             mark, pid, file, first, name = line.split("\t")
             if int(mark) == self._last_mark:
                 yield (file, int(first), name), int(pid)

@@ -1,4 +1,4 @@
-"""`python -m integration.exactness [--kills 30] [--checkpoint s3] [--conf KEY=VALUE]…`: the whole campaign on a broker of its own."""
+"""The campaign on a broker of its own: `python -m integration.exactness [--kills 30] [--checkpoint s3] [--refusals 2] [--conf K=V]…`."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=36)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the driver, such as concurrentJobs")
+    parser.add_argument("--refusals", type=int, default=0, help="how often the sink refuses every fifth batch; the driver goes on")
     parser.add_argument("--checkpoint", choices=["disk", "s3", "hdfs"], default="disk", help="what the checkpoint lies on")
     parser.add_argument("--keep", action="store_true", help="leave the directory with all records behind")
     options = parser.parse_args()
@@ -47,6 +48,7 @@ def main() -> int:
         broker.create_topic(topic, PARTITIONS)
         conf = dict(setting.split("=", 1) for setting in options.conf)
         campaign = Campaign(broker.bootstrap, topic, directory / "run", broker.produce, conf, checkpoint, environment)
+        campaign.refusals, campaign.endure = options.refusals, options.refusals > 0
         verdict = campaign.run(kills)
     points = collections.Counter(kill.point for kill in kills)
     print(f"kills: {len(kills)} ({', '.join(f'{n} {point}' for point, n in sorted(points.items()))})")

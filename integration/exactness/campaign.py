@@ -18,6 +18,7 @@ from typing import Any
 
 from integration.exactness.verdict import Verdict, judge, read_lines
 from kstream import crash_point
+from kstream.scheduler.retry_policy import FAILED_BATCH, HOLD
 
 RANDOM = "random"
 PARTITIONS = 2
@@ -69,6 +70,8 @@ class Campaign:
     """Of the driver's stream, besides the address."""
     endure: bool = False
     """Whether the driver goes on after a batch that failed; else it ends with the error, as most users' programs do."""
+    refusals: int = 0
+    """How often the sink refuses every fifth batch."""
 
     def run(self, kills: list[Kill]) -> Verdict:
         """Blocks until all kills are done and the last driver has drained the topic; the verdict on everything."""
@@ -79,7 +82,8 @@ class Campaign:
                 self._kill_once(kill)
                 self.say(f"kill {number}/{len(kills)}: {kill}, {time.monotonic() - began:.1f} s")
         self._drain(dict(fed))
-        return judge(self.directory, dict(fed), round(self.interval * 1000), self.window)
+        in_order = self.conf.get(FAILED_BATCH) == HOLD
+        return judge(self.directory, dict(fed), round(self.interval * 1000), self.window, in_order)
 
     # -- drivers
 
@@ -87,7 +91,7 @@ class Campaign:
         options = {
             "bootstrap": self.bootstrap, "topic": self.topic, "directory": str(self.directory), "interval": self.interval,
             "window": self.window, "conf": {**PATIENT_STOP, **self.conf},
-            "params": self.params, "endure": self.endure,
+            "params": self.params, "endure": self.endure, "refusals": self.refusals,
             **({} if self.checkpoint is None else {"checkpoint": self.checkpoint}),
         }  # fmt: skip
         path = self.directory / "options.json"
@@ -122,7 +126,8 @@ class Campaign:
         self._wait(driver, lambda: any(r["pid"] == driver.pid for r in read_lines(self.directory / "started.jsonl")), "start")
 
     def _drain(self, ends: dict[int, int]) -> None:
-        """A last driver runs until everything fed was read and a whole window later, then is stopped by SIGTERM."""
+        """A last driver, whose sink refuses nothing, runs until everything fed was read and a whole window later, then gets SIGTERM."""
+        (self.directory / "accepts").touch()
         driver = self._start_driver(None)
         try:
             self._wait(driver, lambda: self._read_up_to() == ends, "read to the end")

@@ -1,8 +1,8 @@
 """The driver that is killed: counts a topic per batch and over a window, leaving a record of every attempt.
 
 Argument: a JSON file with bootstrap, topic, directory, interval, window (batches), conf and perhaps checkpoint, params (of the
-stream) and endure (whether to go on after a failed batch). Every record of the topic says where it lies ("partition:offset"), so that
-the sink can be compared with the ranges.
+stream), endure (whether to go on after a failed batch) and refusals (how often the sink refuses every fifth batch). Every record of
+the topic says where it lies ("partition:offset"), so that the sink can be compared with the ranges.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
-from datetime import datetime
+import time as clock
 from pathlib import Path
 from typing import Any
 
 from kstream_kafka import KafkaUtils
 from pyspark import SparkConf
 
-from kstream import StreamingContext
+from kstream import BatchTime, StreamingContext
 from kstream.errors import FencedError
 
 
@@ -39,8 +38,20 @@ def replace_file(path: Path, value: Any) -> None:
     os.replace(temporary, path)
 
 
-def milliseconds(time: datetime) -> int:
-    return round(time.timestamp() * 1000)
+class SinkAwayError(Exception):
+    """The sink refuses a batch."""
+
+
+def refuse(root: Path, batch: int, refusals: int) -> None:
+    """Raises SinkAwayError for the first so many attempts at every fifth batch, over all drivers, until the file `accepts` is there."""
+    if batch % 5 or (root / "accepts").exists():
+        return
+    for n in range(refusals):
+        try:
+            (root / "refused" / f"{batch}-{n}").touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        raise SinkAwayError(f"batch number {batch} is refused")
 
 
 def setup(options: dict[str, Any]) -> StreamingContext:
@@ -55,13 +66,16 @@ def setup(options: dict[str, Any]) -> StreamingContext:
     params = {"bootstrap.servers": options["bootstrap"], "auto.offset.reset": "smallest", **options.get("params", {})}
     stream = KafkaUtils.createDirectStream(ssc, [options["topic"]], params)
 
-    def batch(time: datetime, rdd: Any) -> None:
+    def batch(time: BatchTime, rdd: Any) -> None:
         ranges = [[r.topic, r.partition, r.fromOffset, r.untilOffset] for r in rdd.offsetRanges()]
-        append_line(root / "attempts.jsonl", {"time": milliseconds(time), "ranges": ranges, "pid": os.getpid()})
-        replace_file(root / "sink" / f"{milliseconds(time)}.json", sorted(rdd.map(lambda kv: kv[1]).collect()))
+        ms = time.milliseconds
+        append_line(root / "attempts.jsonl", {"time": ms, "ranges": ranges, "pid": os.getpid(), "at": clock.monotonic_ns()})
+        refuse(root, ms // round(options["interval"] * 1000), options.get("refusals", 0))
+        replace_file(root / "sink" / f"{ms}.json", sorted(rdd.map(lambda kv: kv[1]).collect()))
+        append_line(root / "writes.jsonl", {"time": ms, "at": clock.monotonic_ns()})
 
-    def window(time: datetime, rdd: Any) -> None:
-        replace_file(root / "windows" / f"{milliseconds(time)}.json", sorted(rdd.collect()))
+    def window(time: BatchTime, rdd: Any) -> None:
+        replace_file(root / "windows" / f"{time.milliseconds}.json", sorted(rdd.collect()))
 
     stream.foreachRDD(batch)
     counts = stream.map(lambda kv: (kv[0], 1))
@@ -80,13 +94,13 @@ def wait_for_the_end(ssc: StreamingContext, endure: bool) -> None:
         except Exception:
             if not endure:
                 raise
-            time.sleep(0.5)
+            clock.sleep(0.5)
 
 
 def main() -> None:
     options = json.loads(Path(sys.argv[1]).read_text())
     root = Path(options["directory"])
-    for folder in ("sink", "windows"):
+    for folder in ("sink", "windows", "refused"):
         (root / folder).mkdir(exist_ok=True)
     append_line(root / "starts.jsonl", {"pid": os.getpid()})
     ssc = StreamingContext.getOrCreate(options.get("checkpoint", str(root / "checkpoint")), lambda: setup(options))

@@ -86,8 +86,22 @@ def check_windows(root: Path, by_time: dict[int, tuple[Range, ...]], width_ms: i
             verdict.breaches.append(f"window {time} is {found}, should be {dict(expected)}")
 
 
-def judge(root: Path, ends: dict[int, int], interval_ms: int, window: int) -> Verdict:
-    """The whole judgement. `ends`: records fed per partition."""
+def check_order(root: Path, verdict: Verdict) -> None:
+    """A batch is tried only after every earlier batch that was tried before has been written. For `failedBatch=hold`."""
+    written: dict[int, int] = {}
+    for write in read_lines(root / "writes.jsonl"):
+        written.setdefault(write["time"], write["at"])
+    tried: set[int] = set()
+    for attempt in sorted(read_lines(root / "attempts.jsonl"), key=lambda a: a["at"]):
+        time, at = attempt["time"], attempt["at"]
+        early = [t for t in tried if t < time and written.get(t, at) >= at]
+        if early:
+            verdict.breaches.append(f"batch {time} was tried before batch {min(early)} was written")
+        tried.add(time)
+
+
+def judge(root: Path, ends: dict[int, int], interval_ms: int, window: int, in_order: bool = False) -> Verdict:
+    """The whole judgement. `ends`: records fed per partition. `in_order`: whether outputs must see the batches in their order."""
     verdict = Verdict()
     by_time = ranges_by_time(root, verdict)
     times = sorted(by_time)
@@ -96,6 +110,8 @@ def judge(root: Path, ends: dict[int, int], interval_ms: int, window: int) -> Ve
     check_ranges(by_time, ends, verdict)
     check_sink(root, by_time, verdict)
     check_windows(root, by_time, interval_ms * window, verdict)
+    if in_order:
+        check_order(root, verdict)
     missing = [t for t in times if not (root / "windows" / f"{t}.json").exists()]
     if missing:
         verdict.breaches.append(f"{len(missing)} batches have no window: {missing[:5]}")

@@ -60,7 +60,7 @@ def main(options: dict[str, Any]) -> None:
         """Whole or not at all; what another attempt has written must be the same."""
         partial = output / f".{os.getpid()}"
         partial.write_text(json.dumps(rdd.collect()))
-        name = output / f"{int(time.timestamp() * 1000)}"
+        name = output / str(time.milliseconds)
         if name.exists():
             say(again=name.name, same=sorted(json.loads(name.read_text())) == sorted(json.loads(partial.read_text())))
         partial.replace(name)

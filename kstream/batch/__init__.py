@@ -4,13 +4,16 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
 `StreamInputInfo`, `JobSet`). Accessor methods are pyspark's: `info.batchTime().milliseconds()` is a method call there and here. The files:
 
     plan         BatchPlan and PlannedInput; InputOutcome and StateCheckpoint, which a completion stores
+    skipped_record   SkippedRecord: a record that a batch leaves out
     batch_info   BatchInfo and its parts, for listeners
     batch        Batch, Job, JobSet: a batch in the driver that runs it
+    retention    RequiredBatches: the batches whose plans must be kept
 """
 
 from kstream.batch.batch import Batch, BatchState, Job, JobSet, RDDScope
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
 from kstream.batch.plan import BatchPlan, InputOutcome, Json, JsonPlan, KeyHash, PlannedInput, StateCheckpoint
+from kstream.batch.skipped_record import SkippedRecord
 
 __all__ = [
     "Batch",
@@ -27,6 +30,7 @@ __all__ = [
     "PlannedInput",
     "RDDScope",
     "ReceiverInfo",
+    "SkippedRecord",
     "StateCheckpoint",
     "StreamInputInfo",
 ]

@@ -8,23 +8,23 @@ from __future__ import annotations
 import json
 import threading
 import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, StreamInputInfo
-from kstream.batch.plan import BatchPlan, PlannedInput, StateCheckpoint
+from kstream.batch.plan import BatchPlan, InputOutcome, PlannedInput, StateCheckpoint
 from kstream.batch_time import Duration, Time, format_batch_time
-from kstream.errors import IllegalStateError
+from kstream.errors import IllegalStateError, with_record
 
 _LONG_NAME = 10
 
 
 class BatchState(Enum):
-    """The state of a batch. ENDED, FAILED and FENCED are the last states.
+    """The state of a batch. ENDED and FENCED are the last states.
 
-    A restart runs a failed batch again; the driver that took over runs a fenced one. A failed batch becomes ENDED if all its jobs had
-    succeeded and the store accepts the completion later.
+    FAILED: the last try failed, and this driver or a restart tries the batch again. A failed batch becomes ENDED if all its jobs had
+    succeeded and the store accepts the completion later. The driver that took over runs a fenced batch.
     """
 
     PLANNED = "planned"
@@ -42,7 +42,10 @@ _NEXT = {
     BatchState.SUBMITTED: {BatchState.RUNNING, BatchState.FENCED},
     BatchState.RUNNING: {BatchState.ENDED, BatchState.FAILED, BatchState.FENCED},
     BatchState.ENDED: set[BatchState](),
-    BatchState.FAILED: {BatchState.ENDED},  # its jobs had succeeded, and its completion was stored later
+    BatchState.FAILED: {
+        BatchState.DURABLE,  # it is tried again
+        BatchState.ENDED,  # its jobs had succeeded, and its completion was stored later
+    },
 }
 
 
@@ -59,7 +62,14 @@ class Batch:
         self.plan = plan
         self.inputs = inputs
         self._state = state
+        self._failures = 0
         self._lock = threading.Lock()
+
+    @property
+    def failures(self) -> int:
+        """The number of tries of this driver that failed."""
+        with self._lock:
+            return self._failures
 
     @property
     def time(self) -> Time:
@@ -86,6 +96,7 @@ class Batch:
                     f"batch {self.time} is {self._state.value} and cannot become {state.value}", state=self._state.value
                 )
             self._state = state
+            self._failures += state is BatchState.FAILED
 
     def __repr__(self) -> str:
         return f"<batch {self.time}, {self.state.value}>"
@@ -143,14 +154,15 @@ class Job:
     def to_info(self) -> OutputOperationInfo:
         """Return the facts about this job for listeners."""
         reason = None if self.error is None else "".join(traceback.format_exception(self.error)).rstrip()
-        return OutputOperationInfo(self.time, self.output_op_id, self.name, self.call_site, self.start_ms, self.end_ms, reason)
+        line = None if self.error is None else with_record(self.error)
+        return OutputOperationInfo(self.time, self.output_op_id, self.name, self.call_site, self.start_ms, self.end_ms, reason, line)
 
 
 @dataclass(slots=True, eq=False)
 class JobSet:
     """The jobs of a batch and their progress. Only the JobScheduler changes it. Times are milliseconds since the Unix epoch.
 
-    The methods take this set's lock: `has_run` is called in job threads, the others on the JobScheduler's event thread.
+    The methods take this set's lock: `has_ended` is called in job threads, the others on the JobScheduler's event thread.
     """
 
     time: Time
@@ -160,14 +172,17 @@ class JobSet:
     processing_start_ms: int | None = None
     processing_end_ms: int | None = None
     states: Mapping[str, StateCheckpoint] = field(default_factory=dict[str, StateCheckpoint])
-    """The checkpoints of state that the batch's completion is to name. Set in a job thread, before the last JobCompleted is posted."""
+    """The checkpoints of state that the batch's completion, or the record of its failure, is to name. Set in a job thread, before the last
+    JobCompleted is posted."""
+    state_error: BaseException | None = None
+    """The error with which the batch's state could not be computed. Set in a job thread, before the last JobCompleted is posted."""
     _incomplete: set[int] = field(default_factory=set[int])
-    _not_run: set[int] = field(default_factory=set[int])
+    _not_ended: set[int] = field(default_factory=set[int])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._incomplete = {job.output_op_id for job in self.jobs}
-        self._not_run = set(self._incomplete)
+        self._not_ended = set(self._incomplete)
 
     def handle_start(self, at_ms: int) -> bool:
         """Note the start of a job; return whether it is the first start in the set."""
@@ -177,11 +192,11 @@ class JobSet:
             self.processing_start_ms = at_ms
             return True
 
-    def has_run(self, job: Job) -> bool:
-        """Note in the job's thread that the job has succeeded; return whether all jobs of the set have succeeded now."""
+    def has_ended(self, job: Job) -> bool:
+        """Note in the job's thread that the job has ended, in success or failure; return whether all jobs of the set have ended now."""
         with self._lock:
-            self._not_run.discard(job.output_op_id)
-            return not self._not_run
+            self._not_ended.discard(job.output_op_id)
+            return not self._not_ended
 
     def handle_completion(self, job: Job, at_ms: int) -> bool:
         """Note the end of a job, in success or failure; return whether all jobs of the set have ended now."""
@@ -192,10 +207,41 @@ class JobSet:
             self.processing_end_ms = at_ms
             return True
 
+    def waiting_jobs(self) -> list[Job]:
+        """Return the jobs that have not ended: all, or those of a retry."""
+        with self._lock:
+            return [job for job in self.jobs if job.output_op_id in self._incomplete]
+
+    def for_retry(self, jobs: Sequence[Job]) -> JobSet:
+        """Return the set of the next try: jobs that have succeeded are kept, and the others are replaced by these.
+
+        Args:
+            jobs: the jobs of the same outputs, generated again.
+        """
+        kept = {job.output_op_id: job for job in self.jobs if job.error is None}
+        retry = JobSet(self.time, [kept.get(job.output_op_id, job) for job in jobs], self.inputs, self.submission_ms)
+        retry._incomplete -= kept.keys()
+        retry._not_ended -= kept.keys()
+        return retry
+
     @property
     def errors(self) -> list[BaseException]:
         """The errors of the jobs that failed, in the order of the outputs."""
         return [job.error for job in self.jobs if job.error is not None]
+
+    def note_outcomes(self, outcomes: Mapping[int, InputOutcome]) -> None:
+        """Note what the tasks have found of each input, by stream id. Called on the JobScheduler's event thread."""
+        known = {number: outcomes.get(number, InputOutcome()) for number in self.inputs}
+        self.inputs = {
+            number: replace(
+                info,
+                num_record_errors=known[number].num_record_errors,
+                num_bytes=known[number].num_bytes,
+                num_skipped=len(known[number].skipped),
+                num_losses=len(known[number].lost),
+            )
+            for number, info in self.inputs.items()
+        }
 
     def to_batch_info(self) -> BatchInfo:
         """Return the facts about the batch for listeners."""

@@ -44,11 +44,19 @@ class StreamInputInfo:
         stream_id: the id of the stream.
         num_records: the number of records, as known when the batch is submitted.
         facts: the stream's own metadata (see `InputDStream.metadata`).
+        num_record_errors: how many of them the errors policy has left out. It is 0 before the completion of the batch.
+        num_bytes: the bytes of their keys and values, estimated from the first records of each range; None if it is not known.
+        num_skipped: how many records the batch has left out at the request of `kstream skip`. It is 0 before the completion.
+        num_losses: how many data losses the batch has met, as entries of the ledger. It is 0 before the completion.
     """
 
     stream_id: int
     num_records: int
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    num_record_errors: int = 0
+    num_bytes: int | None = None
+    num_skipped: int = 0
+    num_losses: int = 0
 
     def metadata(self) -> Mapping[str, Any]:
         """Return `facts`."""
@@ -110,8 +118,8 @@ class ReceiverInfo:
 class OutputOperationInfo:
     """One output operation of a batch.
 
-    Times are milliseconds since the Unix epoch; a time is None before it comes. `failure_reason` is the traceback of the error; None
-    without an error. Pyspark's methods return −1 for a missing time.
+    Times are milliseconds since the Unix epoch; a time is None before it comes. `failure_reason` is the traceback of the error, and `error`
+    the error in one line; both are None without an error. Pyspark's methods return −1 for a missing time.
     """
 
     batch_time: Time
@@ -121,6 +129,7 @@ class OutputOperationInfo:
     start_ms: int | None
     end_ms: int | None
     failure_reason: str | None
+    error: str | None = None
 
     def batchTime(self) -> ListenerTime:
         return ListenerTime(self.batch_time)
@@ -212,6 +221,10 @@ class BatchInfo:
     def numRecords(self) -> int:
         """Return the number of records of all inputs."""
         return sum(info.num_records for info in self.inputs.values())
+
+    def numRecordErrors(self) -> int:
+        """Return how many records of all inputs the errors policies have left out; 0 before the completion of the batch."""
+        return sum(info.num_record_errors for info in self.inputs.values())
 
     def streamIdToInputInfo(self) -> Mapping[int, StreamInputInfo]:
         """Return the share of each input, by stream id."""

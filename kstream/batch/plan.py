@@ -6,11 +6,12 @@ The log stores all of these: the plan before the batch runs, the rest with its c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
 
+from kstream.batch.skipped_record import SkippedRecord
 from kstream.batch_time import Time
 
 Json: TypeAlias = Any
@@ -26,10 +27,21 @@ class PlannedInput(ABC):
 
     __slots__ = ()
 
+    skipped: Collection[SkippedRecord] = ()
+    """The records that the batch leaves out. They are not part of the stored form. Only for inputs that can leave records out."""
+
     @property
     @abstractmethod
     def num_records(self) -> int:
         """The number of records for listeners; 0 if it is not known before the records are read."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the batch certainly gets nothing from this input, neither records nor losses. False if that is not known.
+
+        `spark.streaming.kstream.skipEmptyBatches` skips the functions of a batch whose inputs are all empty.
+        """
+        return False
 
     @abstractmethod
     def encode(self) -> Mapping[str, Json]:
@@ -37,18 +49,30 @@ class PlannedInput(ABC):
 
 
 class JsonPlan(PlannedInput, Mapping[str, Json]):
-    """The plan of an input without a plan class of its own: a mapping of JSON values, stored unchanged."""
+    """The plan of an input without a plan class of its own: a mapping of JSON values, stored unchanged.
 
-    __slots__ = ("_data", "_num_records")
+    Args:
+        data: the mapping.
+        num_records: the number of records for listeners.
+        is_empty: whether the batch certainly gets nothing from this input. A decoded plan does not know it.
+    """
 
-    def __init__(self, data: Mapping[str, Json], num_records: int = 0) -> None:
+    __slots__ = ("_data", "_is_empty", "_num_records")
+
+    def __init__(self, data: Mapping[str, Json], num_records: int = 0, is_empty: bool = False) -> None:
         self._data = data
         self._num_records = num_records
+        self._is_empty = is_empty
 
     @property
     def num_records(self) -> int:
         """The number given at construction; 0 by default."""
         return self._num_records
+
+    @property
+    def is_empty(self) -> bool:
+        """The value given at construction; False by default."""
+        return self._is_empty
 
     def encode(self) -> Mapping[str, Json]:
         """Return the mapping itself."""
@@ -82,11 +106,22 @@ class InputOutcome:
         counts: the number of records in each part of the plan, as the input counts its parts; None if a number is not known.
         lost: the data losses, as entries of the ledger: JSON objects of the input's own form.
         report: whether listeners get the losses.
+        skipped: the records that the batch has left out.
+        errors: the records that the errors policy has left out, by the kind of their error: [operator, exception, number of records].
+        num_bytes: the bytes of all records, estimated; None if they are not known. Not stored.
     """
 
     counts: Sequence[int | None] = ()
     lost: Sequence[Mapping[str, Json]] = ()
     report: bool = False
+    skipped: Sequence[SkippedRecord] = ()
+    errors: Sequence[tuple[str, str, int]] = ()
+    num_bytes: int | None = None
+
+    @property
+    def num_record_errors(self) -> int:
+        """The number of records that the errors policy has left out."""
+        return sum(records for _, _, records in self.errors)
 
 
 _BEFORE_ALL = Time(0)
@@ -118,6 +153,11 @@ class BatchPlan:
     after: Time = _BEFORE_ALL
     void: bool = False
     names: Mapping[int, str | None] = field(default_factory=dict[int, str | None])
+
+    @property
+    def streams(self) -> Mapping[int, str | None]:
+        """The streams of the graph that made the plan: stream id → name, None without a name."""
+        return {number: self.names.get(number) for number in sorted({*self.inputs, *self.names})}
 
 
 class KeyHash(Enum):

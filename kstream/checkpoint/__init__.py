@@ -3,18 +3,23 @@
 One idea: a batch has a plan, a small JSON record that is created before the first job starts, and never changed. So a restart
 runs a pending batch again with the same ranges. `names` lists the records. A file imports only files above it:
 
-    names           the names of the records
-    format          the stored form of every record, and the fields of a plan
-    state_format    the stored form of a state file
-    stored_graph    the record of a graph, under `recovery=graph`
-    input_records   kept offsets, and connections of the inputs
-    reader          read_log, and the takeover of a log by a driver
-    binding         binds stored streams to the streams of the graph that starts now
-    missing_plans   finds plans that are missing
-    history         past plans and the ledger, for people and replays
-    state_log       the states that completions name
-    plan_log        PlanLog, the writing side; epochs; which plans may be deleted
-    offline         changes that commands make while no driver runs
+    names            the names of the records
+    format           the stored form of every record, and the fields of a plan
+    state_format     the stored form of a state file
+    stored_graph     the record of a graph, under `recovery=graph`
+    input_records    kept offsets, and connections of the inputs
+    driver_status    the status record of a driver, for people and monitors
+    settled          intervals of plans that were removed above an unfinished batch
+    stop_request     asks a driver to stop
+    skip_request     asks a batch to leave a record out
+    interval_change  the record of a changed batch interval
+    reader           read_log, and the takeover of a log by a driver
+    binding          binds stored streams to the streams of the graph that starts now
+    missing_plans    finds plans that are missing
+    history          past plans and the ledger, for people and replays
+    state_log        the states that completions name
+    plan_log         PlanLog, the writing side; epochs
+    offline          changes that commands make while no driver runs
 """
 
 from kstream.checkpoint.plan_log import BatchLog, NoLog, PlanLog, take_epoch

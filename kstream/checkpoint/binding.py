@@ -19,6 +19,8 @@ Names = Mapping[int, str | None]
 
 DROPPED = "dropped:"
 TOPICS = "topics:"
+INTERVAL = "interval:"
+"""The beginnings of the words of `recovery.allow`. A stream's name follows; after `interval:` a batch time in ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +79,13 @@ def bind(stored: Names, now: Names) -> Binding:
     return Binding(dict(stored), dict(now), matched)
 
 
-def names_of(plan: BatchPlan) -> Names:
-    """Return the streams of the graph that made the plan."""
-    return {number: plan.names.get(number) for number in sorted({*plan.inputs, *plan.names})}
-
-
 def mappings(plans: Iterable[BatchPlan], now: Names) -> dict[int, Mapping[int, int]]:
     """Return, per epoch, the numbers that the streams of that driver's graph have now (number then → number now).
 
     An old graph is followed from driver to driver, because each driver has bound the stored streams to its own. So a stream that first got
     a name, and later another position, is recognised in its oldest plans, too.
     """
-    graphs = {plan.epoch: names_of(plan) for plan in plans if not plan.void}
+    graphs = {plan.epoch: plan.streams for plan in plans if not plan.void}
     epochs = sorted(graphs)
     steps = [*(graphs[epoch] for epoch in epochs), now]
     found: dict[int, Mapping[int, int]] = {}
@@ -117,9 +114,14 @@ def renumbered(plan: BatchPlan, mapping: Mapping[int, int], now: Names) -> Batch
 
 def rebound(contents: LogContents, now: Names) -> LogContents:
     """Return the log with stream numbers and names as if the graph of now had made all plans."""
-    followed = mappings(contents.plans.values(), now)
+    followed = mappings(contents.known_plans, now)
     plans = {time: renumbered(plan, followed.get(plan.epoch, {}), now) for time, plan in contents.plans.items()}
-    return replace(contents, plans=plans, kept_offsets=_rebound_kept(contents.kept_offsets, _newest(contents), now))
+    settled = tuple(
+        replace(interval, plans=tuple(renumbered(plan, followed.get(plan.epoch, {}), now) for plan in interval.plans))
+        for interval in contents.settled
+    )
+    kept = _rebound_kept(contents.kept_offsets, _newest(contents), now)
+    return replace(contents, plans=plans, settled=settled, kept_offsets=kept, numbers=followed)
 
 
 def _rebound_kept(kept: KeptOffsets | None, newest: BatchPlan | None, now: Names) -> KeptOffsets | None:
@@ -139,7 +141,7 @@ def _kept_mapping(kept: KeptOffsets, newest: BatchPlan | None, now: Names) -> Ma
     """
     if newest is None:
         return bind(kept.streams, now).matched
-    planned = names_of(newest)
+    planned = newest.streams
     if newest.epoch < kept.epoch:  # the driver of the record has bound the streams of this plan to its own
         in_plan = {number: stored for stored, number in bind(planned, kept.streams).matched.items()}
     else:
@@ -151,7 +153,7 @@ def _kept_mapping(kept: KeptOffsets, newest: BatchPlan | None, now: Names) -> Ma
 def binding_of(contents: LogContents, now: Names) -> Binding:
     """Bind the streams of the newest plan to the streams of now. Tombstones do not count; without a plan there are no stored streams."""
     newest = _newest(contents)
-    return bind({} if newest is None else names_of(newest), now)
+    return bind({} if newest is None else newest.streams, now)
 
 
 def _newest(contents: LogContents) -> BatchPlan | None:

@@ -2,6 +2,7 @@
 
     history/<first time>-<last time>-<epoch>      SEGMENT plans with their counts, oldest first
     lost/…, given-up/…                            the ledger: data that a stream continued without; never run, never deleted
+    acknowledged/<folder>-<name of the entry>     a person has seen that entry; commands then hide it
 
 A segment of the history is created first; then its plans are deleted from the log one by one. So a plan may be in both places for a
 moment, or after a crash. Its time and epoch identify it.
@@ -10,15 +11,17 @@ moment, or after a crash. Its time and epoch identify it.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
-from kstream.batch import BatchPlan
+from kstream.batch import BatchPlan, SkippedRecord
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
 from kstream.checkpoint.format import plan_fields, plan_of
-from kstream.errors import MissingFileError
+from kstream.checkpoint.reader import has_ended
+from kstream.checkpoint.skip_request import read_requests
+from kstream.errors import AlreadyExistsError, MissingFileError
 from kstream.storage import FileStore
 
 SEGMENT = 50
@@ -32,17 +35,24 @@ class PastBatch:
     plan: BatchPlan
     counts: Mapping[int, Sequence[int | None]] | None
     """Stream number → record count of each part of its plan; None if the batch has not succeeded."""
+    skipped: Sequence[SkippedRecord] = ()
+    """The records that the batch has left out; that it shall leave out, if it has not succeeded."""
 
 
 def read_past(store: FileStore, plan: BatchPlan) -> PastBatch:
-    """Return a plan of the log with the record counts of its completion. Blocks: one read. CorruptRecordError."""
+    """Return a plan of the log with the record counts of its completion. Blocks: one read; without a completion also a listing.
+
+    Raises:
+        CorruptRecordError: a record is damaged.
+    """
     name = names.done(plan.time, plan.epoch)
     try:
         fields = format.decode("done", store.read(name), store.path(name))
     except MissingFileError:
-        return PastBatch(plan, None)
+        requests = read_requests(store, lambda time, epoch: (time, epoch) == (plan.time, plan.epoch))
+        return PastBatch(plan, None, tuple(request.record for request in requests))
     format.check_name(store.path(name), fields, {"time": plan.time.milliseconds})
-    return PastBatch(plan, _counts(fields.get("counts", {})))
+    return PastBatch(plan, _counts(fields.get("counts", {})), _skipped(fields))
 
 
 def write_segment(store: FileStore, epoch: int, batches: Sequence[PastBatch]) -> None:
@@ -56,7 +66,14 @@ def write_segment(store: FileStore, epoch: int, batches: Sequence[PastBatch]) ->
     Raises:
         AlreadyExistsError: this driver has written the segment before.
     """
-    rows = [{"plan": plan_fields(b.plan), "counts": None if b.counts is None else _stored(b.counts)} for b in batches]
+    rows = [
+        {
+            "plan": plan_fields(b.plan),
+            "counts": None if b.counts is None else _stored(b.counts),
+            **({"skipped": [record.to_json() for record in b.skipped]} if b.skipped else {}),
+        }
+        for b in batches
+    ]
     name = names.history(batches[0].plan.time, batches[-1].plan.time, epoch)
     store.create(name, format.encode("history", {"batches": rows}))
 
@@ -95,8 +112,13 @@ def read_history(store: FileStore, begin: Time | None = None, end: Time | None =
 
 def _batches(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[Time, int], PastBatch]:
     """Make the batches of a segment, by batch time and epoch."""
-    batches = (PastBatch(plan_of(row["plan"]), None if row["counts"] is None else _counts(row["counts"])) for row in rows)
+    batches = (PastBatch(plan_of(row["plan"]), None if row["counts"] is None else _counts(row["counts"]), _skipped(row)) for row in rows)
     return {(b.plan.time, b.plan.epoch): b for b in batches}
+
+
+def _skipped(fields: Mapping[str, Any]) -> tuple[SkippedRecord, ...]:
+    """Return the records that a completion or a row of the history names as left out."""
+    return tuple(SkippedRecord.from_json(row) for row in fields.get("skipped", ()))
 
 
 def _stored(counts: Mapping[int, Sequence[int | None]]) -> dict[str, list[int | None]]:
@@ -114,15 +136,28 @@ class LedgerEntry:
     """A record of the ledger."""
 
     kind: str
-    """"lost" or "given-up"."""
+    """"lost", "given-up", "skipped" (a record that the batch has left out), "to-skip" (it shall, and has not ended) or "not-skipped" (it
+    has ended with the record)."""
     time: Time
     at_ms: int
     """When the driver of `epoch` wrote the record."""
     epoch: int
     streams: Mapping[int, Any]
-    """Stream number → a list of the stream's losses ("lost"), or the plan data that the batch should have read ("given-up")."""
+    """Stream number → a list of the stream's losses ("lost"), the plan data that the batch should have read ("given-up"), or a list of
+    SkippedRecords."""
     failures: int = 0
     """How often a batch that was given up had failed."""
+    name: str = field(default="", compare=False)
+    """The name of the record in the checkpoint."""
+    is_acknowledged: bool = False
+    """Whether a person has seen it, and commands hide it."""
+    note: str = ""
+    """For skipped records: who has asked for it, and why."""
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether a person has asked for it: then no person must be told."""
+        return self.kind in ("skipped", "to-skip", "not-skipped")
 
 
 def replay_command(store: FileStore, time: Time) -> str:
@@ -132,8 +167,12 @@ def replay_command(store: FileStore, time: Time) -> str:
 
 
 def read_ledger(store: FileStore) -> list[LedgerEntry]:
-    """Read every entry, by batch time. Blocks: two listings and one read per entry. CorruptRecordError names a damaged entry."""
+    """Read every entry, by batch time. Blocks: four listings and one read per entry, and two small requests for each record that was to
+    be skipped and was not. CorruptRecordError names a damaged entry.
+    """
     entries: list[LedgerEntry] = []
+    left_out: list[_LeftOut] = []
+    seen = {f"{names.ACKNOWLEDGED}/{name}" for name in store.list(names.ACKNOWLEDGED)}
     for folder, kind, part in ((names.LOST, "lost", "lost"), (names.GIVEN_UP, "given-up", "inputs")):
         for name in store.list(folder):
             key = names.parse_key(name)
@@ -143,6 +182,56 @@ def read_ledger(store: FileStore) -> list[LedgerEntry]:
             fields = format.decode(kind, store.read(place), store.path(place))
             format.check_name(store.path(place), fields, {"time": key[0].milliseconds})
             streams = {int(stream): found for stream, found in fields.get(part, {}).items()}
-            entry = LedgerEntry(kind, Time(fields["time"]), fields["at"], fields["epoch"], streams, fields.get("failures", 0))
-            entries.append(entry)
+            common = Time(fields["time"]), fields["at"], fields["epoch"]
+            if streams or not fields.get("skipped"):
+                entries.append(LedgerEntry(kind, *common, streams, fields.get("failures", 0), place, names.acknowledged(place) in seen))
+            left_out += [(key[0], key[1][0], *common[1:], place, record) for record in _skipped(fields)]
+    entries += _of_requests(store, left_out, seen)
     return sorted(entries, key=lambda e: (e.time, e.epoch, e.kind))
+
+
+_LeftOut: TypeAlias = tuple[Time, int, int, int, str, SkippedRecord]
+"""Batch time, epoch of its plan, when and by the driver of which epoch the record was left out, name of the entry, record."""
+
+
+def _of_requests(store: FileStore, left_out: Iterable[_LeftOut], seen: Collection[str]) -> Iterator[LedgerEntry]:
+    """Yield an entry for each request of `kstream skip`, with what became of it.
+
+    Args:
+        store: the checkpoint.
+        left_out: what batches have left out. A batch that ran under two drivers may have done so twice; the newer one counts.
+        seen: the names of the acknowledgements.
+    """
+    done = {(time, epoch, record.place): (at, by, name, record) for time, epoch, at, by, name, record in sorted(left_out)}
+    for request in read_requests(store, lambda _time, _epoch: True):
+        said = f"by {request.asked_by}" + (f": {request.reason}" if request.reason else "")
+        at, by, name, record = done.get(
+            (request.time, request.epoch, request.record.place), (request.at_ms, request.epoch, request.name, request.record)
+        )
+        kind = "skipped"
+        if name == request.name:
+            kind = "not-skipped" if has_ended(store, request.time, request.epoch) else "to-skip"
+        streams = {record.stream: [record]}
+        yield LedgerEntry(kind, request.time, at, by, streams, 0, name, names.acknowledged(name) in seen, said)
+
+
+def acknowledge(store: FileStore, entry: LedgerEntry, at_ms: int, by: str) -> bool:
+    """Note that a person has seen an entry. Idempotent: the first note stays. Blocks: one create.
+
+    Args:
+        store: the checkpoint.
+        entry: an entry of its ledger.
+        at_ms: now, in milliseconds since the Unix epoch.
+        by: who it was, for people.
+
+    Returns:
+        Whether the note is new.
+
+    Raises:
+        StorageError: the store failed; the note may be stored or not.
+    """
+    try:
+        store.create(names.acknowledged(entry.name), format.encode("acknowledged", {"entry": entry.name, "at": at_ms, "by": by}))
+    except AlreadyExistsError:
+        return False
+    return True

@@ -57,7 +57,7 @@ def read_kept(store: FileStore) -> KeptOffsets | None:
         CorruptRecordError: the record is damaged. The message has the remedy.
         StorageError: the store failed.
     """
-    epochs = _epochs(store)
+    epochs = names.epochs_of(store.list(names.KEPT_OFFSETS))
     if not epochs:
         return None
     name = names.kept_offsets(epochs[-1])
@@ -86,15 +86,9 @@ def write_kept(store: FileStore, kept: KeptOffsets) -> None:
             store.create(names.kept_offsets(kept.epoch), format.encode(_KEPT_OFFSETS, kept_fields(kept)))
         except AlreadyExistsError:  # a retry of the store's client: no other driver has this epoch
             pass
-    for epoch in _epochs(store):
+    for epoch in names.epochs_of(store.list(names.KEPT_OFFSETS)):
         if epoch < kept.epoch:
             store.delete(names.kept_offsets(epoch))
-
-
-def _epochs(store: FileStore) -> list[int]:
-    """Return the epochs of the kept-offsets records, sorted."""
-    numbers = (names.parse_adopted(name) for name in store.list(names.KEPT_OFFSETS))
-    return sorted(number for number in numbers if number is not None)
 
 
 _CONNECTIONS = "connections"

@@ -15,6 +15,7 @@ from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import names
 from kstream.checkpoint.reader import LogContents
+from kstream.checkpoint.settled import united
 from kstream.errors import MissingPlanError
 from kstream.storage import FileStore
 
@@ -44,21 +45,33 @@ def holes(contents: LogContents, interval: Duration, streams: Mapping[int, Skipp
     """Yield the holes of a log, oldest first. Pure.
 
     Batches below the low watermark of the newest plan have succeeded, or are in the ledger: a hole among them loses nothing. If no batch
-    time lies between two plans, no plan is missing: `kstream offsets` has set the offsets.
+    time lies between two plans, no plan is missing: `kstream offsets` has set the offsets. A settled interval has no hole: its first and
+    its last plan stand for all that were removed.
 
     Args:
         contents: the log, as if the graph of now had planned all of it (`rebound`).
         streams: per stream of the graph, its `skipped_between`.
     """
-    plans = sorted((plan for plan in contents.plans.values() if not plan.void), key=lambda plan: plan.time)
     low_watermark = contents.plans[max(contents.plans)].floor if contents.plans else Time(0)
-    for before, after in pairwise(plans):
+    for (_, before), (after, _) in pairwise(_stretches(contents)):
         if after.time > low_watermark and before.time + interval < after.time:
             skipped = _skipped(before, after, streams)
             between = (before.time + interval).until(after.time, interval) if skipped else []
             times = [time for time in between if time >= low_watermark and time not in contents.plans]
             if times:
                 yield Hole(before.time, after.time, times, skipped)
+
+
+def _stretches(contents: LogContents) -> list[tuple[BatchPlan, BatchPlan]]:
+    """Return the first and the last plan of each stretch without a hole, oldest first: a plan by itself, or a settled interval."""
+    settled = [interval for interval in united(contents.settled) if interval.plans]
+    removed = [(interval.plans[0], interval.plans[-1]) for interval in settled]
+    plans = [
+        plan
+        for time, plan in contents.plans.items()
+        if not plan.void and not any(first.time <= time <= last.time for first, last in removed)
+    ]
+    return sorted([*removed, *((plan, plan) for plan in plans)], key=lambda stretch: stretch[0].time)
 
 
 def has_gap(store: FileStore, interval: Duration) -> bool:

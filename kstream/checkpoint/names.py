@@ -6,23 +6,30 @@ The records under a checkpoint's path:
     epoch-N                           one per start of a driver; the highest is the writer, lower ones are fenced
     plans/<time>-<epoch>              the data that each input gives to the batch; created before the batch runs
     done/<time>-<epoch of its plan>   completion: the batch's jobs have all succeeded; record counts of each input, files of its state
-    failed/<time>-<plan's>-<run's>    the batch failed in that driver's life
+    failed/<time>-<plan's>-<run's>    the batch failed in that driver's life; files of its state, which was computed nevertheless
     given-up/<time>-<epoch>           the ledger: the batch failed too often and is never run again
-    lost/<time>-<plan's>-<run's>      the ledger: records that were gone before the batch could read them
+    lost/<time>-<plan's>-<run's>      the ledger: records that were gone before the batch could read them, or that it has left out
+    skipped/<time>-<plan's>-…         asks the batch to leave a record out (see skip_request.py)
+    acknowledged/<folder>-<name>      a person has seen this entry of the ledger (see history.py)
     forgotten/<time>-<epoch>          plans that --forget-batch set aside; epoch 0: the plan was missing, and the user continues without it
     history/<first>-<last>-<epoch>    plans that no restart needs any more, packed (see history.py)
+    settled/<after>-<until>-<epoch>   plans above an unfinished batch that were removed, as an interval (see settled.py)
     adopted/<epoch>                   the plans that this epoch's driver found: any other plan of an older epoch never ran
     state/<time>-<epoch>-<stream>-<partition>-<nonce>
                                       a partition of a stream's state (see state_format.py); it counts only if a completion names it
     gone-states/<epoch>               states whose streams that driver's program did not have
     kept-offsets/<epoch>              offsets of partitions that the job no longer reads (see input_records.py)
+    interval-changes/<epoch>          a changed batch interval (see interval_change.py)
     connections                       parameters of the inputs, without secrets, for commands (see input_records.py)
+    status/<epoch>                    how that driver is, renewed by it (see driver_status.py)
+    stop/<epoch>                      asks that driver to stop (see stop_request.py)
     graph                             only under recovery=graph: the operators and the user's functions (see stored_graph.py)
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from urllib.parse import quote, unquote
 
 from kstream.batch_time import Time
@@ -35,12 +42,18 @@ DONE = "done"
 FAILED = "failed"
 GIVEN_UP = "given-up"
 LOST = "lost"
+SKIPPED = "skipped"
+ACKNOWLEDGED = "acknowledged"
 HISTORY = "history"
 FORGOTTEN = "forgotten"
 ADOPTED = "adopted"
+SETTLED = "settled"
 STATE = "state"
 GONE_STATES = "gone-states"
 KEPT_OFFSETS = "kept-offsets"
+STATUS = "status"
+STOP = "stop"
+INTERVAL_CHANGES = "interval-changes"
 
 _STATE = re.compile(r"(\d{15})-(\d{6,})-(.+)-(\d{5,})-([0-9a-f]+)")
 
@@ -83,9 +96,19 @@ def lost(time: Time, plan_epoch: int, run_epoch: int) -> str:
     return f"{LOST}/{key(time, plan_epoch, run_epoch)}"
 
 
+def acknowledged(entry: str) -> str:
+    """Return the name of the acknowledgement of an entry of the ledger, by the name of the entry."""
+    return f"{ACKNOWLEDGED}/{entry.replace('/', '-', 1)}"
+
+
 def history(first: Time, last: Time, epoch: int) -> str:
     """Return the name of a history segment: batch times of its first and last plan, and epoch of its writer."""
     return f"{HISTORY}/{key(first)}-{key(last)}-{epoch:06d}"
+
+
+def settled(after: Time, until: Time, epoch: int) -> str:
+    """Return the name of a settled interval: the batch times between which it lies, and the epoch of its writer."""
+    return f"{SETTLED}/{key(after)}-{key(until)}-{epoch:06d}"
 
 
 def adopted(epoch: int) -> str:
@@ -93,9 +116,13 @@ def adopted(epoch: int) -> str:
     return f"{ADOPTED}/{epoch:06d}"
 
 
-def parse_adopted(name: str) -> int | None:
-    """Parse a name that is only an epoch: in the folders of takeovers, set-aside states and kept offsets. None for any other file."""
-    return int(name) if name.isdigit() else None
+def epochs_of(listed: Iterable[str]) -> list[int]:
+    """Return the epochs of the records in a folder whose names are only an epoch, sorted. Other files are left out.
+
+    Args:
+        listed: the names in the folder.
+    """
+    return sorted(int(name) for name in listed if name.isdigit())
 
 
 def state_prefix(time: Time, epoch: int, stream: str) -> str:
@@ -128,6 +155,21 @@ def gone_states(epoch: int) -> str:
 def kept_offsets(epoch: int) -> str:
     """Return the name of the kept-offsets record of the driver of `epoch`."""
     return f"{KEPT_OFFSETS}/{epoch:06d}"
+
+
+def status(epoch: int) -> str:
+    """Return the name of the status record of the driver of `epoch`."""
+    return f"{STATUS}/{epoch:06d}"
+
+
+def stop(epoch: int) -> str:
+    """Return the name of the request that asks the driver of `epoch` to stop."""
+    return f"{STOP}/{epoch:06d}"
+
+
+def interval_change(epoch: int) -> str:
+    """Return the name of the record of a changed batch interval, by the epoch of its writer."""
+    return f"{INTERVAL_CHANGES}/{epoch:06d}"
 
 
 def epoch(number: int) -> str:

@@ -1,6 +1,6 @@
 """PlanLog: the writing side of the log, for the driver of one epoch. NoLog: the same without a checkpoint directory.
 
-Also: how a driver takes its epoch, and which plans may be deleted.
+Also: how a driver takes its epoch.
 
 There is one writer. A driver that starts takes the next epoch by create-if-absent. An older driver notices it by a probe before it submits.
 
@@ -14,20 +14,23 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from itertools import takewhile
+from itertools import groupby
 from typing import Any, TypeAlias
 
 from kstream import crash_point
-from kstream.batch import BatchPlan, InputOutcome
+from kstream.batch import BatchPlan, InputOutcome, SkippedRecord
+from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Duration, Time
-from kstream.checkpoint import format, history, names
+from kstream.checkpoint import format, history, names, settled
 from kstream.checkpoint.format import encode_plan, read_plan
 from kstream.checkpoint.history import replay_command
-from kstream.checkpoint.reader import LogContents
-from kstream.checkpoint.state_log import States, states_fields, stored_states
+from kstream.checkpoint.reader import LogContents, PlanKey
+from kstream.checkpoint.settled import Settled, in_settled, thinned, write_settled
+from kstream.checkpoint.skip_request import by_stream, read_requests
+from kstream.checkpoint.state_log import States, states_fields, states_in
 from kstream.errors import AlreadyExistsError, FencedError, MissingFileError, PlanFailedError, StorageError
 from kstream.storage import FileStore
 
@@ -116,9 +119,23 @@ class PlanLog:
         self._store = store
         self._keep_history = keep_history
         self.epoch = epoch
-        self._written = deque((plan.time, plan.epoch) for plan in plans)
-        self._low_watermark = plans[-1].floor if plans else Time(0)
-        self._newest = deque((plan.time for plan in plans if not plan.void), maxlen=_NEWEST_KEPT)
+        self._written: list[PlanKey] = [(plan.time, plan.epoch) for plan in plans]
+        """The plans in the store, oldest first, one of them perhaps in doubt."""
+        self._newest = deque(((plan.time, plan.floor) for plan in plans if not plan.void), maxlen=_NEWEST_KEPT)
+        """Batch times and low watermarks of the newest plans that a successor of this driver certainly finds."""
+        self._unprobed: list[tuple[Time, Time]] = []
+        """The same of newer plans: a driver may have taken over before they were durable, and have other plans in their place."""
+        self._settled = [] if contents is None else list(contents.settled)
+        """The settled intervals in the store. Only the cleaner's thread uses them."""
+        self._skips: dict[PlanKey, set[SkippedRecord]] = {}
+        """Plans of unfinished batches → the records that they shall leave out. Only the generator's thread uses it."""
+        self._numbers: Mapping[int, Mapping[int, int]] = {}
+        if contents is not None:
+            self._numbers = contents.numbers
+            asked = [contents.plans[time] for time in contents.pending if time in contents.skipped]
+            self._skips = {(plan.time, plan.epoch): set(contents.skipped[plan.time]) for plan in asked}
+        self._failed: dict[PlanKey, str] = {}
+        """Plans of batches that failed under this driver → the name of the record. It goes with the plan."""
         self._in_doubt: BatchPlan | None = None
         self._lock = threading.Lock() if lock is None else lock
 
@@ -170,9 +187,15 @@ class PlanLog:
             return plan if stored else None
 
     def _mark_durable(self, plan: BatchPlan) -> None:
-        """Note that a plan is durable, for `clean`. The caller holds the lock."""
-        self._low_watermark = plan.floor
-        self._newest.append(plan.time)
+        """Note that a plan is durable. The caller holds the lock."""
+        self._unprobed.append((plan.time, plan.floor))
+
+    def _mark_probed(self, plans: Collection[tuple[Time, Time]]) -> None:
+        """Note that no driver had taken over when these plans were durable, for `clean`."""
+        with self._lock:
+            fresh = [plan for plan in self._unprobed if plan in plans]
+            self._newest.extend(fresh)
+            self._unprobed = [plan for plan in self._unprobed if plan not in fresh]
 
     def _stored_or_tombstone(self, plan: BatchPlan) -> bool:
         """Try to create a tombstone under the plan's name. Return whether the plan itself is stored there already."""
@@ -187,7 +210,30 @@ class PlanLog:
 
     def probe(self) -> None:
         """Raise FencedError if another driver has taken over. Called when a plan is durable, before its jobs are submitted."""
+        with self._lock:
+            durable = list(self._unprobed)
         probe(self._store, self.epoch)
+        self._mark_probed(durable)
+
+    def read_skips(self, batches: Collection[Time]) -> None:
+        """Read the requests of `kstream skip` for these batches. Blocks: one listing, and one read for each request.
+
+        Raises:
+            CorruptRecordError: a request is damaged.
+            StorageError: the store failed.
+        """
+        chosen = set(batches)
+        self._skips = {key: records for key, records in self._skips.items() if key[0] in chosen}
+        for request in read_requests(self._store, lambda time, _epoch: time in chosen):
+            self._skips.setdefault((request.time, request.epoch), set()).add(request.record)
+
+    def skips_of(self, time: Time, plan_epoch: int) -> dict[int, list[SkippedRecord]]:
+        """Return the records that a batch shall leave out, by the number that their stream has now. Asks nobody.
+
+        Known are the requests that were found at the start and by `read_skips`.
+        """
+        found = self._skips.get((time, plan_epoch))
+        return {} if not found else by_stream(sorted(found), None if plan_epoch == self.epoch else self._numbers.get(plan_epoch))
 
     def complete(
         self,
@@ -199,7 +245,7 @@ class PlanLog:
     ) -> States:
         """Record that every job of the batch has succeeded. Idempotent. Any thread.
 
-        Losses go to the ledger first, because a batch with a completion is never examined again.
+        Losses and records that were left out go to the ledger first, because a batch with a completion is never examined again.
 
         Args:
             time: the batch.
@@ -217,17 +263,26 @@ class PlanLog:
         fields: dict[str, object] = {"time": time.milliseconds, "at": at_ms, "epoch": self.epoch}
         found = outcomes or {}
         lost = {str(stream): list(outcome.lost) for stream, outcome in found.items() if outcome.lost}
-        if lost:
-            self._create(names.lost(time, plan_epoch, self.epoch), "lost", {**fields, "lost": lost})
+        skipped = [record.to_json() for outcome in found.values() for record in outcome.skipped]
+        left_out: dict[str, object] = {"skipped": skipped} if skipped else {}
+        if lost or skipped:
+            self._create(names.lost(time, plan_epoch, self.epoch), "lost", {**fields, "lost": lost, **left_out})
+        fields |= left_out
         counts = {str(stream): list(outcome.counts) for stream, outcome in found.items() if outcome.counts}
         if counts:
             fields["counts"] = counts
+        errors = {str(stream): [list(kind) for kind in outcome.errors] for stream, outcome in found.items() if outcome.errors}
+        if errors:
+            fields["errors"] = errors
         if states:
             fields["states"] = states_fields(states)
         created = self._create(names.done(time, plan_epoch), "done", fields)
-        return (states or {}) if created or not states else stored_states(self._store, time, plan_epoch)
+        with self._lock:  # its jobs have run, so this driver had probed
+            self._newest.extend(plan for plan in self._unprobed if plan[0] <= time)
+            self._unprobed = [plan for plan in self._unprobed if plan[0] > time]
+        return (states or {}) if created or not states else states_in(self._store, names.done(time, plan_epoch), time)
 
-    def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str) -> None:
+    def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str, states: States | None = None) -> States:
         """Record that the batch failed under this driver. It stays pending. At most one record per batch and driver.
 
         Args:
@@ -235,9 +290,22 @@ class PlanLog:
             plan_epoch: the epoch of its plan.
             at_ms: now, in milliseconds since the Unix epoch.
             reason: the error; the first 2000 characters are stored.
+            states: the checkpoints of state that the record is to name. They were computed although an output failed.
+
+        Returns:
+            The states that the record names.
+
+        Raises:
+            StorageError: the store failed; the record may be stored or not.
         """
-        fields = {"time": time.milliseconds, "at": at_ms, "epoch": self.epoch, "reason": reason[:2000]}
-        self._create(names.failed(time, plan_epoch, self.epoch), "failed", fields)
+        fields: dict[str, object] = {"time": time.milliseconds, "at": at_ms, "epoch": self.epoch, "reason": reason[:2000]}
+        if states:
+            fields["states"] = states_fields(states)
+        name = names.failed(time, plan_epoch, self.epoch)
+        created = self._create(name, "failed", fields)
+        with self._lock:
+            self._failed[time, plan_epoch] = name
+        return (states or {}) if created or not states else states_in(self._store, name, time)
 
     def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> str:
         """Put the batch into the ledger, with the data it should have read. No restart runs it again.
@@ -255,35 +323,120 @@ class PlanLog:
         self._create(names.given_up(plan.time, plan.epoch), "given-up", fields)
         return replay_command(self._store, plan.time)
 
-    def clean(self, up_to: Time) -> None:
-        """Delete the plans of this time and older that no batch needs. Called on the cleaner's thread.
+    def clean(self, required: RequiredBatches) -> None:
+        """Delete the plans that no batch needs. Called on the cleaner's thread.
 
-        A plan is deleted before its completion: a completion alone means nothing, but a plan alone would run again. Only plans below the
-        low watermark of the newest durable plan are deleted. A stray plan of the same time is then recognised by that watermark. The newest
-        two plans always stay: a restart continues from the newest, or from the other one if the newest is damaged and given up. With a
-        history, plans are first packed into it, `history.SEGMENT` at a time. Fewer plans than that stay until there are enough.
+        A plan is deleted before its completion: a completion alone means nothing, but a plan alone would run again. The newest two plans
+        always stay: a restart continues from the newest, or from the other one if the newest is damaged and given up. With a history,
+        plans are first packed into it, `history.SEGMENT` at a time. Fewer plans than that stay until there are enough.
+
+        Below the low watermark of the newest plans a plan just goes: a stray plan of its time is recognised by that watermark. Above the
+        oldest unfinished batch plans go `settled.AT_ONCE` at a time, after a settled interval is stored for them.
 
         Args:
-            up_to: the result of `removable_up_to`.
+            required: the batches whose plans stay.
+
+        Raises:
+            FencedError: another driver has taken over; nothing more was deleted.
+            StorageError: the store failed. The next call continues.
         """
-        removable = self._removable(up_to)
+        self._drop_settled()
+        below, above = self._removable(required)
         if self._keep_history == _NOTHING:
-            self._remove(removable)
+            self._remove(below)
+            if len(above) >= settled.AT_ONCE:
+                self._settle(above)
+                self._remove(above)
             return
+        removable = below + above
         while len(removable) >= history.SEGMENT:
             segment, removable = removable[: history.SEGMENT], removable[history.SEGMENT :]
             self._pack(segment)
+            self._settle([key for key in segment if key in above])
             self._remove(segment)
             history.drop_before(self._store, segment[-1][0] - self._keep_history)
 
-    def _remove(self, plans: Collection[tuple[Time, int]]) -> None:
-        """Delete plans with their completions. They are the oldest ones of `_written`, in order."""
+    def _remove(self, plans: Collection[PlanKey]) -> None:
+        """Delete plans with their completions, oldest first."""
         for time, epoch in plans:
             self._store.delete(names.plan(time, epoch))
             crash_point.reach(crash_point.CLEANING)
             self._store.delete(names.done(time, epoch))
             with self._lock:
-                self._written.popleft()
+                self._written.remove((time, epoch))
+                failed = self._failed.pop((time, epoch), None)
+            if failed is not None:
+                self._store.delete(failed)
+
+    def _settle(self, plans: Collection[PlanKey]) -> None:
+        """Store settled intervals for plans above an unfinished batch, before they are removed. Then probe for a newer epoch.
+
+        A driver that has taken over by then may have read the log without these intervals, so its predecessor must not remove the plans.
+        A driver that takes over later finds the intervals. An interval that is adjacent to a new one becomes a part of it.
+        """
+        replaced: list[Settled] = []
+        fresh = [key for key in plans if not in_settled(key[0], self._settled)]
+        for before, run, behind in self._runs(fresh):
+            joined = [interval for interval in self._settled if before <= interval.until < behind]
+            marks = [*(plan for interval in joined for plan in interval.plans), *self._marks(run)]
+            interval = Settled(
+                after=min([before, *(interval.after for interval in joined)]),
+                until=max([run[-1][0], *(interval.until for interval in joined)]),
+                plans=thinned(marks),
+                epoch=self.epoch,
+            )
+            write_settled(self._store, interval)
+            self._settled.append(interval)
+            replaced += joined
+            crash_point.reach(crash_point.CLEANING)
+        if plans:
+            self.probe()
+        self._delete_settled(replaced)
+
+    def _runs(self, plans: Collection[PlanKey]) -> Iterator[tuple[Time, list[PlanKey], Time]]:
+        """Yield the plans in runs without another plan of this log in between: (time of the plan before, run, time of the plan behind)."""
+        chosen = set(plans)
+        with self._lock:
+            written = list(self._written)
+        end = 0
+        for going, group in groupby(written, key=lambda key: key in chosen):
+            run = list(group)
+            begin, end = end, end + len(run)
+            if going:
+                before = written[begin - 1][0] if begin else run[0][0] - _MOMENT
+                yield before, run, written[end][0]
+
+    def _marks(self, run: Sequence[PlanKey]) -> Iterator[BatchPlan]:
+        """Yield the first and the last plan of each epoch in the run, without tombstones. Blocks: two reads per epoch."""
+        for _, group in groupby(run, key=lambda key: key[1]):
+            keys = list(group)
+            for order in (keys, keys[::-1]):
+                plans = (read_plan(self._store, *key) for key in order)
+                first = next((plan for plan in plans if not plan.void), None)
+                if first is not None:
+                    yield first
+
+    def _drop_settled(self) -> None:
+        """Delete the settled intervals that others contain, and those below the low watermark, which then finds stray plans alone.
+
+        Without an interval there is no request. A driver that has taken over has perhaps not read the newest plan, so this probes first.
+        """
+        with self._lock:
+            low_watermark = min((floor for _, floor in self._newest), default=Time(0))
+        over = [
+            interval
+            for interval in self._settled
+            if interval.until < low_watermark or any(other is not interval and other.contains(interval) for other in self._settled)
+        ]
+        if over:
+            self.probe()
+        self._delete_settled(over)
+
+    def _delete_settled(self, intervals: Collection[Settled]) -> None:
+        """Delete the records of intervals that no reader needs any more."""
+        for interval in intervals:
+            self._store.delete(interval.name)
+            self._settled.remove(interval)
 
     def _pack(self, plans: Collection[tuple[Time, int]]) -> None:
         """Pack plans into the history. A fenced driver that still cleans up may have deleted a plan; that plan is left out."""
@@ -301,13 +454,20 @@ class PlanLog:
             except AlreadyExistsError:  # written before a clean-up that failed half-way
                 pass
 
-    def _removable(self, limit: Time) -> list[tuple[Time, int]]:
-        """Return the oldest plans that may be deleted, in order, none of them newer than `limit`."""
+    def _removable(self, required: RequiredBatches) -> tuple[list[PlanKey], list[PlanKey]]:
+        """Return the plans that may be deleted, oldest first: those below the low watermark, and those above the oldest unfinished batch.
+
+        If every batch has succeeded since the newest plan was made, there may be others; they wait for the next plan and its watermark.
+        """
         with self._lock:
             if len(self._newest) < _NEWEST_KEPT:
-                return []
-            end = min(self._low_watermark, self._newest[0])
-            return list(takewhile(lambda key: key[0] <= limit and key[0] < end, self._written))
+                return [], []
+            low_watermark, end = self._newest[-1][1], self._newest[0][0]
+            over = [key for key in self._written if key[0] < end and key[0] not in required]
+        below = [key for key in over if key[0] < low_watermark]
+        oldest = required.oldest_unfinished
+        above = [] if oldest is None else [key for key in over if key[0] > oldest and key[0] >= low_watermark]
+        return below, above
 
     def _create(self, name: str, kind: str, fields: Mapping[str, object]) -> bool:
         """Create a record; return False if its name is taken."""
@@ -329,6 +489,13 @@ class NoLog:
     def write_plan(self, plan: BatchPlan) -> None:
         pass
 
+    def read_skips(self, batches: Collection[Time]) -> None:
+        pass
+
+    def skips_of(self, time: Time, plan_epoch: int) -> dict[int, list[SkippedRecord]]:
+        """Return nothing: without a checkpoint nobody can ask for it."""
+        return {}
+
     def resolve_in_doubt_plan(self) -> BatchPlan | None:
         """Return None: no plan is ever in doubt."""
         return None
@@ -347,36 +514,17 @@ class NoLog:
         """Return no states: none is ever stored."""
         return {}
 
-    def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str) -> None:
-        pass
+    def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str, states: States | None = None) -> States:
+        """Return no states: none is ever stored."""
+        return {}
 
     def give_up(self, plan: BatchPlan, at_ms: int, failures: int) -> str:
         """Return an empty text: no command can run a batch again that was not stored."""
         return ""
 
-    def clean(self, up_to: Time) -> None:
+    def clean(self, required: RequiredBatches) -> None:
         pass
 
 
 BatchLog: TypeAlias = PlanLog | NoLog
 """The log of a driver, with or without a checkpoint directory."""
-
-
-# -- which plans may be deleted
-
-
-def removable_up_to(unfinished: Iterable[Time], done_up_to: Time, remember: Duration, needed_from: Time | None = None) -> Time:
-    """Return the time up to which plans may be deleted. Pure.
-
-    A batch T that still has to run, now or after a restart, needs the plans of (T − remember, T] for its windows. Plans newer than that of
-    the oldest unfinished batch stay, too. A fenced driver may create a stray plan for the same batch time, and it is recognised as
-    superseded only while the plan that replaced it exists. `PlanLog.clean` keeps the newest plans in any case.
-
-    Args:
-        unfinished: batches that have been planned and have not ended.
-        done_up_to: the newest batch that has ended.
-        remember: how far back the longest window reaches.
-        needed_from: with state, the batch that wrote the checkpoint from which a restart would continue: its completion names the files.
-    """
-    limit = min([*unfinished, done_up_to]) - remember
-    return limit if needed_from is None else min(limit, needed_from - _MOMENT)

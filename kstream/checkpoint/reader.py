@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from kstream.batch import BatchPlan, Json
+from kstream.batch import BatchPlan, Json, SkippedRecord
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import format, names
 from kstream.checkpoint.format import read_plan
 from kstream.checkpoint.input_records import KeptOffsets, read_kept
+from kstream.checkpoint.interval_change import read_change
+from kstream.checkpoint.settled import Settled, in_settled, read_settled
+from kstream.checkpoint.skip_request import by_stream, read_requests
 from kstream.errors import AlreadyExistsError, CorruptRecordError, MissingFileError
 from kstream.storage import FileStore
 
@@ -21,10 +24,21 @@ PlanKey: TypeAlias = tuple[Time, int]
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """Facts that hold for the whole life of a checkpoint."""
+    """The zero time and the batch interval of a checkpoint. A changed interval has its own record, `interval-changes/<epoch>`.
+
+    Attributes:
+        zero_time: one interval before the first batch, or a whole number of intervals before the first batch since the change.
+        interval: the batch interval.
+        after: the last batch of the former interval; None if the interval has never changed.
+    """
 
     zero_time: Time
     interval: Duration
+    after: Time | None = None
+
+    def next_batch(self, time: Time) -> Time:
+        """Return the first batch time after `time`, which may be of the former interval."""
+        return time.floor(self.interval, self.zero_time) + self.interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +62,17 @@ class LogContents:
     """The superseded plans, to be deleted. Their batches were never submitted under these plans."""
     kept_offsets: KeptOffsets | None = None
     """Offsets of partitions that the streams no longer read."""
+    settled: tuple[Settled, ...] = ()
+    """The intervals whose plans were removed above an unfinished batch."""
+    skipped: Mapping[Time, Sequence[SkippedRecord]] = field(default_factory=dict[Time, Sequence[SkippedRecord]])
+    """Batch time → the records that the batch leaves out: by its completion; without a completion, by the requests of `kstream skip`."""
+    numbers: Mapping[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
+    """Epoch → number of a stream in the plans of that epoch → number now. Empty if the plans have not been renumbered."""
+
+    @property
+    def known_plans(self) -> list[BatchPlan]:
+        """All plans of which something is known: the current ones, and those in the settled intervals."""
+        return [*self.plans.values(), *(plan for interval in self.settled for plan in interval.plans)]
 
     @property
     def has_begun(self) -> bool:
@@ -64,6 +89,11 @@ class LogContents:
         """The pending batches, oldest first: they have a plan and have not ended. A restart runs them again with their plans."""
         finished = self.done | self.given_up
         return [t for t in sorted(self.plans) if t not in finished and not self.plans[t].void]
+
+    def skipped_of(self, time: Time, stream_id: int) -> Sequence[SkippedRecord]:
+        """Return the records of a stream that a batch leaves out. Numbers of streams are those of now."""
+        records = self.skipped.get(time, ())
+        return by_stream(records, self.numbers.get(self.plans[time].epoch)).get(stream_id, ()) if records else ()
 
     def newest_data(self, stream_id: int) -> tuple[Time, dict[str, object]] | None:
         """Return the newest plan data of a stream, with its batch time; None if no plan has data of the stream."""
@@ -89,10 +119,12 @@ class Takeover:
 
 
 def read_log(store: FileStore) -> LogContents:
-    """Read the whole log. Blocks: one listing per folder, one read per plan that is kept, one of the kept offsets.
+    """Read the whole log. Blocks: one listing per folder, one read per plan that is kept and per settled interval, one of the kept offsets.
 
-    A plan in the store is current unless one of these rules supersedes it, in this order: `not_taken_over`, `replaced`,
-    `planned_when_fenced`, `unknown_to_a_successor`, `below_low_watermark`.
+    Requests to leave a record out cost a read each, and one for their batch, as long as its plan is kept.
+
+    A plan in the store is current unless one of these rules supersedes it, in this order: `not_taken_over`, `unknown_to_settled`,
+    `replaced`, `planned_when_fenced`, `unknown_to_a_successor`, `below_low_watermark`.
 
     Raises:
         CorruptRecordError: a record is damaged. The error names the newest damaged plan that is not superseded.
@@ -100,12 +132,15 @@ def read_log(store: FileStore) -> LogContents:
     """
     takeover = _newest_takeover(store)
     keys = [(time, epochs[0]) for time, epochs in _keys(store, names.PLANS)]
-    ignored = not_taken_over(keys, takeover)
-    current, superseded = select_current_plans(key for key in keys if key not in ignored)
     done = {(time, epochs[0]) for time, epochs in _keys(store, names.DONE)}
     given_up = {(time, epochs[0]) for time, epochs in _keys(store, names.GIVEN_UP)}
     failures = Counter((time, epochs[0]) for time, epochs in _keys(store, names.FAILED))
+    settled = read_settled(store)
+    ignored = {*not_taken_over(keys, takeover), *unknown_to_settled(keys, settled, done | given_up)}
+    current, superseded = select_current_plans(key for key in keys if key not in ignored)
     read, unknown = _read_plans(store, current)
+    if len(read) + len(unknown) < len(current):  # plans were removed since the listing: their interval is in the store by now
+        settled = read_settled(store)
     left = below_low_watermark(read, done | given_up)
     plans = {time: plan for time, plan in read.items() if (time, plan.epoch) not in left}
     return LogContents(
@@ -114,9 +149,43 @@ def read_log(store: FileStore) -> LogContents:
         done=frozenset(time for time, plan in plans.items() if (time, plan.epoch) in done),
         given_up=frozenset(time for time, plan in plans.items() if (time, plan.epoch) in given_up),
         failures={time: failures[time, plan.epoch] for time, plan in plans.items() if (time, plan.epoch) in failures},
-        superseded=(*superseded, *ignored, *unknown, *left),
+        superseded=(*superseded, *sorted(ignored), *unknown, *left),
         kept_offsets=read_kept(store),
+        settled=settled,
+        skipped=_read_skipped(store, plans, done),
     )
+
+
+def _read_skipped(store: FileStore, plans: Mapping[Time, BatchPlan], done: Collection[PlanKey]) -> dict[Time, list[SkippedRecord]]:
+    """Return the records that the batches of these plans leave out. The requests are listed after `done`: a completion has known them.
+
+    Args:
+        store: the checkpoint.
+        plans: the current plans.
+        done: the plans with a completion.
+    """
+    found: dict[Time, list[SkippedRecord]] = {}
+    for request in read_requests(store, lambda time, epoch: time in plans and plans[time].epoch == epoch):
+        found.setdefault(request.time, []).append(request.record)
+    for time in [time for time in found if (time, plans[time].epoch) in done]:
+        found[time] = read_left_out(store, time, plans[time].epoch)
+    return found
+
+
+def has_ended(store: FileStore, time: Time, plan_epoch: int) -> bool:
+    """Return whether a batch has a completion, or had one and clean-up has removed its plan. Blocks: two small requests at most."""
+    return store.exists(names.done(time, plan_epoch)) or not store.exists(names.plan(time, plan_epoch))
+
+
+def read_left_out(store: FileStore, time: Time, plan_epoch: int) -> list[SkippedRecord]:
+    """Return the records that a batch has left out, by its completion; none if clean-up has removed that. Blocks: one read."""
+    name = names.done(time, plan_epoch)
+    try:
+        fields = format.decode("done", store.read(name), store.path(name))
+    except MissingFileError:
+        return []
+    format.check_name(store.path(name), fields, {"time": time.milliseconds})
+    return [SkippedRecord.from_json(row) for row in fields.get("skipped", ())]
 
 
 def select_current_plans(keys: Iterable[PlanKey]) -> tuple[dict[Time, int], list[PlanKey]]:
@@ -178,6 +247,15 @@ def not_taken_over(keys: Iterable[PlanKey], takeover: Takeover) -> list[PlanKey]
     their place.
     """
     return [key for key in keys if key[1] < takeover.epoch and key not in takeover.found]
+
+
+def unknown_to_settled(keys: Iterable[PlanKey], settled: Collection[Settled], ended: Collection[PlanKey]) -> list[PlanKey]:
+    """Return the plans in a settled interval whose batches have not ended.
+
+    All batches in the interval had ended when its record was written. So such a plan is a stray plan of a fenced driver, or the late write
+    of a plan that was removed. The plans that replaced it are removed, so no other rule need find it.
+    """
+    return [key for key in keys if key not in ended and in_settled(key[0], settled)]
 
 
 def replaced(keys: Iterable[PlanKey]) -> set[PlanKey]:
@@ -270,7 +348,7 @@ def delete_superseded(store: FileStore, contents: LogContents, epoch: int) -> No
     """Delete the records that no restart uses: superseded plans, and failures and old completions without a plan. The ledger stays.
 
     A completion that is newer than the oldest plan stays, also without its plan: it shows that a plan which was deleted by hand lost
-    no data. Blocks on the store; StorageError.
+    no data. In a settled interval that is known. Blocks on the store; StorageError.
 
     Args:
         store: the checkpoint.
@@ -283,15 +361,14 @@ def delete_superseded(store: FileStore, contents: LogContents, epoch: int) -> No
     oldest = min(contents.plans, default=None)
     for folder in (names.DONE, names.FAILED):
         for time, epochs in _keys(store, folder):
-            explains = folder == names.DONE and oldest is not None and time > oldest
+            explains = folder == names.DONE and oldest is not None and time > oldest and not in_settled(time, contents.settled)
             if epochs[0] < epoch and (time, epochs[0]) not in known and not explains:
                 store.delete(f"{folder}/{names.key(time, *epochs)}")
 
 
 def _takeovers(store: FileStore) -> list[int]:
     """Return the epochs of the takeover records, sorted. One listing."""
-    numbers = (names.parse_adopted(name) for name in store.list(names.ADOPTED))
-    return sorted(number for number in numbers if number is not None)
+    return names.epochs_of(store.list(names.ADOPTED))
 
 
 def _newest_takeover(store: FileStore) -> Takeover:
@@ -317,10 +394,13 @@ def write_meta(store: FileStore, meta: Meta) -> None:
 
 
 def read_meta(store: FileStore) -> Meta | None:
-    """Read the meta record; None if there is none. Blocks; CorruptRecordError, StorageError."""
+    """Read the meta record and the newest change of the interval; None without a meta record. Blocks; CorruptRecordError, StorageError."""
     if not store.exists(names.META):
         return None
     fields = format.decode("meta", store.read(names.META), store.path(names.META))
+    change = read_change(store)
+    if change is not None:
+        return Meta(change.zero_time, change.interval, change.after)
     return Meta(Time(fields["zero_time"]), Duration(fields["interval"]))
 
 

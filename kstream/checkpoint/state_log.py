@@ -1,4 +1,4 @@
-"""The checkpoints of state that completions name, and the states that are set aside because their streams are gone."""
+"""The checkpoints of state that completions and records of failures name, and the states of streams that are gone."""
 
 from __future__ import annotations
 
@@ -40,9 +40,23 @@ def states_of(fields: Mapping[str, Any]) -> dict[str, StateCheckpoint]:
 
 def stored_states(store: FileStore, time: Time, plan_epoch: int) -> dict[str, StateCheckpoint]:
     """Read the states that a batch's completion names; empty without a completion. Blocks: one read. CorruptRecordError, StorageError."""
-    name = names.done(time, plan_epoch)
+    return states_in(store, names.done(time, plan_epoch), time)
+
+
+def states_in(store: FileStore, name: str, time: Time) -> dict[str, StateCheckpoint]:
+    """Read the states that a completion or the record of a failure names; empty without that record. Blocks: one read.
+
+    Args:
+        store: the checkpoint.
+        name: the name of the record.
+        time: the batch.
+
+    Raises:
+        CorruptRecordError: the record is damaged.
+        StorageError: the store failed.
+    """
     try:
-        fields = format.decode("done", store.read(name), store.path(name))
+        fields = format.decode(name.partition("/")[0], store.read(name), store.path(name))
     except MissingFileError:
         return {}
     format.check_name(store.path(name), fields, {"time": time.milliseconds})
@@ -64,7 +78,7 @@ class StoredStates:
 
 
 def read_states(store: FileStore, contents: LogContents, wanted: bool) -> StoredStates:
-    """Find the checkpoints of state. Blocks: one listing; if there is state, another one and one read per completion.
+    """Find the checkpoints of state. Blocks: one listing; if there is state, another one and one read per completion and failure.
 
     Args:
         store: the checkpoint.
@@ -78,14 +92,23 @@ def read_states(store: FileStore, contents: LogContents, wanted: bool) -> Stored
     if not files and not wanted:
         return StoredStates({}, {}, (), ())
     found: dict[str, list[StateCheckpoint]] = {}
-    for time in sorted(contents.done):
-        for stream, state in stored_states(store, time, contents.plans[time].epoch).items():
-            found.setdefault(stream, []).append(state)
+    records = [(names.done(time, contents.plans[time].epoch), time) for time in sorted(contents.done)]
+    for name, time in [*records, *_failures(store, contents)]:
+        for stream, state in states_in(store, name, time).items():
+            if state not in found.setdefault(stream, []):
+                found[stream].append(state)
     there = {f"{names.STATE}/{name}": (time, epoch) for name, (time, epoch, _) in files.items()}
     checkpoints = {stream: _whole(store, stream, states, set(there)) for stream, states in found.items()}
     gone, gone_by = _read_gone(store)
     named = {file for states in [*found.values(), gone.values()] for state in states for file in state.files}
     return StoredStates(checkpoints, gone, gone_by, tuple((file, *there[file]) for file in sorted(there.keys() - named)))
+
+
+def _failures(store: FileStore, contents: LogContents) -> list[tuple[str, Time]]:
+    """Return the names of the records of failures of current plans, with their batches. One listing, if any batch has failed."""
+    keys = [(name, names.parse_key(name)) for name in (store.list(names.FAILED) if contents.failures else ())]
+    current = {(time, contents.plans[time].epoch) for time in contents.failures}
+    return [(f"{names.FAILED}/{name}", key[0]) for name, key in keys if key is not None and (key[0], key[1][0]) in current]
 
 
 def _whole(store: FileStore, stream: str, states: Iterable[StateCheckpoint], there: set[str]) -> list[StateCheckpoint]:
@@ -116,7 +139,7 @@ def _whole(store: FileStore, stream: str, states: Iterable[StateCheckpoint], the
 
 def _read_gone(store: FileStore) -> tuple[dict[str, StateCheckpoint], tuple[int, ...]]:
     """Read the states that were set aside, and the epochs of the records that name them."""
-    epochs = sorted(number for number in map(names.parse_adopted, store.list(names.GONE_STATES)) if number is not None)
+    epochs = names.epochs_of(store.list(names.GONE_STATES))
     gone: dict[str, StateCheckpoint] = {}
     for epoch in epochs:
         name = names.gone_states(epoch)

@@ -1,18 +1,24 @@
 """`kstream …`: the commands.
 
-One idea: every command ends in a sentence. A failure is one line on standard error, with the cause and the remedy, and exit code 1;
-`--verbose` adds the traceback.
+One idea: every command ends in a sentence. A failure is one line on standard error, with the cause and the remedy, and an exit code that
+tells the reason (`exit_codes`); `--verbose` adds the traceback.
 
-    kstream run          a job from its checkpoint, until SIGTERM or Ctrl-C
+    kstream run          a job from its checkpoint, until SIGTERM or Ctrl-C; a supervisor starts its driver again
+    kstream status       whether a driver lives, how far it is behind, its last error
+    kstream stop         asks the driver of a checkpoint to stop, and waits for it
+    kstream doctor       what a job needs, and whether it is there; what to do about what is not
     kstream checkpoint   the content of a checkpoint, and the differences between two, without Spark
-    kstream ledger       the records that no batch has read and no batch will read
+    kstream history      past batches, those of the history included
+    kstream ledger       the records that no batch has read and no batch will read; `ledger ack` acknowledges them
     kstream lag          how far the streams of a checkpoint are behind the ends of their logs
+    kstream peek         the records of a batch or at an offset, as text, hex or JSON
+    kstream skip         lets a pending batch run without a record
     kstream offsets      the offsets of the streams, and commands that set them
     kstream replay       a second run of past batches, with their stored ranges
 
-Connectors add commands by entry points of group `kstream.cli`; `kstream demo` is one. All commands see inputs through the tools of their
-connectors (`kstream.connectors.ConnectorTools`, `kstream.cli.inputs`). The modules here import neither pyspark nor a connector;
-`run` and `replay` import pyspark when they start.
+Connectors add commands by entry points of group `kstream.cli`; `kstream demo` is one, `kstream dlq` another. All commands see inputs
+through the tools of their connectors (`kstream.connectors.ConnectorTools`, `kstream.cli.inputs`). The modules here import neither pyspark
+nor a connector; `run`, `replay` and `doctor --spark` import pyspark when they start.
 """
 
 from __future__ import annotations
@@ -22,11 +28,17 @@ import click
 from kstream import __version__, connectors
 from kstream.cli.checkpoint import checkpoint_commands
 from kstream.cli.diff import diff_command
+from kstream.cli.doctor import doctor_command
+from kstream.cli.history import history_command
 from kstream.cli.lag import lag_command
 from kstream.cli.ledger import ledger_command
 from kstream.cli.offsets import offsets_commands
+from kstream.cli.peek import peek_command
 from kstream.cli.replay import replay_command
 from kstream.cli.run import run_command
+from kstream.cli.skip import skip_command
+from kstream.cli.status import status_command
+from kstream.cli.stop import stop_command
 from kstream.cli.terminal import fail
 
 __all__ = ["main"]
@@ -69,5 +81,7 @@ def main() -> None:
 
 checkpoint_commands.add_command(diff_command)
 
-for command in (run_command, checkpoint_commands, lag_command, ledger_command, offsets_commands, replay_command):
+_READING = (status_command, doctor_command, checkpoint_commands, history_command, lag_command, ledger_command, peek_command)
+_CHANGING = (run_command, stop_command, skip_command, offsets_commands, replay_command)
+for command in (*_READING, *_CHANGING):
     main.add_command(command)

@@ -9,19 +9,17 @@ from datetime import datetime
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from kstream.batch import BatchPlan, StateCheckpoint
+from kstream.batch import BatchPlan, SkippedRecord, StateCheckpoint
 from kstream.batch_time import Time
 from kstream.checkpoint import LogContents, Meta, format, names, read_log
-from kstream.checkpoint.reader import has_checkpoint
 from kstream.checkpoint.state_log import stored_states
-from kstream.cli.inputs import plan_text
-from kstream.cli.terminal import batch_moment, clear_errors, fail
+from kstream.cli.exit_codes import ReadingCode
+from kstream.cli.inputs import open_existing, plan_text
+from kstream.cli.terminal import batch_moment, clear_errors, table_console
 from kstream.errors import MissingFileError
-from kstream.spark.checkpoint_store import open_checkpoint
 from kstream.storage import FileStore
 
 
@@ -54,6 +52,8 @@ class StoredState:
 States = Mapping[Time, list[StoredState]]
 """The states by the batch whose completion record names them."""
 
+LAST = 20
+"""The number of batches that commands show by default."""
 _STYLES = {"done": "green", "pending": "yellow", "void": "dim"}
 
 
@@ -65,13 +65,16 @@ def checkpoint_commands() -> None:
 @checkpoint_commands.command()
 @click.argument("path")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
-@click.option("--last", type=click.IntRange(min=1), help="Only this many batches, the newest.")
-def show(path: str, as_json: bool, last: int | None) -> None:
-    """Show the batches of a checkpoint: their ranges, their ends, and the states stored with them."""
-    with clear_errors():
-        store = open_checkpoint(path)
-        if not has_checkpoint(store):
-            fail(f"there is no checkpoint in {store.url}: no stream has started there (looked for {store.path(names.META)})")
+@click.option("--last", type=click.IntRange(min=1), default=LAST, show_default=True, help="The number of batches, the newest ones.")
+@click.option("--all", "show_all", is_flag=True, help="All batches that are not in the history yet.")
+def show(path: str, as_json: bool, last: int | None, show_all: bool) -> None:
+    """Show the newest batches of a checkpoint: their ranges, their ends, and the states stored with them.
+
+    `kstream history` shows older ones, too.
+    """
+    last = None if show_all else last
+    with clear_errors(code=ReadingCode.UNREADABLE):
+        store = open_existing(path)
         contents = read_log(store)
         epochs = read_epochs(store)
         states = read_states(store, contents, last)
@@ -142,6 +145,7 @@ def as_data(url: str, contents: LogContents, epochs: list[tuple[int, int]], stat
             "epoch": plan.epoch,
             "state": state_of(plan.time, contents),
             "failures": contents.failures.get(plan.time, 0),
+            **skipped_data(contents.skipped.get(plan.time, ())),
             "streams": [
                 {"id": number, **_name(plan, number), "records": plan.num_records.get(number, 0), "plan": dict(data)}
                 for number, data in sorted(plan.inputs.items())
@@ -157,9 +161,15 @@ def as_data(url: str, contents: LogContents, epochs: list[tuple[int, int]], stat
         "path": url,
         "zero_time": meta.zero_time.milliseconds if meta else None,
         "interval": meta.interval.milliseconds if meta else None,
+        **({} if meta is None or meta.after is None else {"interval_changed_after": meta.after.milliseconds}),
         "epochs": [{"epoch": number, "taken_at": at} for number, at in epochs],
         "plans": plans,
     }
+
+
+def skipped_data(skipped: Sequence[SkippedRecord]) -> dict[str, Any]:
+    """Return the records that a batch leaves out as a JSON object, which is empty without any."""
+    return {"skipped": [record.to_json() for record in sorted(skipped)]} if skipped else {}
 
 
 def _name(plan: BatchPlan, number: int) -> dict[str, str]:
@@ -170,16 +180,20 @@ def _name(plan: BatchPlan, number: int) -> dict[str, str]:
 
 def _print(url: str, contents: LogContents, epochs: list[tuple[int, int]], states: States, last: int | None) -> None:
     """Print the content of the checkpoint as a table."""
-    console = Console(highlight=False, soft_wrap=False)
+    console = table_console()
     meta = contents.meta
     assert meta is not None
     console.print(f"[bold]{escape(url)}[/bold]")
-    console.print(f"batch interval {meta.interval}, first batch at {_moment(meta.zero_time + meta.interval, meta)}")
+    first = f"batch interval {meta.interval}, first batch at {_moment(meta.zero_time + meta.interval, meta)}"
+    console.print(first if meta.after is None else f"{first} (after batch {meta.after}, the last one of another interval)")
     for number, at in epochs:
         console.print(f"epoch {number}: a driver started at {datetime.fromtimestamp(at / 1000):%Y-%m-%d %H:%M:%S}")
     table = Table("batch", "ms", "epoch", "state", "stream", "records", "ranges")
     for plan in _newest(contents, last):
         _add_rows(table, plan, state_of(plan.time, contents), meta)
+        skipped = contents.skipped.get(plan.time, ())
+        if skipped:
+            table.add_row("", "", "", "", "", f"-{len(skipped)}", escape(f"without {', '.join(map(str, sorted(skipped)))}"))
         for stored in states.get(plan.time, ()):
             table.add_row("", "", "", "", f"state {stored.stream}", "", stored.in_words())
     console.print(table)

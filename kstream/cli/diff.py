@@ -14,8 +14,9 @@ from rich.table import Table
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import LogContents, read_log
 from kstream.cli.checkpoint import state_of
+from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import PlanData, newest_plans, open_existing, plan_text, ranges_of
-from kstream.cli.terminal import batch_moment, clear_errors, count
+from kstream.cli.terminal import batch_moment, clear_errors, count, table_console
 from kstream.connectors import Partition
 
 MOST_ROWS = 20
@@ -34,9 +35,9 @@ def diff_command(first: str, second: str, as_json: bool) -> None:
     """Show the differences between two checkpoints: batches with their ranges and states, and next offsets.
 
     Exit code 0 if nothing differs, 1 if something does. A checkpoint that does not exist or cannot be read is one line on standard
-    error and exit code 1, with nothing on standard output.
+    error and exit code 3, with nothing on standard output.
     """
-    with clear_errors():
+    with clear_errors(code=ReadingCode.UNREADABLE):
         sides = [Side.of(read_log(open_existing(path))) for path in (first, second)]
     found = differences(*sides)
     if as_json:
@@ -147,7 +148,7 @@ def _by_partition(data: PlanData | None) -> dict[Partition, list[int]] | None:
 
 def _print(first: str, second: str, found: Data, interval: Duration) -> None:
     """Print the differences as short tables, and a sentence."""
-    console = Console(highlight=False, soft_wrap=False)
+    console = table_console()
     console.print(f"first  [bold]{escape(first)}[/bold]\nsecond [bold]{escape(second)}[/bold]")
     for row in found["meta"]:
         console.print(f"{row['name'].replace('_', ' ')}: {row['first']} ms in the first, {row['second']} ms in the second")

@@ -6,6 +6,7 @@ The core does not know the form of a connector's plan data. An input whose conne
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -13,25 +14,42 @@ from typing import Any, TypeVar
 
 import click
 
-from kstream.checkpoint import LogContents
-from kstream.checkpoint.binding import names_of, rebound
+from kstream.checkpoint import LogContents, names
+from kstream.checkpoint.binding import rebound
 from kstream.checkpoint.input_records import read_connections
 from kstream.checkpoint.reader import has_checkpoint
-from kstream.cli.terminal import compact, fail
+from kstream.cli.terminal import compact
 from kstream.connectors import ConnectorTools, Partition, PlannedRange, installed_tools
+from kstream.errors import CheckpointError, ConfigurationError
 from kstream.spark.checkpoint_store import open_checkpoint
 from kstream.storage import FileStore
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 PlanData = Mapping[str, Any]
+_PLACE = re.compile(r"(.+)[-/](\d+)@(\d+)")
 
 
 def open_existing(path: str, open_store: Callable[[str], FileStore] = open_checkpoint) -> FileStore:
-    """Open the store of a checkpoint to read it, or as `open_store` does. End the program if there is no checkpoint."""
+    """Open the store of a checkpoint to read it, or as `open_store` does.
+
+    Raises:
+        CheckpointError: there is no checkpoint.
+        KStreamError: the store cannot be opened or read.
+    """
     store = open_store(path)
     if not has_checkpoint(store):
-        fail(f"there is no checkpoint in {store.url}: no stream has started there")
+        looked = store.path(names.META)
+        raise CheckpointError(f"there is no checkpoint in {store.url}: no stream has started there (looked for {looked})", path=store.url)
     return store
+
+
+def parse_place(text: str) -> tuple[str, int, int]:
+    """Return (topic, partition, offset) of a text such as `orders-0@12` or `orders/0@12`. ConfigurationError for any other text."""
+    found = _PLACE.fullmatch(text.strip())
+    if found is None:
+        message = f"{text!r} names no record: give TOPIC-PARTITION@OFFSET, for example orders-0@12"
+        raise ConfigurationError(message, key="offset", value=text)
+    return found[1], int(found[2]), int(found[3])
 
 
 # -- plan data
@@ -128,7 +146,7 @@ def kept_offsets(contents: LogContents) -> list[tuple[int, str, int, int]]:
     begun = [plan for plan in contents.plans.values() if not plan.void]
     if contents.kept_offsets is None or not begun:
         return []
-    now = rebound(contents, names_of(max(begun, key=lambda plan: plan.time)))
+    now = rebound(contents, max(begun, key=lambda plan: plan.time).streams)
     newest = newest_plans(now)
     found: list[tuple[int, str, int, int]] = []
     for number, kept in sorted(now.kept_offsets.inputs.items() if now.kept_offsets is not None else ()):
@@ -182,7 +200,7 @@ class Connections:
         self._read: dict[str, tuple[dict[int, dict[str, Any]], dict[str, Any]]] = {}
 
     def parameters_of(self, stream: int, connector: ConnectorTools) -> dict[str, Any]:
-        """Return the connection parameters of a stream. End the program if the checkpoint stores none and the command line names no broker.
+        """Return the connection parameters of a stream.
 
         Reads the store and the file at the first call for each connector. A record that cannot be read counts as not stored.
 
@@ -191,7 +209,8 @@ class Connections:
             connector: the tools of its connector.
 
         Raises:
-            ConfigurationError: an option or the file of parameters cannot be read.
+            ConfigurationError: an option or the file of parameters cannot be read; or the checkpoint stores no parameters, and the command
+                line names no broker.
             ToolNotOfferedError: the connector asks no brokers.
         """
         if connector.name not in self._read:
@@ -199,9 +218,11 @@ class Connections:
         stored, given = self._read[connector.name]
         connection = connector.connection(stored.get(stream), given)
         if connection is None:
-            fail(
+            raise ConfigurationError(
                 f"{self._store.url} stores no {connector.name} parameters of stream {stream} (a parameter may hold a secret, the stream "
                 "may have an end, or an older kstream wrote the checkpoint): give --bootstrap HOST:PORT, and the other parameters that the "
-                "brokers require by --param or --params-file"
+                "brokers require by --param or --params-file",
+                key="bootstrap",
+                value=None,
             )
         return connection

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from kstream.checkpoint import LogContents, read_log
+from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import (
     Connections,
     Standing,
@@ -28,7 +28,7 @@ from kstream.cli.inputs import (
     systems,
     tools_of,
 )
-from kstream.cli.terminal import clear_errors, count, fail
+from kstream.cli.terminal import clear_errors, count, fail, table_console
 from kstream.connectors import ConnectorTools, Partition
 
 SHORTER = "log is shorter than read"
@@ -49,14 +49,15 @@ def lag_command(
     records of an interval or two. The checkpoint stores the parameters of a connection, unless they may hold a secret. Parameters that are
     given here win.
 
-    With --max-lag the exit code is 1 if a partition is further behind than N, or if its log is shorter than the part that was read.
+    With --max-lag the exit code is 1 if a partition is further behind than N, or if its log is shorter than the part that was read. It is 3
+    if the checkpoint cannot be read, or if the brokers do not answer.
     """
-    with clear_errors():
+    with clear_errors(code=ReadingCode.UNREADABLE):
         store = open_existing(path)
         contents = read_log(store)  # before the question to the brokers; otherwise a running stream could seem to be past its log
         standing = standing_of(contents)
         if not standing:
-            fail(f"{store.url} holds no ranges of a {systems()} stream: see `kstream checkpoint show {path}`")
+            fail(f"{store.url} holds no ranges of a {systems()} stream: see `kstream checkpoint show {path}`", ReadingCode.UNREADABLE)
         connections = Connections(store, bootstrap, params, params_file)
         offered = {stream: known for stream, data in newest_plans(contents).items() if (known := tools_of(data)) is not None}
         streams = sorted({at.stream for at in standing})
@@ -123,7 +124,7 @@ def with_ends(standing: list[Standing], asked: Mapping[int, tuple[ConnectorTools
 
 
 def check(rows: list[Row], max_lag: int) -> None:
-    """End the program with a sentence and exit code 1 if a partition is too far behind, or if a log is too short.
+    """End the program with a sentence and ReadingCode.BEHIND if a partition is too far behind, or if a log is too short.
 
     Args:
         rows: the partitions.
@@ -134,10 +135,11 @@ def check(rows: list[Row], max_lag: int) -> None:
     if over:
         most = max(over, key=lambda row: row.lag)
         others = f", and {count(len(over) - 1, 'other partition')} too" if len(over) > 1 else ""
-        fail(f"{most.name} is {count(most.lag, 'record')} behind, above --max-lag {max_lag}{others}")
+        fail(f"{most.name} is {count(most.lag, 'record')} behind, above --max-lag {max_lag}{others}", ReadingCode.BEHIND)
     if short:
         row = short[0]
-        fail(f"{row.name} ends at {row.end}, before {row.at.next}, the next offset to read: the topic was truncated or recreated")
+        said = f"{row.name} ends at {row.end}, before {row.at.next}, the next offset to read: the topic was truncated or recreated"
+        fail(said, ReadingCode.BEHIND)
 
 
 # -- for people and as JSON
@@ -177,7 +179,7 @@ def as_data(url: str, rows: list[Row], contents: LogContents) -> dict[str, Any]:
 
 def _print(url: str, rows: list[Row], contents: LogContents) -> None:
     """Print the rows as a table, with a sentence for each topic."""
-    console = Console(highlight=False, soft_wrap=False)
+    console = table_console()
     console.print(f"[bold]{escape(url)}[/bold]")
     right = {"completed", "next", "log end", "unplanned", "lag"}
     table = Table()

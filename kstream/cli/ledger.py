@@ -3,45 +3,108 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from kstream.checkpoint.history import LedgerEntry, read_ledger, replay_command
+from kstream.batch import SkippedRecord
+from kstream.checkpoint import read_log
+from kstream.checkpoint.history import LedgerEntry, acknowledge, read_ledger, replay_command
+from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import open_existing, ranges_of
-from kstream.cli.terminal import clear_errors, count, fail
+from kstream.cli.terminal import clear_errors, count, fail, table_console, this_process
 
 GIVEN_UP = "given up"
+SKIP = "skip"
+_BECAME = {
+    "skipped": "left out as asked for",
+    "to-skip": "to be left out; the batch has not ended. Asked for",
+    "not-skipped": "not left out: the batch has ended with it. Asked for too late",
+}
 
 
-@click.command("ledger")
+class _ShownByDefault(click.Group):
+    """A group whose command `show` needs no name: `kstream ledger PATH`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `show` before arguments that begin with no command of the group."""
+        known = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if known or not args else ["show", *args])
+
+
+@click.group("ledger", cls=_ShownByDefault)
+def ledger_command() -> None:
+    """Show the records that no batch has read and no batch will read, or acknowledge them: `ledger PATH`, `ledger ack PATH`."""
+
+
+@ledger_command.command()
 @click.argument("path")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
-@click.option("--check", is_flag=True, help="Exit code 1 if the ledger holds anything.")
-def ledger_command(path: str, as_json: bool, check: bool) -> None:
+@click.option("--check", is_flag=True, help="Exit code 1 if the ledger has an entry that is not acknowledged.")
+@click.option("--all", "show_all", is_flag=True, help="Show acknowledged entries, too.")
+def show(path: str, as_json: bool, check: bool, show_all: bool) -> None:
     """Show the records that no batch has read and no batch will read.
 
     Retention, an unclean election or a deleted topic removed them before their batch could read them, in a stream that continues in that
     case (onDataLoss skip or report). Or they belong to a batch that failed too often; then the command that runs this batch again is
     printed. Offsets are half-open: [from, until); a range without an end has all later records.
+
+    A record that a person has skipped (`kstream skip`) has a row with what became of it; --check does not count it.
+
+    The exit code is 3 if the checkpoint cannot be read or is damaged: the ledger may then be incomplete.
     """
+    with clear_errors(code=ReadingCode.UNREADABLE):
+        store = open_existing(path)
+        entries = read_ledger(store)
+    hidden = 0 if show_all else sum(entry.is_acknowledged for entry in entries)
+    rows = [
+        {**row, **({"acknowledged": True} if entry.is_acknowledged else {})}
+        for entry in entries
+        if show_all or not entry.is_acknowledged
+        for row in rows_of(entry, replay_command(store, entry.time))
+    ]
+    if as_json:
+        click.echo(json.dumps({"path": store.url, "lost": rows, "hidden": hidden}, indent=2))
+    elif not rows and not hidden:
+        click.echo(f"the ledger of {store.url} is empty: no batch has skipped records of its plan")
+    elif rows:
+        _print(store.url, rows)
+    if hidden and not as_json:
+        click.echo(f"{count(hidden, 'batch')} with acknowledged entries not shown (--all shows them)")
+    with clear_errors(code=ReadingCode.UNREADABLE):
+        read_log(store)  # the ledger of a damaged checkpoint may lack what the damaged records would have added
+    new = sum("acknowledged" not in row and row["cause"] != SKIP for row in rows)
+    if check and new:
+        fail(f"{store.url} has {count(new, 'entry')} in its ledger", ReadingCode.BEHIND)
+
+
+@ledger_command.command()
+@click.argument("path")
+@click.argument("batches", nargs=-1, type=int, metavar="[MS]...")
+@click.option("--all", "ack_all", is_flag=True, help="Acknowledge all entries that the ledger has now.")
+def ack(path: str, batches: tuple[int, ...], ack_all: bool) -> None:
+    """Acknowledge entries: `ledger`, `ledger --check` and `status` then leave them out. A second time changes nothing.
+
+    MS are the batch times of the entries, in milliseconds, as `kstream ledger` shows them. The entries themselves stay. An entry that a
+    batch adds later is a new one.
+    """
+    if ack_all == bool(batches):
+        raise click.UsageError("give the batch times of the entries, or --all")
     with clear_errors():
         store = open_existing(path)
         entries = read_ledger(store)
-    rows = [row for entry in entries for row in rows_of(entry, replay_command(store, entry.time))]
-    if as_json:
-        click.echo(json.dumps({"path": store.url, "lost": rows}, indent=2))
-    elif not rows:
-        click.echo(f"the ledger of {store.url} is empty: no batch has skipped records of its plan")
-    else:
-        _print(store.url, rows)
-    if check and rows:
-        fail(f"{store.url} has {count(len(rows), 'entry')} in its ledger")
+        wrong = sorted(set(batches) - {entry.time.milliseconds for entry in entries})
+        if wrong:
+            fail(f"the ledger of {store.url} has no entry of batch {', '.join(map(str, wrong))} ms: nothing is acknowledged")
+        by = this_process()
+        chosen = [entry for entry in entries if ack_all or entry.time.milliseconds in batches]
+        new = sum(acknowledge(store, entry, round(time.time() * 1000), by) for entry in chosen)
+    click.echo(f"{new} acknowledged, {len(chosen) - new} had been before")
 
 
 def rows_of(entry: LedgerEntry, replay: str) -> Iterator[dict[str, Any]]:
@@ -59,6 +122,9 @@ def rows_of(entry: LedgerEntry, replay: str) -> Iterator[dict[str, Any]]:
             for lost in found:
                 yield {**common, "stream": stream, **lost}
             continue
+        if entry.is_asked_for:
+            yield from ({**common, "stream": stream, **_skip_row(record, entry)} for record in found)
+            continue
         ranges = ranges_of(found)
         why = {"cause": GIVEN_UP, "detail": f"the batch failed {entry.failures} times", "replay": replay}
         if ranges is None:
@@ -68,9 +134,18 @@ def rows_of(entry: LedgerEntry, replay: str) -> Iterator[dict[str, Any]]:
                 yield {**common, "stream": stream, "topic": topic, "partition": partition, "from": begin, "until": until, **why}
 
 
+def _skip_row(record: SkippedRecord, entry: LedgerEntry) -> dict[str, Any]:
+    """Return the fields of a row about a record that `kstream skip` has named. Pure."""
+    outputs = ", ".join(map(str, record.read_by))
+    read_by = f" (output operations that had succeeded with it: {outputs})" if outputs else ""
+    detail = f"{_BECAME[entry.kind]} {entry.note}{read_by}"
+    where = {"topic": record.topic, "partition": record.partition, "from": record.offset, "until": record.offset + 1}
+    return {**where, "cause": SKIP, "skip": entry.kind, "detail": detail}
+
+
 def _print(url: str, rows: list[dict[str, Any]]) -> None:
     """Print the rows as a table, with the commands that run given-up batches again."""
-    console = Console(highlight=False, soft_wrap=False)
+    console = table_console()
     console.print(f"[bold]{escape(url)}[/bold]")
     table = Table("batch (UTC)", "ms", "stream", "partition", "offsets", "records", "cause", "event")
     known = 0

@@ -23,6 +23,7 @@ from kstream.batch_time import Time
 from kstream.checkpoint import LogContents, read_log
 from kstream.checkpoint.history import read_history
 from kstream.checkpoint.offline import Places, move_streams
+from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import (
     Connections,
     PlanData,
@@ -37,7 +38,8 @@ from kstream.cli.inputs import (
     systems,
     tools_of,
 )
-from kstream.cli.terminal import clear_errors, count, fail, parse_moment
+from kstream.cli.status import WAIT_S, look
+from kstream.cli.terminal import clear_errors, count, fail, parse_moment, table_console
 from kstream.connectors import ConnectorTools, OffsetChange, ResetResult
 from kstream.storage import FileStore, open_store
 
@@ -65,7 +67,7 @@ def show(path: str, as_json: bool) -> None:
 
     Offsets of topics that have left the list of a stream are shown, too: the stream continues there when the topic is in its list again.
     """
-    with clear_errors():
+    with clear_errors(code=ReadingCode.UNREADABLE):
         store = open_existing(path)
         contents = read_log(store)
         rows = standing_of(contents)
@@ -256,10 +258,25 @@ def _change(store: FileStore, choose: Choose, dry_run: bool, take_over: bool) ->
 
 
 def _refuse_if_busy(store: FileStore, contents: LogContents, take_over: bool) -> None:
-    """End the program if a driver seems to run and `take_over` is false."""
+    """End the program if a driver seems to run and `take_over` is false.
+
+    Its status record tells it. Without one (an older kstream has written the checkpoint), or if the driver was killed, the age of its last
+    plan does. Blocks on the store, and waits for a renewal before a driver is called dead.
+    """
+    if take_over:
+        return
+    report = look(store, None, WAIT_S)
+    if report.sign is not None and report.code is not ReadingCode.DEAD:
+        status = report.sign.status
+        fail(
+            f"the driver of epoch {status.epoch} runs on {store.url} ({status.host}, pid {status.pid}): stop it (`kstream stop "
+            f"{store.url}`), or give --take-over (it is then fenced: it ends with FencedError and submits nothing more)"
+        )
+    if report.state == "ended":
+        return
     assert contents.meta is not None and contents.last_planned is not None
     age = _now_ms() - contents.last_planned.milliseconds
-    if not take_over and age < BUSY_INTERVALS * contents.meta.interval.milliseconds:
+    if age < BUSY_INTERVALS * contents.meta.interval.milliseconds:
         fail(
             f"a driver planned a batch of {store.url} {max(age, 0)} ms ago and seems to run: stop it and try again after "
             f"{BUSY_INTERVALS} batch intervals, or give --take-over (it is then fenced: it ends with FencedError and submits nothing more)"
@@ -284,7 +301,7 @@ def _as_data(url: str, contents: LogContents, rows: list[Standing]) -> dict[str,
 
 def _print_standing(url: str, contents: LogContents, rows: list[Standing]) -> None:
     """Print the offsets as a table."""
-    console = Console(highlight=False, soft_wrap=False)
+    console = table_console()
     console.print(f"[bold]{escape(url)}[/bold]")
     table = Table("stream", "partition", "completed", "next", "in unfinished batches")
     for row in rows:
@@ -311,7 +328,7 @@ def _print_kept(console: Console, contents: LogContents) -> None:
 
 def _print_changes(changes: list[tuple[int, OffsetChange]], contents: LogContents) -> None:
     """Print the changes as a table, with sentences about kept offsets and pending batches."""
-    console = Console(highlight=False, soft_wrap=False)
+    console = table_console()
     table = Table("stream", "partition", "next now", "next then", "change", "")
     for number, change in changes:
         old, new = ("" if at is None else str(at) for at in (change.old, change.new))

@@ -12,8 +12,9 @@ import click
 
 from kstream.batch_time import Time
 from kstream.cli.inputs import ranges_of
-from kstream.cli.run import configure_logging, load_setup, ship
+from kstream.cli.job import load_setup, ship
 from kstream.cli.terminal import clear_errors, count, fail, one_line, parse_moment, require_pyspark
+from kstream.console import log
 from kstream.storage import open_store
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def replay_command(job: str, path: str, begin: str, end: str, sink: str, out: st
     """
     if (sink == "shadow") != (out is not None):
         fail("--sink shadow and --out DIR belong together; --sink same writes where the job writes")
-    configure_logging(verbose)
+    log(verbose=verbose)
     now = round(time.time() * 1000)
     with clear_errors(verbose):
         require_pyspark()

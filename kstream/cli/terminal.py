@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
+import socket
 import sys
 import traceback
 from collections.abc import Generator, Sequence
@@ -13,15 +15,14 @@ from itertools import groupby
 from typing import NoReturn
 
 import click
+from rich.console import Console
 
 from kstream.batch_time import Duration, Time, format_batch_time
 from kstream.connectors import PlannedRange
-from kstream.errors import ConfigurationError, KStreamError, MissingDependencyError
+from kstream.errors import FROM_SPARK, ConfigurationError, KStreamError, MissingDependencyError, one_line
 
 INSTALL_SPARK = "pip install 'kstream-spark[spark]'"
 
-_RAISED_IN_WORKER = re.compile(r"^\s*(?P<type>[A-Za-z_][\w.]*(?:Error|Exception)): (?P<message>.+)$", re.MULTILINE)
-_FROM_SPARK = ("Py4JJavaError", "PythonException", "SparkRuntimeException")
 _UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _AGO = re.compile(r"-\s*(\d+)\s*([smhd])")
 _MOMENTS = "give ms since the epoch, an ISO time (local, unless it names a zone), -2h (s, m, h, d) or now"
@@ -30,48 +31,30 @@ _MOMENTS = "give ms since the epoch, an ISO time (local, unless it names a zone)
 # -- errors
 
 
-def one_line(error: BaseException) -> str:
-    """Return the message of an error without line breaks. For an error that Spark carries, that is the message of the Python worker."""
-    if isinstance(error, KStreamError):
-        return _joined(str(error))
-    text = str(error)
-    if type(error).__name__ in _FROM_SPARK:
-        raised = _RAISED_IN_WORKER.findall(text.replace("org.apache.spark.api.python.PythonException:", ""))
-        for kind, message in raised:
-            if "java" not in kind and "org.apache" not in kind:
-                return _joined(f"{kind.rpartition('.')[2]} in a task: {message}")
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    return _joined(f"{type(error).__name__}: {first}" if first else type(error).__name__)
-
-
-def _joined(text: str) -> str:
-    """Return the text with single spaces for all white space."""
-    return " ".join(text.split())
-
-
-def fail(message: str) -> NoReturn:
-    """Print the message on standard error and end the program with exit code 1."""
+def fail(message: str, code: int = 1) -> NoReturn:
+    """Print the message on standard error and end the program with an exit code."""
     click.echo(f"kstream: {message}", err=True)
-    raise SystemExit(1)
+    raise SystemExit(int(code))
 
 
 @contextmanager
-def clear_errors(verbose: bool = False) -> Generator[None]:
-    """Turn a KStreamError of the body, or any error of the types that Spark raises, into one line and exit code 1.
+def clear_errors(verbose: bool = False, code: int = 1) -> Generator[None]:
+    """Turn a KStreamError of the body, or any error of the types that Spark raises, into one line and an exit code.
 
     Other errors are bugs and pass.
 
     Args:
         verbose: print the traceback before the line.
+        code: the exit code. Commands that only read have `kstream.cli.exit_codes.ReadingCode.UNREADABLE`.
     """
     try:
         yield
     except Exception as e:
-        if not isinstance(e, KStreamError) and type(e).__name__ not in _FROM_SPARK:
+        if not isinstance(e, KStreamError) and type(e).__name__ not in FROM_SPARK:
             raise
         if verbose:
             traceback.print_exc(file=sys.stderr)
-        fail(one_line(e))
+        fail(one_line(e), code)
 
 
 def require_pyspark() -> None:
@@ -83,12 +66,25 @@ def require_pyspark() -> None:
 
 # -- texts
 
+_AS_WIDE_AS_NEEDED = 100_000
+
+
+def table_console() -> Console:
+    """Return a console for tables. On a terminal tables are as wide as it is; in a pipe or a file no row is wrapped or cut."""
+    console = Console(highlight=False, soft_wrap=False)
+    return console if console.is_terminal else Console(highlight=False, soft_wrap=False, width=_AS_WIDE_AS_NEEDED)
+
 
 def count(number: int, what: str) -> str:
     """Return a number with its noun: `1 batch`, `2 batches`, `0 records`."""
     if number == 1:
         return f"{number} {what}"
     return f"{number} {what[:-1]}ies" if what.endswith("ry") else f"{number} {what}{'es' if what.endswith('ch') else 's'}"
+
+
+def this_process() -> str:
+    """Return the host and the process of this command, for a record that says who has asked."""
+    return f"{socket.gethostname()}, pid {os.getpid()}"
 
 
 def batch_moment(time: Time, interval: Duration) -> str:

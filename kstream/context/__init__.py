@@ -3,9 +3,16 @@
 One idea: this room puts the others together. The files:
 
     waiter               the end and the first error of a context, for which `awaitTermination` waits
+    uncaught             how Python prints an error of the streams that nobody catches
+    batch_lines          a line in the log for each batch
+    late_batches         a warning with a setting that would help
     progress             the progress of batches, as JSON values
+    changed_interval     the rules of a start with another batch interval than the checkpoint has
     checkpoint_opener    CheckpointOpener: makes a driver the writer of its checkpoint, and binds stored streams to those of the job
     engine               Engine: starts and stops the parts of a running context in their order
+    checked_settings     the check of all settings of a context, before anything of it is made
+    status               the status of this driver, and its record in the checkpoint
+    observers            Observers: what watches a running context
     factories            the methods that make input streams
     recovery             stores and restores the graph under `recovery=graph`, and pickles functions at every start
     replay               runs stored batches again

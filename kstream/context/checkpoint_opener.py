@@ -13,6 +13,7 @@ from kstream.batch_time import Duration, Time
 from kstream.checkpoint import BatchLog, LogContents, Meta, PlanLog, read_log, take_epoch
 from kstream.checkpoint.binding import (
     DROPPED,
+    INTERVAL,
     TOPICS,
     Binding,
     Names,
@@ -20,18 +21,25 @@ from kstream.checkpoint.binding import (
     binding_of,
     called,
     mappings,
-    names_of,
     not_allowed,
     rebound,
     renumbered,
 )
 from kstream.checkpoint.input_records import KeptOffsets, write_kept
+from kstream.checkpoint.interval_change import write_change
 from kstream.checkpoint.missing_plans import Skipped, check_no_plan_is_missing, has_gap
 from kstream.checkpoint.reader import check_meta, delete_superseded, newest_plan, read_meta, record_takeover, write_meta
 from kstream.clock import Clock
 from kstream.conf import Settings
+from kstream.context.changed_interval import change_of, with_interval_of
 from kstream.dstream import DStreamGraph, InputDStream
-from kstream.errors import AlreadyExistsError, IntervalChangedError, NotRecoverableError, StreamVanishedError, TopicsChangedError
+from kstream.errors import (
+    AlreadyExistsError,
+    MissingPlanError,
+    NotRecoverableError,
+    StreamVanishedError,
+    TopicsChangedError,
+)
 from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
@@ -90,19 +98,19 @@ class CheckpointOpener:
         newest = newest_plan(self._store)  # check first: a start that fails must not fence a running driver
         meta = read_meta(self._store)
         check_meta(self._store, meta, None if newest is None else newest.time)
-        self._check_interval(meta)
-        gap = has_gap(self._store, self._graph.batch_duration)
-        if newest is not None and (gap or not self._goes_on_from(newest)):  # the newest plan may be a stray plan; the whole log shows that
-            found = read_log(self._store)
-            self._check_holes(rebound(found, self._check_streams(found).now))
+        changed = meta is not None and meta.interval != self._graph.batch_duration
+        gap = meta is not None and has_gap(self._store, meta.interval)
+        if changed or (newest is not None and (gap or not self._goes_on_from(newest))):  # the newest may be stray; the whole log shows that
+            self._check_log()
         epoch = take_epoch(self._store, self._clock.time_ms())
         contents = read_log(self._store)
         check_meta(self._store, contents.meta, contents.last_planned)
-        self._check_interval(contents.meta)
+        now = self._with_interval(contents)
         binding = self._check_streams(contents)
-        stored = rebound(contents, binding.now)
-        self._check_holes(stored)
+        self._check_holes(rebound(contents, binding.now))
+        stored = rebound(now, binding.now)
         record_takeover(self._store, contents, epoch)
+        self._record_change(epoch, contents.meta, now.meta)
         found = self._keep_left_behind(epoch, stored)
         delete_superseded(self._store, contents, epoch)
         log = PlanLog(self._store, epoch, contents, self._lock, self._history())
@@ -111,12 +119,29 @@ class CheckpointOpener:
             text = "checkpoint %s: the job continues after batch %s:\n%s"
             logger.log(level, text, self._store.url, contents.last_planned, binding.report())
         self._warn_of_unneeded(binding, stored)
-        return OpenedCheckpoint(log, found, mappings(contents.plans.values(), binding.now))
+        return OpenedCheckpoint(log, found, mappings(contents.known_plans, binding.now))
+
+    def _check_log(self) -> None:
+        """Check the interval, the streams and the holes of the log, before the epoch is taken. Blocks on the store; raises as `open`.
+
+        A running driver may remove plans while they are read. So a hole counts only if a second reading finds one, too.
+        """
+        try:
+            self._check_holes(self._read_rebound())
+        except MissingPlanError:
+            self._check_holes(self._read_rebound())
+
+    def _read_rebound(self) -> LogContents:
+        """Read the log, check its interval and its streams, and return it rebound."""
+        found = read_log(self._store)
+        self._with_interval(found)
+        return rebound(found, self._check_streams(found).now)
 
     def _check_holes(self, contents: LogContents) -> None:
         """Raise MissingPlanError if a plan is missing whose records are in no other plan. `contents` are rebound."""
         skipped = {stream.id: stored_skipped_between(stream) for stream in self._graph.active_inputs()}
-        check_no_plan_is_missing(self._store, contents, self._graph.batch_duration, skipped)
+        interval = self._graph.batch_duration if contents.meta is None else contents.meta.interval
+        check_no_plan_is_missing(self._store, contents, interval, skipped)
 
     def _streams(self) -> Names:
         """Return the inputs of this job that an output needs: number → name, None without a name."""
@@ -130,7 +155,7 @@ class CheckpointOpener:
     def _goes_on_from(self, newest: BatchPlan) -> bool:
         """Return whether the newest plan alone shows that this job may continue from the checkpoint."""
         now = self._streams()
-        binding = bind(names_of(newest), now)
+        binding = bind(newest.streams, now)
         inputs = renumbered(newest, binding.matched, now).inputs
         streams = [stream for stream in self._graph.active_inputs() if stream.id in inputs]
         try:
@@ -189,6 +214,8 @@ class CheckpointOpener:
         """Warn of words of `recovery.allow` that this start does not need: the name may be misspelt."""
         needed = {DROPPED + called(binding.stored, number) for number in binding.vanished}
         needed |= {TOPICS + called(binding.now, number) for number in self._other_topics(contents)}
+        if contents.meta is not None and contents.meta.after is not None:
+            needed.add(f"{INTERVAL}{contents.meta.after.milliseconds}")
         unneeded = [word for word in self._allowed() if word and word not in needed]
         if unneeded:
             logger.warning(
@@ -220,16 +247,23 @@ class CheckpointOpener:
         """Return how long plans that no restart needs are kept."""
         return Duration(self._settings.get("spark.streaming.kstream.history"))
 
-    def _check_interval(self, meta: Meta | None) -> None:
-        """Raise IntervalChangedError if the stored batch interval differs from this job's."""
-        given = self._graph.batch_duration
-        if meta is not None and meta.interval != given:
-            raise IntervalChangedError(
-                f"{self._store.url} was written with a batch interval of {meta.interval}, this context has {given}: use the stored "
-                "interval, or a new checkpoint directory",
-                path=self._store.url,
-                stored_ms=meta.interval.milliseconds,
-                given_ms=given.milliseconds,
+    def _with_interval(self, contents: LogContents) -> LogContents:
+        """Return the contents with the batch interval of this job. IntervalChangedError if it differs and is not to be changed."""
+        return with_interval_of(self._graph, self._store, contents, self._allowed())
+
+    def _record_change(self, epoch: int, before: Meta | None, now: Meta | None) -> None:
+        """Store the batch interval of this job, if the interval has ever changed. Blocks on the store."""
+        change = change_of(now)
+        if change is None:
+            return
+        write_change(self._store, epoch, change)
+        if before != now and before is not None:
+            logger.warning(
+                "the batch interval is %s from now on, it was %s up to batch %s: windows begin anew, with the batches of %s",
+                change.interval,
+                before.interval,
+                change.after,
+                change.interval,
             )
 
     def zero_time(self, zero: Time) -> Time:
@@ -248,7 +282,7 @@ class CheckpointOpener:
         except AlreadyExistsError:  # an earlier or concurrent driver stored it and has planned nothing: its zero time holds
             meta = read_meta(self._store)
             assert meta is not None
-            self._check_interval(meta)
+            self._with_interval(LogContents(meta, {}, frozenset(), frozenset(), {}, ()))
             return meta.zero_time
 
 

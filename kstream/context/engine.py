@@ -6,9 +6,10 @@ The StreamingContext owns the API and the state of the context; the engine owns 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Time, listed
 from kstream.checkpoint import BatchLog, NoLog
 from kstream.clock import Clock, SettableClock
@@ -25,8 +26,13 @@ from kstream.loop import THREADS, Runtime, Thread
 from kstream.receiver import Receiver
 from kstream.scheduler import JobGenerator, JobGeneratorCallbacks, JobScheduler, SchedulerParts
 from kstream.scheduler.completions import UnfinishedBatches
+from kstream.scheduler.executor_allocation_manager import ExecutorAllocationClient, ExecutorAllocationManager
+from kstream.scheduler.failed_batches import FailedTry
 from kstream.scheduler.job_generator import PATIENCE_INTERVALS
 from kstream.scheduler.job_scheduler import JobEnvironment, check_concurrent_jobs
+from kstream.scheduler.rate_controller import RateController
+from kstream.scheduler.rate_estimator import create_rate_estimator
+from kstream.scheduler.retry_policy import retry_policy
 from kstream.scheduler.state_checkpointer import StateCheckpointer
 from kstream.storage import FileStore
 
@@ -47,11 +53,13 @@ class SparkServices:
         environment: prepares threads for Spark jobs.
         state_files: state_files(store, epoch) makes the writer and reader of state; None only for a graph without state.
         received_blocks: makes the ReceivedBlocks; None runs no receivers.
+        allocation: asks the cluster manager for executors; None if nobody can.
     """
 
     environment: JobEnvironment
     state_files: Callable[[FileStore, int], StateFiles] | None = None
     received_blocks: MakeReceivedBlocks | None = None
+    allocation: ExecutorAllocationClient | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +80,8 @@ class EngineCallbacks:
 class Engine:
     """Starts and stops the parts of one context.
 
-    A start opens the log and takes an epoch, then starts the JobScheduler, the listener bus, the receivers, the inputs and the batch timer,
-    in this order. See `stop` for the order of a stop.
+    A start opens the log and takes an epoch, then starts the JobScheduler, the listener bus, the receivers, the inputs, the batch timer and
+    the executor allocation, in this order. See `stop` for the order of a stop.
 
     Threads: the caller holds the context's lock for `open`, `start` and `stop`. The other public methods may be called from any thread.
     """
@@ -88,6 +96,7 @@ class Engine:
         spark: SparkServices,
         callbacks: EngineCallbacks,
         runtime: Runtime = THREADS,
+        log_store: FileStore | None = None,
     ) -> None:
         """
         Args:
@@ -99,9 +108,10 @@ class Engine:
             spark: what Spark does for the engine.
             callbacks: the functions of the context.
             runtime: makes threads, queues and events.
+            log_store: the same store, as the plan log is to use it; None uses `store`.
 
         Raises:
-            ConfigurationError: the number of concurrent jobs cannot work.
+            ConfigurationError: the number of concurrent jobs cannot work, or a setting for failed batches has no meaning.
         """
         self._settings = settings
         self._graph = graph
@@ -111,13 +121,18 @@ class Engine:
         self._spark = spark
         self._callbacks = callbacks
         self._runtime = runtime
+        self._retry = retry_policy(settings)
         self._concurrent_jobs = check_concurrent_jobs(settings.get("spark.streaming.concurrentJobs"))
-        self._opener = None if store is None else CheckpointOpener(store, graph, settings, clock, runtime.lock())
+        log_store = store if log_store is None else log_store
+        self._opener = None if log_store is None else CheckpointOpener(log_store, graph, settings, clock, runtime.lock())
+        self._rate_controllers: Sequence[RateController] = ()
+        self._allocation: ExecutorAllocationManager | None = None
         self._opened: OpenedCheckpoint | None = None
         self._received: ReceivedBlocks | None = None
         self._generator: JobGenerator | None = None
         self._scheduler: JobScheduler | None = None
         self._unfinished: UnfinishedBatches | None = None
+        self._was_cut_short = False
 
     def open(self) -> None:
         """Become the writer of the checkpoint and read its log. Blocks on the store. No batch is planned or run before `start`.
@@ -125,11 +140,14 @@ class Engine:
         After an error, call `stop`.
 
         Raises:
-            ConfigurationError: a stream carries state, and there is no checkpoint directory.
+            ConfigurationError: a stream carries state, and there is no checkpoint directory; the rate estimator cannot be made; or executor
+                allocation cannot work.
             CheckpointError: the stored data cannot be used; see its subclasses.
             StorageError: the store failed.
         """
         self._graph.validate_at_start(checkpointing=self._store is not None)
+        self._rate_controllers = self._make_rate_controllers()
+        self._allocation = self._make_allocation()
         self._opened = OpenedCheckpoint(NoLog(), None) if self._opener is None else self._opener.open()
 
     def start(self) -> None:
@@ -151,6 +169,10 @@ class Engine:
         self._wire(opened.log)
         assert self._scheduler is not None and self._generator is not None
         self._scheduler.start()
+        for controller in self._rate_controllers:
+            self._bus.add(controller)
+        if self._allocation is not None:
+            self._bus.add(self._allocation)
         self._bus.start()
         self._bus.post(StreamingListenerStreamingStarted(self._clock.time_ms()))
         if self._received is not None:
@@ -161,12 +183,53 @@ class Engine:
             self._generator.restart(contents.meta.zero_time, contents, contents.last_planned)
         else:
             self._generator.start_first_time(self._zero_time())
+        if self._allocation is not None:
+            self._allocation.start()
 
     def _jump(self, last_planned: Time) -> None:
         """Set a settable clock to the last planned batch plus `spark.streaming.manualClock.jump`: a test gives the downtime by it."""
         jump = self._settings.get("spark.streaming.manualClock.jump")
         if jump is not None and isinstance(self._clock, SettableClock):
             self._clock.set_time(max(self._clock.time_ms(), last_planned.milliseconds + jump))
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of this driver; 0 before `open`, and without a checkpoint directory. Any thread."""
+        return 0 if self._opened is None else self._opened.log.epoch
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether this driver has found that another one has taken over. Any thread."""
+        return self._is_fenced()
+
+    def last_planned(self) -> Time | None:
+        """Return the newest batch that has a plan, of this driver or an earlier one; None before the first. Any thread."""
+        contents = None if self._opened is None else self._opened.contents
+        before = None if contents is None else contents.last_planned
+        mine = None if self._unfinished is None else self._unfinished.newest_planned()
+        return max((time for time in (before, mine) if time is not None), default=None)
+
+    @property
+    def allocation(self) -> ExecutorAllocationManager | None:
+        """The manager of this start's executors; None before `open`, and if executor allocation is off. Any thread."""
+        return self._allocation
+
+    @property
+    def unfinished(self) -> UnfinishedBatches:
+        """The planned batches that have not succeeded; none before `start`. Any thread."""
+        return self._unfinished or UnfinishedBatches(self._runtime)
+
+    def rates(self) -> dict[int, int]:
+        """Return the rate that back-pressure has computed last for each input, by stream id; none before the first. Any thread."""
+        return {each.stream_id: each.latest_rate for each in self._rate_controllers if each.latest_rate >= 0}
+
+    def error_policies(self) -> dict[int, str]:
+        """Return the policy of each input for a record that fails, by stream id. Any thread."""
+        return {stream.id: stream.errors_policy for stream in self._graph.active_inputs()}
+
+    def waiting_blocks(self) -> int | None:
+        """Return the number of received blocks that are in no batch; None without receivers. Any thread."""
+        return None if self._received is None else self._received.waiting_blocks()
 
     def wait_idle(self, timeout: float) -> bool:
         """Block until every batch that is due has ended, and listeners have got its events. Any thread.
@@ -184,23 +247,25 @@ class Engine:
         if generator is None or scheduler is None or unfinished is None or self.is_own_thread():
             return True
         end = self._runtime.monotonic() + timeout
-        quiet = False
-        while not quiet:  # a job may move the clock, and so make more batches due
-            if not generator.drain(timeout):
-                return False
-            quiet = not unfinished.running()
+        if not generator.drain(timeout):
+            return False
+        starts = -1
+        while starts != unfinished.starts:  # a job may move the clock, and so make more batches due; an end may let a held batch start
+            starts = unfinished.starts
             while not unfinished.wait_none_running(0.05):
                 if scheduler.refuses_jobs:
                     return True
                 if self._runtime.monotonic() > end:
                     return False
-            if not scheduler.drain(timeout):
+            if not (scheduler.drain(timeout) and generator.drain(timeout)):
                 return False
-        return generator.drain(timeout)
+        return True
 
-    def timer_thread(self) -> Thread | None:
-        """Return the thread of the batch timer; None before its start and after its end."""
-        return None if self._generator is None else self._generator.timer_thread()
+    def timer_threads(self) -> list[Thread]:
+        """Return the threads that wait on the clock; none before the start and after the end."""
+        allocation = None if self._allocation is None else self._allocation.timer_thread()
+        timers = [] if self._generator is None else self._generator.timer_threads()
+        return timers if allocation is None else [*timers, allocation]
 
     def is_own_thread(self) -> bool:
         """Return whether the caller runs in a batch, in a function of `transform` or in a listener. A stop waits for all of these."""
@@ -209,20 +274,24 @@ class Engine:
         return self._generator.is_own_thread() or self._scheduler.is_own_thread() or self._bus.is_own_thread()
 
     def stop(self, graceful: bool, timeout: float | None = None) -> None:
-        """Stop the receivers, the generator, the jobs and the listeners, in this order. Blocks until all have stopped.
+        """Stop the executor allocation, the receivers, the generator, the jobs and the listeners, in this order. Blocks until all have
+        stopped.
 
-        Receivers and generator stop first, so that no new data comes. Listeners stop last, so that they get the last events. May be called
-        after a failed `open` or `start`, too.
+        No executor ends while receivers store their last blocks. Receivers and generator stop before the jobs, so that no new data comes.
+        Listeners stop last, so that they get the last events. May be called after a failed `open` or `start`, too.
 
         Args:
             graceful: plan all received data, and wait until every batch has ended. Otherwise no queued job starts.
             timeout: seconds for the receivers, and again for the batches. None is `patience` for a graceful stop, else 2 s.
         """
+        graceful = graceful and not self._was_cut_short
         if timeout is None:
             timeout = self.patience() if graceful else _CUT_S
         if self._generator is not None and self._scheduler is not None:
             if not graceful:
-                self._scheduler.refuse_jobs()
+                self._scheduler.refuse_jobs(cut_short=True)
+            if self._allocation is not None:
+                self._allocation.stop()
             if self._received is not None:
                 self._received.stop(timeout)
             began = self._runtime.monotonic()
@@ -234,10 +303,22 @@ class Engine:
         if self._received is not None:
             self._received.close()
         self._bus.stop()
+        for controller in self._rate_controllers:
+            self._bus.remove(controller)
+        if self._allocation is not None:
+            self._bus.remove(self._allocation)
 
-    def _waiting(self) -> int:
-        """Return the number of received blocks that are in no batch."""
-        return 0 if self._received is None else self._received.waiting_blocks()
+    def cut_short(self) -> None:
+        """Make a graceful stop that runs end at once: no queued job starts, and running jobs get 2 s. Any thread; returns at once."""
+        self._was_cut_short = True
+        if self._generator is not None and self._scheduler is not None:
+            self._scheduler.refuse_jobs(cut_short=True)
+            self._generator.cut_short()
+
+    @property
+    def was_cut_short(self) -> bool:
+        """Whether `cut_short` was called. Any thread."""
+        return self._was_cut_short
 
     def _restart_runs_the_rest(self) -> bool:
         """Return whether a restart can run unfinished work: there is a checkpoint, and the data of every input outlives the driver."""
@@ -262,9 +343,9 @@ class Engine:
             waited: how long it waited for the batches, in seconds.
         """
         assert self._unfinished is not None
-        left = sorted(self._unfinished.running())
+        left = sorted(self._unfinished.open())
         rest = [f"{len(left)} {'batch' if len(left) == 1 else 'batches'} did not end within {waited:.1f} s: {listed(left)}"] if left else []
-        blocks = self._waiting()
+        blocks = self.waiting_blocks() or 0
         if blocks:
             rest.append(f"{blocks} received {'block is' if blocks == 1 else 'blocks are'} in no batch after {waited:.1f} s")
         said = "; ".join(rest) or f"a batch was still being planned after {waited:.1f} s"
@@ -294,14 +375,18 @@ class Engine:
             states=states,
             unfinished=unfinished,
             runtime=self._runtime,
+            retry=self._retry.with_order() if any(output.is_ordered for output in self._graph.output_streams) else self._retry,
             unreachable_timeout_ms=self._settings.get("spark.streaming.kstream.unreachableTimeout"),
+            skip_empty_batches=self._settings.get("spark.streaming.kstream.skipEmptyBatches"),
         )
         # The generator has the scheduler; the scheduler reaches the generator only by the callback `_batch_ended`.
-        self._scheduler = JobScheduler(parts, self._bus, self._concurrent_jobs, self._callbacks.on_error, self._batch_ended)
+        self._scheduler = JobScheduler(
+            parts, self._bus, self._concurrent_jobs, self._callbacks.on_error, self._batch_ended, self._try_failed
+        )
         self._generator = JobGenerator(
             parts,
             self._scheduler,
-            InputServices(self._bus.post, self._is_fenced, self._received or NoReceivedBlocks()),
+            InputServices(self._bus.post, self._is_fenced, self._received or NoReceivedBlocks(), unfinished.open),
             JobGeneratorCallbacks(self._callbacks.on_fenced, self._callbacks.on_exhausted, self._clean_received),
             self._settings.get("spark.streaming.kstream.maxBatchFailures"),
         )
@@ -310,10 +395,42 @@ class Engine:
         """Return whether this driver has found that another one has taken over. Any thread."""
         return self._generator is not None and self._generator.is_fenced
 
-    def _clean_received(self, up_to: Time) -> None:
-        """Remove received blocks of plans of this time and older. Blocks; called on the cleaner's thread."""
+    def _clean_received(self, required: RequiredBatches) -> None:
+        """Remove received blocks of batches that are not required. Blocks; called on the cleaner's thread."""
         if self._received is not None:
-            self._received.clean_up(up_to)
+            self._received.clean_up(required)
+
+    def _make_rate_controllers(self) -> list[RateController]:
+        """Make a RateController for each input that adapts its rate. ConfigurationError as `open`."""
+        backpressure, interval = self._settings.get("spark.streaming.backpressure.enabled"), self._graph.batch_duration
+        return [
+            RateController(stream, create_rate_estimator(self._settings, interval) if backpressure else None)
+            for stream in self._graph.active_inputs()
+            if stream.adapts_rate
+        ]
+
+    def _make_allocation(self) -> ExecutorAllocationManager | None:
+        """Make the manager of the executors, if the settings switch it on. ConfigurationError as `open`."""
+        receivers = sum(isinstance(stream, ReceiverInputDStream) for stream in self._graph.active_inputs())
+        duration_ms = self._graph.batch_duration.milliseconds
+        return ExecutorAllocationManager.createIfEnabled(
+            self._spark.allocation,
+            self._settings,
+            receivers,
+            self._receivers_on_executors,
+            self._newest_succeeded,
+            duration_ms,
+            self._clock,
+            self._runtime,
+        )
+
+    def _receivers_on_executors(self) -> Mapping[str, int]:
+        """Return how many receivers run on an executor, or may start there, by executor id. Any thread."""
+        return {} if self._received is None else self._received.receivers_on_executors()
+
+    def _newest_succeeded(self) -> Time | None:
+        """Return the newest batch that was planned, if all planned batches have succeeded; else None. Any thread."""
+        return None if self.unfinished.all() else self.unfinished.newest_planned()
 
     def _make_receivers(self, opened: OpenedCheckpoint) -> ReceivedBlocks | None:
         """Make the ReceivedBlocks of the receiver streams, and recover the blocks of earlier drivers. Blocks on the store.
@@ -338,6 +455,11 @@ class Engine:
         """Pass the end of a batch to the JobGenerator. Any thread; returns at once."""
         assert self._generator is not None
         self._generator.on_batch_end(time)
+
+    def _try_failed(self, failed: FailedTry) -> None:
+        """Pass a failed try of a batch to the JobGenerator. Any thread; returns at once."""
+        assert self._generator is not None
+        self._generator.on_failed_try(failed)
 
     def _zero_time(self) -> Time:
         """Return the zero time of a stream without plans. With a checkpoint all drivers have the same. Raises as CheckpointOpener."""

@@ -8,7 +8,7 @@ from collections import deque
 from datetime import datetime, timezone
 from typing import Any
 
-from kstream.batch import BatchInfo
+from kstream.batch import BatchInfo, StreamInputInfo
 from kstream.batch_time import Duration
 from kstream.listener import StreamingListener, StreamingListenerBatchCompleted
 
@@ -35,6 +35,7 @@ def progress_of(info: BatchInfo, interval: Duration, name: str) -> BatchProgress
 
     `batchId` is the batch time, and durations are in milliseconds. Rates are in records per second; `processedRowsPerSecond` is null if the
     processing took 0 ms. `sources` has an entry for each input, with the facts that the input reports (`startOffset`, `endOffset`, lag …).
+    `numRecordErrors` is there if the errors policy of the input has left out records.
     `outputs` has an entry for each output operation; its `failureReason` is null after a success.
 
     Args:
@@ -57,7 +58,7 @@ def progress_of(info: BatchInfo, interval: Duration, name: str) -> BatchProgress
             "totalDelay": info.totalDelay(),
         },
         sources=[
-            {"id": number, "numInputRows": source.num_records, **source.facts.get("progress", {})}
+            {"id": number, "numInputRows": source.num_records, **_found(source), **source.facts.get("progress", {})}
             for number, source in sorted(info.inputs.items())
         ],
         outputs=[
@@ -65,6 +66,12 @@ def progress_of(info: BatchInfo, interval: Duration, name: str) -> BatchProgress
             for number, output in sorted(info.outputs.items())
         ],
     )
+
+
+def _found(source: StreamInputInfo) -> dict[str, int]:
+    """Return what the tasks have found: the records that the errors policy has left out, if any, and the bytes, if they are known."""
+    errors = {"numRecordErrors": source.num_record_errors} if source.num_record_errors else {}
+    return errors | ({"numInputBytes": source.num_bytes} if source.num_bytes is not None else {})
 
 
 class ProgressListener(StreamingListener):

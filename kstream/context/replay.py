@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import BatchPlan, InputOutcome
@@ -17,6 +17,7 @@ from kstream.batch_time import Time
 from kstream.checkpoint import read_log
 from kstream.checkpoint.binding import mappings, renumbered
 from kstream.checkpoint.history import PastBatch, read_history, read_past
+from kstream.checkpoint.skip_request import by_stream
 from kstream.dstream import DStreamGraph
 from kstream.dstream.ports import InputServices
 from kstream.errors import ConfigurationError, IntervalChangedError
@@ -124,6 +125,7 @@ class Replayer:
                 key="job",
                 value=str(states[0].creation_site),
             )
+        self._changed_after = contents.meta.after
         graph.initialize(contents.meta.zero_time)
         for number, output in enumerate(graph.output_streams):
             if shadow is not None:
@@ -149,6 +151,13 @@ class Replayer:
                 key="from",
                 value=begin.milliseconds,
             )
+        if self._changed_after is not None and wanted[0].plan.time <= self._changed_after:
+            raise ConfigurationError(
+                f"batch {wanted[0].plan.time} is of another batch interval: only batches after {self._changed_after} can be replayed with "
+                f"the interval of this job, {self._graph.batch_duration}",
+                key="from",
+                value=begin.milliseconds,
+            )
         for batch in known:
             self._remember(batch)
         for batch in wanted:
@@ -164,16 +173,20 @@ class Replayer:
             PastBatch(
                 renumbered(batch.plan, mapping, now),
                 None if batch.counts is None else {mapping[n]: c for n, c in batch.counts.items() if n in mapping},
+                [replace(record, stream=mapping[record.stream]) for record in batch.skipped if record.stream in mapping],
             )
             for batch in batches
             for mapping in (followed.get(batch.plan.epoch, {}),)
         ]
 
     def _remember(self, batch: PastBatch) -> None:
-        """Give the inputs their plans of a batch."""
+        """Give the inputs their plans of a batch, without the records that it has left out."""
+        skipped = by_stream(batch.skipped, None)
         for stream in self._graph.active_inputs():
             if stream.id in batch.plan.inputs:
                 stream.remember_plan(batch.plan.time, stream.decode(batch.plan.inputs[stream.id]))
+                if stream.id in skipped:
+                    stream.leave_out(batch.plan.time, skipped[stream.id])
 
     def _replay(self, batch: PastBatch) -> ReplayedBatch:
         """Run the jobs of a batch one after the other, up to the first error, and return the result."""

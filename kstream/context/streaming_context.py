@@ -12,25 +12,32 @@ from pyspark import SparkConf, SparkContext
 
 from kstream import connectors, crash_point
 from kstream.batch_time import Duration, Seconds
-from kstream.checkpoint.reader import has_checkpoint
+from kstream.checkpoint.reader import has_checkpoint, newest_plan
 from kstream.clock import Clock, FollowedClock, SystemClock, clock_named, given_clock
 from kstream.conf import Settings
 from kstream.context import recovery
+from kstream.context.checked_settings import check_settings
 from kstream.context.engine import Engine, EngineCallbacks, SparkServices
 from kstream.context.factories import ContextServices, StreamFactories
-from kstream.context.progress import BatchProgress, ProgressListener
+from kstream.context.observers import Observers
+from kstream.context.progress import BatchProgress
+from kstream.context.uncaught import log_error, print_errors_shortly
 from kstream.context.waiter import ContextWaiter, StreamingContextState
 from kstream.dstream import DStream, DStreamGraph, QueueInputDStream, ReceiverInputDStream, TransformedDStream, UnionDStream
-from kstream.dstream.arguments import takes_one_argument
+from kstream.dstream.arguments import as_duration, takes_one_argument
 from kstream.dstream.base import node_of
 from kstream.dstream.queue_input_dstream import QUEUE_KIND
 from kstream.dstream.recipe import Recipe, recorded
 from kstream.dstream.state_files import StateFiles
-from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, in_a_line, where_of
+from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError
 from kstream.listener import StreamingListener, StreamingListenerBus
+from kstream.public_call import public_call, refused
 from kstream.spark.checkpoint_store import make_checkpoint_directory, open_checkpoint, open_checkpoint_to_write, set_checkpoint_dir
-from kstream.spark.executors import WAITING_TIME
+from kstream.spark.executor_allocation_client import SparkExecutorAllocationClient
+from kstream.spark.executors import WAITING_TIME, known_executors
 from kstream.spark.job_environment import SparkJobEnvironment
+from kstream.spark.jvm_log import quiet_failed_tasks
+from kstream.spark.jvm_watch import JvmWatch
 from kstream.spark.receiver_runner import check_cores
 from kstream.spark.receivers import open_received_blocks
 from kstream.spark.shutdown import ShutdownHook
@@ -42,6 +49,8 @@ from kstream.storage.open import place_for_workers
 if TYPE_CHECKING:
     from pyspark import RDD
 
+    from kstream.checkpoint.driver_status import DriverStatus
+    from kstream.checkpoint.stop_request import StopRequest
     from kstream.checkpoint.stored_graph import GraphRecord
     from kstream.storage import FileStore
 
@@ -72,7 +81,8 @@ class StreamingContext(StreamFactories):
         clock: the clock of batch times. Default: the clock that `spark.streaming.clock` names, else the machine's.
 
     Raises:
-        ConfigurationError: the batch interval is missing or not above zero, `jssc` is given, or a setting cannot be read.
+        ConfigurationError: the batch interval is missing or not above zero, `jssc` is given, a setting cannot be
+            read, or one is switched on that kstream does not have.
         TypeError: the batch interval is neither a number nor a Duration.
         JavaNotFoundError: there is no Java to make a SparkContext on.
     """
@@ -80,6 +90,7 @@ class StreamingContext(StreamFactories):
     _activation_lock: ClassVar[threading.RLock] = threading.RLock()
     _active: ClassVar[StreamingContext | None] = None
 
+    @public_call
     def __init__(
         self,
         sparkContext: SparkContext | SparkConf,
@@ -89,20 +100,35 @@ class StreamingContext(StreamFactories):
         clock: Clock | None = None,
     ) -> None:
         duration = _batch_duration(batchDuration, jssc)
-        self._sc = make_spark_context(sparkContext) if isinstance(sparkContext, SparkConf) else sparkContext
+        if isinstance(sparkContext, SparkConf):
+            check_settings(dict(sparkContext.getAll()))  # before Spark starts, which takes seconds
+            sparkContext = make_spark_context(sparkContext)
+        self._sc = sparkContext
         conf = self._sc.getConf()  # a copy of this context's own
-        self._settings = Settings(conf, dict(conf.getAll()))
+        self._settings = Settings(conf, values := dict(conf.getAll()))
+        for warning in check_settings(values):
+            logger.warning("%s", warning)
         self._graph = DStreamGraph(duration)
         self._clock = clock or given_clock() or clock_named(self._settings.get("spark.streaming.clock")) or SystemClock()
         self._services = ContextServices(
             self, self._sc, self._settings, self._graph, SparkStateRDDs(self._sc), self._clock, self._check_can_add
         )
         self._bus = StreamingListenerBus()
-        self._progress = ProgressListener(duration, self._sc.appName or "")
-        self._bus.add(self._progress)
+        self._observers = Observers(
+            self._sc.appName or "",
+            self._settings,
+            duration,
+            self._clock,
+            self._bus,
+            parallelism=lambda: self._sc.defaultParallelism,
+            executors=lambda: len(known_executors(self._sc)),
+        )
+        self._jvm: JvmWatch | None = None
         self._waiter = ContextWaiter()
         self._lock = threading.RLock()
         self._stop_wanted = threading.Event()
+        self.stop_requested = False
+        """Whether `kstream stop` has asked for the end of this context. Any thread."""
         self._state = StreamingContextState.INITIALIZED
         self._engine: Engine | None = None
         self._hook: ShutdownHook | None = None
@@ -131,6 +157,7 @@ class StreamingContext(StreamFactories):
         return cls._active
 
     @classmethod
+    @public_call
     def getOrCreate(cls, checkpointPath: str, setupFunc: Callable[[], StreamingContext]) -> StreamingContext:
         """Make the context of a job. If the job has run with this checkpoint before, `start` continues exactly where it stopped.
 
@@ -161,8 +188,11 @@ class StreamingContext(StreamFactories):
             ConfigurationError: `setupFunc` has not returned a StreamingContext.
             StorageError: the store cannot be read, or the directory cannot be made.
         """
+        make_checkpoint_directory(checkpointPath)  # before `setup`, which starts Spark: that takes seconds
         store = open_checkpoint(checkpointPath)
         has_run = has_checkpoint(store)
+        if has_run:
+            newest_plan(store)
         stored = recovery.load_graph(store) if has_run and not recovery.setup_is_demanded() else None
         if stored is not None:
             logger.info("restoring the graph stored in %s without calling setup", checkpointPath)
@@ -206,6 +236,7 @@ class StreamingContext(StreamFactories):
 
     # -- life
 
+    @public_call
     def start(self) -> None:
         """Start the processing and return. With a checkpoint that has run before, continue where it stopped.
 
@@ -238,12 +269,16 @@ class StreamingContext(StreamFactories):
                 self._state = StreamingContextState.STOPPED
                 if self._engine is not None:
                     self._engine.stop(graceful=False)
+                self._observers.ended("start failed")
+                if self._jvm is not None:
+                    self._jvm.stop()
                 if self._hook is not None:
                     self._hook.remove()
                 self._waiter.notify_stop()
                 raise
             self._state = StreamingContextState.ACTIVE
             StreamingContext._active = self
+            print_errors_shortly()
 
     def _start_engine(self) -> None:
         """Check the graph, open the checkpoint, store the graph or its absence, and start the engine. Raises as `start`."""
@@ -261,21 +296,29 @@ class StreamingContext(StreamFactories):
         receivers = sum(isinstance(stream, ReceiverInputDStream) for stream in self._graph.active_inputs())
         if receivers:
             check_cores(self._sc, receivers, self._stop_wanted, self._settings.get(WAITING_TIME) / 1000)
+        self._observers.start(self._engine)
         self._engine.open()
+        self._observers.opened(self._engine)
         if store is not None:
             self._store_graph(store, record)
+            self._observers.report(store, self._engine, self._stop_on_request)
         self._engine.start()
         if isinstance(self._clock, FollowedClock):
             self._clock.follow(self._engine)
 
     def _make_engine(self, store: FileStore | None) -> Engine:
         """Make the engine of this context, on Spark. `store` is the checkpoint."""
-        environment = SparkJobEnvironment(self._sc, self._graph.batch_duration)
+        self._jvm = JvmWatch.of(self._sc, self._on_jvm_lost)
+        self._jvm.start()
+        quiet_failed_tasks(self._sc)
+        environment = SparkJobEnvironment(self._sc, self._graph.batch_duration, self._jvm)
         self._graph.placement = environment.placement
         received = partial(open_received_blocks, self._sc, self._settings, self._clock, self._bus.post, self._stop_wanted)
-        spark = SparkServices(environment, self._state_files, received)
+        spark = SparkServices(environment, self._state_files, received, SparkExecutorAllocationClient(self._sc))
         callbacks = EngineCallbacks(self._on_error, self._on_fenced, self._on_exhausted)
-        return Engine(self._settings, self._graph, self._clock, self._bus, store, spark, callbacks)
+        return Engine(
+            self._settings, self._graph, self._clock, self._bus, store, spark, callbacks, log_store=self._observers.measured(store)
+        )
 
     def _install_shutdown_hook(self, engine: Engine) -> ShutdownHook:
         """Install the hook that stops this context when the driver is asked to end."""
@@ -300,9 +343,13 @@ class StreamingContext(StreamFactories):
 
     def _on_error(self, message: str, error: BaseException) -> None:
         """Log an error of the streams, and wake the threads in `awaitTermination`. Called on threads of the engine."""
-        where = where_of(error)
-        logger.error("%s%s: %s", message, f" ({where})" if where else "", in_a_line(error), exc_info=error)
+        log_error(logger, message, error)
+        self._observers.collector.note_error(message, error)
         self._waiter.notify_error(error)
+
+    def _on_jvm_lost(self, error: BaseException) -> None:
+        """Report that Spark's JVM has ended. Called on the thread of the JvmWatch."""
+        self._on_error("this driver has lost its JVM", error)
 
     def _on_fenced(self, error: BaseException) -> None:
         """Report that another driver has taken over."""
@@ -341,7 +388,7 @@ class StreamingContext(StreamFactories):
             if self._stop_wanted.is_set():
                 return  # the other stop holds the lock and waits for this batch
             if stopGraceFully:
-                self._stop_from_another_thread(stopSparkContext)
+                self._stop_from_another_thread(stopSparkContext, True)
                 return
         self._stop_wanted.set()  # first: a start that waits for executors holds the lock
         with self._lock:
@@ -359,14 +406,24 @@ class StreamingContext(StreamFactories):
             finally:
                 self._waiter.notify_stop()  # whatever failed, no thread may wait without end
 
-    def _stop_from_another_thread(self, stopSparkContext: bool | None) -> None:
-        """Stop gracefully on another thread: the caller is a batch that the stop has to wait for.
+    def _stop_on_request(self, request: StopRequest) -> None:
+        """Stop as `kstream stop` has asked for. Called on the reporter's thread, for which the stop waits; returns at once."""
+        self.stop_requested = True
+        logger.info("stop request of %s: the context stops %s", request.asked_by, "at once" if request.now else "after its planned batches")
+        if request.now and self._stop_wanted.is_set() and self._engine is not None:
+            self._engine.cut_short()
+        else:
+            self._stop_from_another_thread(None, not request.now)
+
+    def _stop_from_another_thread(self, stopSparkContext: bool | None, graceful: bool) -> None:
+        """Stop on another thread: the caller is a batch, or the reporter, that the stop has to wait for.
 
         The thread is no daemon: if the main thread of the program ends meanwhile, the batch must not be cut short.
         """
         self._stop_wanted.set()
         try:
-            threading.Thread(target=self.stop, args=(stopSparkContext, True), name="graceful-stop", daemon=False).start()
+            name = "graceful-stop" if graceful else "stop"
+            threading.Thread(target=self.stop, args=(stopSparkContext, graceful), name=name, daemon=False).start()
         except RuntimeError:  # the interpreter is ending
             self._stop_wanted.clear()
             raise
@@ -377,6 +434,10 @@ class StreamingContext(StreamFactories):
             self._clock.unfollow(self._engine)
         assert self._engine is not None
         self._engine.stop(graceful)
+        in_order = graceful and not self._engine.was_cut_short
+        self._observers.ended("gracefully" if in_order else "after an error" if self._waiter.has_error else "at once")
+        if self._jvm is not None:
+            self._jvm.stop()
         with StreamingContext._activation_lock:
             if StreamingContext._active is self:
                 StreamingContext._active = None
@@ -426,7 +487,7 @@ class StreamingContext(StreamFactories):
             ConfigurationError: a duration is set already.
             TypeError: `duration` is neither a number nor a Duration.
         """
-        self._graph.remember(duration if isinstance(duration, Duration) else Seconds(duration))
+        self._graph.remember(as_duration(duration))
 
     def checkpoint(self, directory: str | None) -> None:
         """Set the checkpoint directory. If a job has run with it before, `start` continues where that job stopped.
@@ -461,12 +522,24 @@ class StreamingContext(StreamFactories):
     @property
     def lastProgress(self) -> BatchProgress | None:
         """The progress of the batch that ended last, as JSON values (`kstream.context.progress`); None before the first. Any thread."""
-        return self._progress.last()
+        return self._observers.progress.last()
 
     @property
     def recentProgress(self) -> list[BatchProgress]:
         """The progress of the last 100 batches, in the order in which they ended. Any thread."""
-        return self._progress.recent()
+        return self._observers.progress.recent()
+
+    def status(self) -> DriverStatus | None:
+        """Return the status of this driver at this moment; None before the start. Any thread; asks no store.
+
+        The same is in the checkpoint, for `kstream status`, up to 20 s older.
+        """
+        return None if self._engine is None else self._observers.status(self._engine)
+
+    @property
+    def metricsUrl(self) -> str | None:
+        """The address of the metrics for Prometheus; None unless the context runs and a port is set. Any thread."""
+        return self._observers.metrics_url
 
     # -- streams
 
@@ -516,7 +589,7 @@ def _batch_duration(given: float | Duration | None, jssc: Any) -> Duration:
     try:
         duration = given if isinstance(given, Duration) else Seconds(given)
     except TypeError as e:
-        raise TypeError(f"batchDuration: {e}") from None
+        raise refused(TypeError(f"batchDuration: {e}")) from None
     if duration.milliseconds <= 0:
         raise ConfigurationError(f"batchDuration must be above zero, it is {duration}", key="batchDuration", value=duration)
     return duration

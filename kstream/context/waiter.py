@@ -37,6 +37,12 @@ class ContextWaiter:
             self._stopped = True
             self._changed.notify_all()
 
+    @property
+    def has_error(self) -> bool:
+        """Whether an error is recorded."""
+        with self._changed:
+            return self._error is not None
+
     def wait(self, timeout: float | None) -> bool:
         """Block until the context stops, an error comes, or the timeout passes.
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from kstream.batch_time import Duration, Seconds, Time
+from kstream.public_call import refused
 
 Update = Callable[[Time, Any, list[Any], Any], Any]
 """(batch time, key, the key's values of this batch, its state or None) → its new state; None drops the key."""
@@ -15,14 +16,17 @@ Update = Callable[[Time, Any, list[Any], Any], Any]
 
 def as_duration(value: float | Duration) -> Duration:
     """Return a Duration from seconds or a Duration. TypeError for another type."""
-    return value if isinstance(value, Duration) else Seconds(value)
+    try:
+        return value if isinstance(value, Duration) else Seconds(value)
+    except TypeError as e:
+        raise refused(e) from None
 
 
 def as_time(moment: datetime | float | Time) -> Time:
     """Return a Time from a Time, seconds since 1970, or a datetime (local time if it has no zone, as those that foreachRDD passes)."""
     if isinstance(moment, Time):
         return moment
-    return Time(round((moment.timestamp() if isinstance(moment, datetime) else moment) * 1000))
+    return Time.of(moment) if isinstance(moment, datetime) else Time(round(moment * 1000))
 
 
 def check_inverse(name: str, inverse: object, order: str) -> None:
@@ -34,7 +38,23 @@ def check_inverse(name: str, inverse: object, order: str) -> None:
         order: the signature of the operator, for the message.
     """
     if inverse is not None and not callable(inverse):
-        raise TypeError(f"{name} must be a function or None, it is {inverse!r}. The order is {order}; without an inverse give {name}=None")
+        raise refused(
+            TypeError(f"{name} must be a function or None, it is {inverse!r}. The order is {order}; without an inverse give {name}=None")
+        )
+
+
+def check_function(operator: str, name: str, function: object) -> None:
+    """Raise TypeError for an argument that is not a function.
+
+    Args:
+        operator: the operator that was called, for the message.
+        name: the name of its parameter.
+        function: the argument.
+    """
+    if not callable(function):
+        raise refused(
+            TypeError(f"{operator}: {name} must be a function, it is {function!r}. Give the function itself, not the result of a call")
+        )
 
 
 def takes_one_argument(func: Callable[..., Any]) -> bool:
@@ -57,14 +77,17 @@ def takes_only_rdds(func: Callable[..., Any], rdds: int) -> bool:
     """
     given = ", ".join(["rdd"] if rdds == 1 else [f"rdd{n + 1}" for n in range(rdds)])
     if not callable(func):
-        raise TypeError(
-            f"func must be a function of ({given}) or (time, {given}), it is {func!r}. Give the function itself, not the result of a call"
+        raise refused(
+            TypeError(
+                f"func must be a function of ({given}) or (time, {given}), it is {func!r}. "
+                "Give the function itself, not the result of a call"
+            )
         )
     parameters = _positional(func)
     if parameters is None:
         return True
     if parameters.required > rdds + 1 or not (parameters.takes_all or parameters.named >= rdds):
-        raise TypeError(f"{func!r} must take ({given}) or (time, {given}), it takes {parameters.required} arguments")
+        raise refused(TypeError(f"{func!r} must take ({given}) or (time, {given}), it takes {parameters.required} arguments"))
     return parameters.required == rdds or (parameters.required < rdds and parameters.named == rdds)
 
 
@@ -73,11 +96,12 @@ def takes_time(function: Callable[..., Any]) -> bool:
 
     A builtin without a readable signature counts as one that takes (key, value, state).
     """
+    check_function("StateSpec.function", "mappingFunction", function)
     parameters = _positional(function)
     if parameters is None:
         return False
     if parameters.required > 4 or not (parameters.takes_all or parameters.named >= 3):
-        raise TypeError(f"{function!r} must take (key, value, state) or (time, key, value, state)")
+        raise refused(TypeError(f"{function!r} must take (key, value, state) or (time, key, value, state)"))
     return parameters.required == 4
 
 
@@ -95,7 +119,7 @@ def with_time_and_key(function: Callable[..., Any]) -> Update:
     if required == 4:
         return function
     if required > 2:
-        raise TypeError(f"{function!r} must take (values, state) or (time, key, values, state), it takes {required} arguments")
+        raise refused(TypeError(f"{function!r} must take (values, state) or (time, key, values, state), it takes {required} arguments"))
     return lambda _time, _key, values, state: function(values, state)
 
 

@@ -13,6 +13,7 @@ from kstream.dstream.node import DStreamNode
 from kstream.dstream.ports import StreamHost
 from kstream.dstream.recipe import CallSite, Recorder, recorded
 from kstream.dstream.reference import RecordedStream
+from kstream.public_call import refused
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -141,5 +142,12 @@ class DStreamBase(RecordedStream, Generic[T_co]):
 
 
 def node_of(stream: DStreamBase[Any]) -> DStreamNode:
-    """Return the node of a stream in the graph. For other rooms of kstream, not for users."""
+    """Return the node of a stream in the graph. For other rooms of kstream, not for users.
+
+    Raises:
+        TypeError: the user gave something else than a stream, such as an RDD.
+    """
+    if not isinstance(stream, DStreamBase):  # pyright: ignore[reportUnnecessaryIsInstance]
+        hint = ". Use transform to combine each batch with an RDD: stream.transform(lambda batch: batch.join(rdd))"
+        raise refused(TypeError(f"{stream!r} is no DStream but of type {type(stream).__name__}{hint if hasattr(stream, 'ctx') else ''}"))
     return stream._node  # pyright: ignore[reportPrivateUsage]

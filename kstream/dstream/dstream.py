@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from pyspark import rdd as pyspark_rdd
 from pyspark.storagelevel import StorageLevel
 
-from kstream.batch_time import Duration, Time
+from kstream.batch_time import BatchTime, Duration, Time
 from kstream.dstream import rdd_functions as fn
 from kstream.dstream.arguments import as_duration, check_inverse, takes_one_argument, takes_only_rdds, with_time_and_key
-from kstream.dstream.base import DStreamBase, T_co
+from kstream.dstream.base import DStreamBase, T_co, node_of
 from kstream.dstream.recipe import on_workers, recorded
 from kstream.dstream.state_dstreams import MapWithStateDStreamImpl, StateDStream
-from kstream.dstream.state_spec import StateSpec
-from kstream.dstream.transformed_dstreams import ForEachDStream, RddOrigin, TransformedDStream, UnionDStream
+from kstream.dstream.state_spec import StateSpec, check_spec
+from kstream.dstream.transformed_dstreams import ForEachDStream, RddOrigin, RecordDStream, TransformedDStream, UnionDStream
 from kstream.dstream.windowed_dstreams import ReducedWindowedDStream, WindowedDStream
 from kstream.rdd.map_with_state import snapshot
 
@@ -59,7 +58,7 @@ class DStream(DStreamBase[T_co]):
         Returns:
             A stream of f(record) for each record.
         """
-        return self._each("map", lambda rdd: rdd.map(f, preservesPartitioning), fused=True)
+        return DStream(RecordDStream(self._node, "map", f, lambda rdd: rdd.map(f, preservesPartitioning), preservesPartitioning))
 
     @recorded
     @on_workers("f")
@@ -75,7 +74,7 @@ class DStream(DStreamBase[T_co]):
         Returns:
             A stream of all results.
         """
-        return self._each("flatMap", lambda rdd: rdd.flatMap(f, preservesPartitioning), fused=True)
+        return DStream(RecordDStream(self._node, "flatMap", f, lambda rdd: rdd.flatMap(f, preservesPartitioning), preservesPartitioning))
 
     @recorded
     @on_workers("f")
@@ -88,7 +87,7 @@ class DStream(DStreamBase[T_co]):
         Returns:
             A stream of the records for which f(record) is true.
         """
-        return self._each("filter", lambda rdd: rdd.filter(f), fused=True)
+        return DStream(RecordDStream(self._node, "filter", f, lambda rdd: rdd.filter(f), True))
 
     @recorded
     @on_workers("f")
@@ -157,15 +156,15 @@ class DStream(DStreamBase[T_co]):
     @recorded
     def union(self, other: DStream[U]) -> DStream[T_co | U]:
         """Return a stream of the records of both streams, batch by batch. ValueError if their slide durations or contexts differ."""
-        return DStream(UnionDStream([self._node, other._node]))
+        return DStream(UnionDStream([self._node, node_of(other)]))
 
     @recorded
-    def transform(self, func: Callable[[RDD[T_co]], RDD[U]] | Callable[[datetime, RDD[T_co]], RDD[U]]) -> DStream[U]:
+    def transform(self, func: Callable[[RDD[T_co]], RDD[U]] | Callable[[BatchTime, RDD[T_co]], RDD[U]]) -> DStream[U]:
         """Apply a function to the RDD of each batch.
 
         Args:
             func: func(rdd) or func(time, rdd), on the driver, in the thread that plans batches. It must return an RDD, or the batch fails.
-                `time` is the batch time as a local datetime.
+                `time` is a BatchTime: a datetime in local time, as in pyspark, with the exact `milliseconds`.
 
         Returns:
             A stream of the returned RDDs.
@@ -181,7 +180,7 @@ class DStream(DStreamBase[T_co]):
     @recorded
     def transformWith(
         self,
-        func: Callable[[RDD[T_co], RDD[U]], RDD[W]] | Callable[[datetime, RDD[T_co], RDD[U]], RDD[W]],
+        func: Callable[[RDD[T_co], RDD[U]], RDD[W]] | Callable[[BatchTime, RDD[T_co], RDD[U]], RDD[W]],
         other: DStream[U],
         keepSerializer: bool = False,
     ) -> DStream[W]:
@@ -200,7 +199,7 @@ class DStream(DStreamBase[T_co]):
             ValueError: the streams have different slide durations or contexts.
         """
         function: Callable[..., RDD[Any]] = func
-        parents = [self._node, other._node]
+        parents = [self._node, node_of(other)]
         if takes_only_rdds(function, 2):
             return DStream(TransformedDStream(parents, lambda _time, a, b: function(a, b), "transformWith"))
         return DStream(TransformedDStream(parents, lambda time, a, b: function(time.to_datetime(), a, b), "transformWith"))
@@ -211,13 +210,13 @@ class DStream(DStreamBase[T_co]):
     @on_workers("f")
     def mapValues(self: DStream[tuple[K, V]], f: Callable[[V], U]) -> DStream[tuple[K, U]]:
         """Return a stream of (key, f(value)) for each record, partitioned as before. `f` runs in the workers."""
-        return self._each("mapValues", lambda rdd: rdd.mapValues(f), fused=True)
+        return DStream(RecordDStream(self._node, "mapValues", f, lambda rdd: rdd.mapValues(f), True))
 
     @recorded
     @on_workers("f")
     def flatMapValues(self: DStream[tuple[K, V]], f: Callable[[V], Iterable[U]]) -> DStream[tuple[K, U]]:
         """Return a stream of (key, each result of f(value)), partitioned as before. `f` runs in the workers."""
-        return self._each("flatMapValues", lambda rdd: rdd.flatMapValues(f), fused=True)
+        return DStream(RecordDStream(self._node, "flatMapValues", f, lambda rdd: rdd.flatMapValues(f), True))
 
     @recorded
     @on_workers("func")
@@ -505,6 +504,7 @@ class DStream(DStreamBase[T_co]):
         Returns:
             A stream of the function's results; its `stateSnapshots` gives the states.
         """
+        check_spec(spec)
         self._recorder.for_workers(spec.mapping_function)
         if spec.needs_setup:
             self._recorder.why_not = self._recorder.why_not or "mapWithState begins with an RDD that setup has made"
@@ -513,14 +513,14 @@ class DStream(DStreamBase[T_co]):
     # -- output operations
 
     @recorded
-    def foreachRDD(self, func: Callable[[RDD[T_co]], Any] | Callable[[datetime, RDD[T_co]], Any]) -> None:
+    def foreachRDD(self, func: Callable[[RDD[T_co]], Any] | Callable[[BatchTime, RDD[T_co]], Any]) -> None:
         """Run a function on the RDD of each batch, in a job thread: an output operation.
 
-            stream.foreachRDD(lambda time, rdd: write(round(time.timestamp() * 1000), rdd.collect()))
+            stream.foreachRDD(lambda time, rdd: write(time.milliseconds, rdd.collect()))
 
         Args:
-            func: func(rdd) or func(time, rdd), on the driver. `time` is a datetime in local time without a zone, as in pyspark. Use
-                `round(time.timestamp() * 1000)`, the batch time in ms, as the key of idempotent writes: local time repeats when clocks are
+            func: func(rdd) or func(time, rdd), on the driver. `time` is a BatchTime: a datetime in local time without a zone, as in
+                pyspark, with `milliseconds`. Use `time.milliseconds` as the key of idempotent writes: local time repeats when clocks are
                 set back. An error fails the batch.
 
         Raises:
@@ -575,7 +575,7 @@ class DStream(DStreamBase[T_co]):
     ) -> DStream[Any]:
         """Return a stream of `func(rdd, other's rdd, number of partitions)` for each batch."""
         partitions = self._node.default_partitions
-        parents = [self._node, other._node]
+        parents = [self._node, node_of(other)]
         joined = TransformedDStream(parents, lambda _time, a, b: func(a, b, partitions(numPartitions)), name, RddOrigin.OPERATOR)
         return DStream(joined)
 

@@ -47,6 +47,10 @@ class FilePlan(PlannedInput):
     def num_records(self) -> int:
         return 0
 
+    @property
+    def is_empty(self) -> bool:
+        return not self.files
+
     def encode(self) -> Mapping[str, Json]:
         """Return the stored form; see the module."""
         data: dict[str, Json] = {"files": [file.to_json() for file in self.files], "since": self.since_ms, "listed": self.listed_ms}

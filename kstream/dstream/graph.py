@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Set
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import InputOutcome, Job
@@ -34,6 +35,8 @@ class DStreamGraph:
         self.batch_duration = batch_duration
         self.zero_time: Time | None = None
         self.remember_duration: Duration | None = None
+        self.kept_batches: Set[Time] = frozenset()
+        """The batches whose RDDs and plans `clear_metadata` keeps, however old they are."""
         self.recorder = Recorder()
         self.placement = Placement()
         self._inputs: list[InputDStream[Any]] = []
@@ -166,14 +169,51 @@ class DStreamGraph:
         found = ((stream.id, stream.outcome_of(time)) for stream in self.active_inputs())
         return {number: outcome for number, outcome in found if outcome is not None}
 
-    def clear_metadata(self, time: Time) -> None:
+    def clear_metadata(self, time: Time, kept: Set[Time] = frozenset()) -> None:
         """Forget RDDs and plans that are no longer needed when the batches up to `time` have ended, and unpersist the RDDs.
 
         Data that is needed for a state up to `time` that is not made yet is kept.
+
+        Args:
+            time: the newest batch of those that have ended.
+            kept: the failed batches whose own RDDs and plans are kept, because they are tried again.
         """
+        self.kept_batches = kept
+        for stream in self.active_states():
+            stream.forget_older(time)
         time = min([time, *(stream.caught_up_to() for stream in self.active_states())])
         for output in self._outputs:
             output.clear_metadata(time)
+
+    def forget(self, stream: InputDStream[Any], time: Time, keep_states: bool) -> None:
+        """Forget every RDD that was made from the data of an input in a batch, because that data is another one now.
+
+        Also RDDs of later batches: of windows, and of states. Any thread. A job that runs keeps the RDDs that it has.
+
+        Args:
+            stream: the input.
+            time: the batch.
+            keep_states: whether states that have been computed with the former data stay, and what was made from them.
+        """
+        affected: dict[int, set[Time]] = {id(stream): {time}}
+        for node in reversed(self.in_order()):
+            if isinstance(node, StatefulDStream) and keep_states:
+                continue
+            known = [times for parent in node.dependencies if (times := affected.get(id(parent)))]
+            if known:
+                first = {time for times in known for time in times}
+                later = min(first) if isinstance(node, StatefulDStream) else None
+                affected[id(node)] = {
+                    t
+                    for t in {*node.generated_times, *first}
+                    if (later is not None and t >= later) or any(node.reaches_back_to(t) <= a <= t for a in first)
+                }
+        for node in self.in_order():
+            node.forget(affected.get(id(node), ()))
+
+    def has_taken_in(self, time: Time) -> bool:
+        """Return whether this driver began with totals of a window that have the data of a batch in them, to be taken out again later."""
+        return any(stream.takes_out and stream.begins_after(time) for stream in self.active_states())
 
     def longest_remember(self) -> Duration:
         """Return the longest remember duration of the active inputs: how far back a batch may look."""

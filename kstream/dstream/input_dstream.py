@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
-from kstream.batch import InputOutcome, Json, JsonPlan, PlannedInput
+from kstream.batch import BatchInfo, InputOutcome, Json, JsonPlan, PlannedInput, SkippedRecord
 from kstream.batch_time import Time
 from kstream.dstream.dstream import DStream
 from kstream.dstream.node import DStreamNode
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark import RDD
 
 
+logger = logging.getLogger(__name__)
+ON_RECORD_ERROR = "spark.streaming.kstream.onRecordError"
 P = TypeVar("P", bound=PlannedInput)
 """The class of an input's plans."""
 
@@ -42,6 +45,10 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
     """Why `recipe` returns None, for the error of `recovery=graph`; empty: the class has no recipe."""
     reports_input_info: ClassVar[bool] = True
     """Whether listeners learn what this input gave to a batch. As in Spark, the records of a queue are not reported."""
+    has_errors_policy: ClassVar[bool] = False
+    """Whether the input obeys `spark.streaming.kstream.onRecordError`. Otherwise `start` warns about the setting."""
+    adapts_rate: ClassVar[bool] = False
+    """Whether the input gets a RateController, which calls `batch_completed`, and `update_rate` under back-pressure."""
 
     def __init__(self, ssc: StreamHost) -> None:
         DStreamNode.__init__(self, ssc, (), services_of(ssc).graph.batch_duration)
@@ -80,6 +87,8 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
             services: the driver's services, which the input may use until `stop`.
         """
         self.services = services
+        if not self.has_errors_policy and self.ssc.settings.get(ON_RECORD_ERROR) != "fail":
+            logger.warning("%r has no errors policy: a record that fails makes its batch fail, whatever %s is", self, ON_RECORD_ERROR)
 
     def start_replay(self, services: InputServices) -> None:
         """Get ready to return the RDDs of past batches. A replay calls this in place of `start`. Must not ask the source."""
@@ -192,6 +201,22 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         """
         return InputOutcome()
 
+    def check_records(self, time: Time, plan: P) -> None:
+        """Raise an error if a batch must fail because of what its tasks have reported. Must not block.
+
+        Called after the function of each output of the batch, in the thread of its job. The error is that of the job.
+        """
+
+    @property
+    def errors_policy(self) -> str:
+        """What becomes of a record that fails: fail, skip or dead-letter."""
+        return "fail"
+
+    @property
+    def tolerates_record_errors(self) -> bool:
+        """Whether this input has an errors policy, so that operators on its records leave out a record for which they fail."""
+        return False
+
     def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
         """Pass the missed batch times to the input, before any of them is planned. May block on the source.
 
@@ -205,6 +230,15 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
             first batch that is planned takes all data.
         """
         return None
+
+    def update_rate(self, recordsPerSecond: int) -> None:
+        """Take at most so many records a second from now on. Called after each batch, under back-pressure, on the listeners' thread.
+
+        Must not block. Inputs with `adapts_rate` override it.
+        """
+
+    def batch_completed(self, info: BatchInfo) -> None:
+        """Note the figures of a batch whose outputs have all succeeded. Called on the listeners' thread; must not block."""
 
     def batches_ended(self, unfinished: Collection[Time]) -> None:
         """Note that a batch has ended. Called by the JobGenerator's thread; must not block.
@@ -226,7 +260,26 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         """Return the user's functions that this input's tasks run, its decoders for example. start() tries to pickle each of them."""
         return ()
 
+    def without(self, plan: P, skipped: Collection[SkippedRecord]) -> P:
+        """Return the plan of a batch that leaves these records out, in place of any that `plan` leaves out. Pure.
+
+        The stored form does not change. `rdd` must leave out exactly these records, and `outcome` must name them. By default an input
+        cannot leave records out, and returns the plan as it is.
+        """
+        return plan
+
     # -- for the JobGenerator
+
+    def skipped(self, time: Time) -> Collection[SkippedRecord]:
+        """Return the records that a batch leaves out; none if its plan is not kept."""
+        plan = self._plans.get(time)
+        return () if plan is None else plan.skipped
+
+    def leave_out(self, time: Time, skipped: Collection[SkippedRecord]) -> None:
+        """Leave these records out of a batch from now on, if its plan is kept. RDDs that were made before do not change."""
+        plan = self._plans.get(time)
+        if plan is not None:
+            self._plans[time] = self.without(plan, skipped)
 
     def remember_plan(self, time: Time, plan: P) -> None:
         """Keep the plan of a batch for `compute`, until it falls out of the remember duration."""
@@ -236,6 +289,12 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         """Return the `outcome` of a batch; None if its plan is not kept. Any thread."""
         plan = self._plans.get(time)
         return None if plan is None else self.outcome(time, plan)
+
+    def check_records_of(self, time: Time) -> None:
+        """Call `check_records` for a batch whose plan is kept."""
+        plan = self._plans.get(time)
+        if plan is not None:
+            self.check_records(time, plan)
 
     def has_batch(self, time: Time) -> bool:
         """Return whether the plan of a batch is kept."""
@@ -253,7 +312,7 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
     def clear_metadata(self, time: Time) -> None:
         """Forget the RDDs and the plans of times ≤ `time` − remember duration."""
         super().clear_metadata(time)
-        for old in [t for t in self._plans if t <= time - self.remember_duration]:
+        for old in self.outdated(self._plans, time):
             del self._plans[old]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.storagelevel import StorageLevel
@@ -52,6 +52,11 @@ class DStreamNode(ABC):
         self._generated: dict[Time, RDD[Any]] = {}
         """The remembered RDDs, by batch time."""
         self._lock = threading.RLock()
+
+    @property
+    def tolerates_record_errors(self) -> bool:
+        """Whether an operator on single records of this stream leaves out a record for which it fails."""
+        return False
 
     @property
     def recorder(self) -> Recorder:
@@ -208,8 +213,19 @@ class DStreamNode(ABC):
         for parent in self.dependencies:
             parent.clear_metadata(time)
 
+    def forget(self, times: Collection[Time]) -> None:
+        """Forget the RDDs of these batches, so that they are made again when they are needed, and unpersist them. Any thread."""
+        with self._lock:
+            old = [self._generated.pop(t) for t in times if t in self._generated]
+        self._unpersist(old)
+
     def _forgettable(self, time: Time) -> list[Time]:
-        return [t for t in self._generated if t <= time - self.remember_duration]
+        return self.outdated(self._generated, time)
+
+    def outdated(self, batches: Iterable[Time], time: Time) -> list[Time]:
+        """Return the batches that are older than the remember duration before `time`, except those that the graph keeps for a retry."""
+        limit, kept = time - self.remember_duration, self.ssc.graph.kept_batches
+        return [t for t in batches if t not in kept and t <= limit]
 
     def _unpersist(self, rdds: Sequence[RDD[Any]]) -> None:
         if self.storage_level is not None and self.ssc.settings.get("spark.streaming.unpersist"):

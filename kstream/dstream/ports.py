@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kstream.batch import RDDScope
-from kstream.batch_time import Duration
+from kstream.batch_time import Duration, Time
 from kstream.conf import Settings
 from kstream.dstream.received_blocks import NoReceivedBlocks, ReceivedBlocks
 from kstream.dstream.recipe import CallSite, Recorder
@@ -85,6 +85,11 @@ class StreamGraph(Protocol):
         ...
 
     @property
+    def kept_batches(self) -> Set[Time]:
+        """The failed batches whose RDDs and plans are kept for their next tries."""
+        ...
+
+    @property
     def placement(self) -> Placement:
         """The Placement of Spark from the start on; one that only runs its functions before."""
         ...
@@ -119,6 +124,8 @@ class InputServices:
     """Whether another driver has taken over. If so, `stop` must not report to the source what this driver did. Any thread."""
     received_blocks: ReceivedBlocks | NoReceivedBlocks = field(default_factory=NoReceivedBlocks)
     """The blocks that the receivers of this driver have stored."""
+    open_batches: Callable[[], Collection[Time]] = tuple
+    """The batches that run or wait. Any thread."""
     tolerate_loss: bool = False
     """Whether losses are reported in the outcome and never raised. A replay sets this, to run on the data that is left."""
 
@@ -152,7 +159,7 @@ class Placement:
 
 
 class StateRDDs(Protocol):
-    """Makes RDDs of states. Each partition has one record, the bytes of its StateMap.
+    """Makes and computes RDDs of states. Each partition has one record, the bytes of its StateMap.
 
     Called on the driver by the thread that makes RDDs. Nothing is computed before a job reads the RDDs.
     """
@@ -164,6 +171,13 @@ class StateRDDs(Protocol):
             pairs: an RDD, or a list, of (key, state).
             partitions: the number of partitions.
             time_ms: the update time of all states.
+        """
+        ...
+
+    def compute(self, state: RDD[Any]) -> None:
+        """Compute every partition of a state. Its checkpoint then cuts the lineage. Called in a job thread; blocks on a Spark job.
+
+        Any error of the job is raised.
         """
         ...
 

@@ -53,7 +53,8 @@ class QueueInputDStream(InputDStream[JsonPlan]):
     def plan(self, time: Time) -> JsonPlan:
         """Return a plan with the number of elements that the batch takes from the queue."""
         waiting = max(0, len(self._queue) - self._next)
-        return JsonPlan({"rdds": min(1, waiting) if self._one_at_a_time else waiting})
+        taken = min(1, waiting) if self._one_at_a_time else waiting
+        return JsonPlan({"rdds": taken}, is_empty=taken == 0 and self._default is None)
 
     def planned(self, time: Time, plan: JsonPlan) -> None:
         """Take the planned number of elements for the batch."""
@@ -92,5 +93,5 @@ class QueueInputDStream(InputDStream[JsonPlan]):
     def clear_metadata(self, time: Time) -> None:
         """Forget old plans, and the elements that their batches took."""
         super().clear_metadata(time)
-        for old in [t for t in self._batches if t <= time - self.remember_duration]:
+        for old in self.outdated(self._batches, time):
             del self._batches[old]

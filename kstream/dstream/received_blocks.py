@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Time
 from kstream.errors import IllegalStateError, RpcError, RpcUnreachableError
 from kstream.receiver.block_reading import BlockLocations, ReadRecord, Replica
@@ -101,6 +102,10 @@ class ReceivedBlocks:
         self._tracker.stop(timeout)
         self._ending = True
 
+    def receivers_on_executors(self) -> Mapping[str, int]:
+        """Return how many receivers run on an executor, or may start there, by executor id. Any thread."""
+        return self._tracker.receivers_on_executors()
+
     def has_unallocated_blocks(self) -> bool:
         """Return whether a block is stored that no batch has."""
         return self._blocks.has_unallocated_blocks
@@ -124,16 +129,16 @@ class ReceivedBlocks:
         self._reader.close()
         self._blocks.close()
 
-    def clean_up(self, up_to: Time) -> None:
-        """Remove released blocks from the stores, and released blocks of plans up to this time from the logs. Blocks on the network.
+    def clean_up(self, required: RequiredBatches) -> None:
+        """Remove released blocks from the stores, and those of batches that are not required from the logs. Blocks on the network.
 
-        The plans up to this time may be removed after this. An error of the driver's log is raised. Errors of block stores are only
+        The plans of these batches may be removed after this. An error of the driver's log is raised. Errors of block stores are only
         logged, because the blocks of a store die with its executor. A store that does not answer is asked again by the next call.
 
         Args:
-            up_to: the newest batch time whose plans may be removed.
+            required: the batches whose plans stay.
         """
-        self._blocks.cleanup_old_batches(up_to)
+        self._blocks.cleanup_old_batches(required)
         with self._lock:
             released, self._released = self._released, []
         self._reader.forget(block.block_id for block in released)
@@ -151,7 +156,7 @@ class ReceivedBlocks:
             self._released += [block for block in released if block.block_id in again]
         if self._log is not None:
             for stream in self._blocks.stream_ids:
-                self._tracker.clean_up(stream, up_to.milliseconds)
+                self._tracker.clean_up(stream, required.line.milliseconds)
 
     # -- for streams
 
@@ -162,6 +167,10 @@ class ReceivedBlocks:
     def allocate(self, stream_id: int, block_ids: Iterable[str]) -> None:
         """Mark these blocks as allocated. Called when a plan that names them is durable."""
         self._blocks.allocate_blocks_to_batch(stream_id, block_ids)
+
+    def update_rate(self, stream_id: int, records_a_second: int) -> None:
+        """Tell the receiver of a stream its rate; a later run of the receiver gets it, too. Any thread; returns at once."""
+        self._tracker.send_rate_update(stream_id, records_a_second)
 
     def locations(self, blocks: Iterable[ReceivedBlockInfo]) -> list[BlockLocations]:
         """Return where each block can be read now, as far as the driver knows. The result has the order of `blocks`."""
@@ -198,6 +207,8 @@ class NoReceivedBlocks:
         return ()
 
     def allocate(self, stream_id: int, block_ids: Iterable[str]) -> None: ...
+
+    def update_rate(self, stream_id: int, records_a_second: int) -> None: ...
 
     def locations(self, blocks: Iterable[ReceivedBlockInfo]) -> list[BlockLocations]:
         return [BlockLocations(block.block_id, block.num_records, ()) for block in blocks]

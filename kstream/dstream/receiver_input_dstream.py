@@ -64,6 +64,10 @@ class ReceiverPlan(PlannedInput):
         return sum(block.num_records or 0 for block in self.blocks)
 
     @property
+    def is_empty(self) -> bool:
+        return not self.blocks
+
+    @property
     def block_ids(self) -> list[str]:
         """The ids of the blocks, in the order of arrival."""
         return [block.block_id for block in self.blocks]
@@ -87,6 +91,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
     """
 
     operator = "receiver stream"
+    adapts_rate = True
     no_recipe_reason: str = "a receiver stream made by its class instead of by the context"
 
     def __init__(self, ssc: StreamHost, receiver: Receiver) -> None:
@@ -132,6 +137,10 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         if "blocks" not in data:
             raise self.another_kind(data)
         return ReceiverPlan([PlannedBlock.from_json(row) for row in data["blocks"]])
+
+    def update_rate(self, recordsPerSecond: int) -> None:
+        """Tell the receiver the rate at which it may store records one by one. Called on the listeners' thread; returns at once."""
+        self._blocks.update_rate(self.id, recordsPerSecond)
 
     def plan(self, time: Time) -> ReceiverPlan:
         """Return a plan of all unallocated blocks. Idempotent: a batch time that is planned already gets the same plan again."""

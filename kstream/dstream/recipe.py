@@ -21,7 +21,9 @@ from pyspark.storagelevel import StorageLevel
 
 from kstream.batch import RDDScope
 from kstream.batch_time import Duration
+from kstream.dstream.arguments import check_function
 from kstream.dstream.reference import RecordedStream
+from kstream.public_call import end_at_the_call
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ON_WORKERS = "__kstream_on_workers__"
@@ -311,24 +313,44 @@ def _creation_site(stream: Any) -> CallSite:
 
 
 def recorded(method: F) -> F:
-    """Decorate a public operator: the recorder of its stream (or context) records its outermost calls."""
+    """Decorate a public operator: the recorder of its stream (or context) records its outermost calls.
+
+    A function for tasks that is none is refused. An error by which the call is refused ends at the user's line.
+    """
     signature, of_tasks = inspect.signature(method), parameters_on_workers(method)
+    functions = [name for name in of_tasks if _is_a_function(signature.parameters[name])]
+
+    def record(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
+        given = signature.bind_partial(*args, **kwargs).arguments if of_tasks else {}
+        for name in functions:
+            if name in given:
+                check_function(method.__name__, name, given[name])
+        result = method(*args, **kwargs)
+        for function in (given.get(name) for name in of_tasks):
+            if function is not None:
+                recorder.for_workers(function)
+        on = args[0] if isinstance(args[0], RecordedStream) else None
+        made = result if isinstance(result, RecordedStream) else None
+        recorder.add_call(on, method.__name__, args[1:], kwargs, made)
+        return result
 
     @functools.wraps(method)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        target = args[0]
-        recorder = recorder_of(target)
+        recorder = recorder_of(args[0])
         if recorder.nested:
             return method(*args, **kwargs)
         with recorder.calling(method.__name__):
-            result = method(*args, **kwargs)
-            given = signature.bind(*args, **kwargs).arguments if of_tasks else {}
-            for function in (given.get(name) for name in of_tasks):
-                if function is not None:
-                    recorder.for_workers(function)
-            on = target if isinstance(target, RecordedStream) else None
-            made = result if isinstance(result, RecordedStream) else None
-            recorder.add_call(on, method.__name__, args[1:], kwargs, made)
-        return result
+            try:
+                return record(recorder, *args, **kwargs)
+            except Exception as e:
+                if end_at_the_call(e):
+                    raise e from e.__cause__
+                raise
 
     return cast("F", wrapper)
+
+
+def _is_a_function(parameter: inspect.Parameter) -> bool:
+    """Return whether an operator's parameter takes a function and nothing else, None included."""
+    annotation = str(parameter.annotation)
+    return annotation.startswith("Callable") and not annotation.endswith("| None")

@@ -16,7 +16,7 @@ from kstream.dstream.state_spec import StateSpec
 from kstream.dstream.stateful_dstream import StatefulDStream
 from kstream.errors import NoRDDError
 from kstream.rdd.map_with_state import MapWithState
-from kstream.worker.process import freeze_gc
+from kstream.worker.process import begin_task
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -67,7 +67,7 @@ def updated(state: RDD[Any], values: RDD[Any], update: Update, time: Time, parti
     """
 
     def run(entries: Iterable[tuple[Any, tuple[list[Any], list[Any]]]]) -> Iterable[Any]:
-        freeze_gc()
+        begin_task()
         for key, (states, new) in entries:
             result = update(time, key, new, states[0] if states else None)
             if result is not None:

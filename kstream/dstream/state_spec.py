@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from kstream.batch_time import Duration
 from kstream.dstream.arguments import as_duration, takes_time
+from kstream.public_call import public_call, refused
 
 if TYPE_CHECKING:
     from pyspark import RDD
 
 Pairs = list[tuple[Any, Any]]
+
+
+def check_spec(spec: object) -> None:
+    """Raise TypeError for what is no StateSpec, such as the mapping function itself."""
+    if not isinstance(spec, StateSpec):
+        raise refused(TypeError(f"mapWithState takes a StateSpec, this is {spec!r}. Give StateSpec.function(your function)"))
 
 
 class StateSpec:
@@ -36,13 +43,14 @@ class StateSpec:
         self.partitions: int | None = None
 
     @staticmethod
+    @public_call
     def function(mappingFunction: Callable[..., Any]) -> StateSpec:
         """Make a spec of a mapping function.
 
         Args:
             mappingFunction: called in the workers once for each record, with (key, value, state). A function with four required parameters
                 is called with (time, key, value, state). It returns a record of the resulting stream, or None for no record. `state` is a
-                State. `value` is None for a key that is timing out. `time` is the batch time as a datetime, as in `transform`.
+                State. `value` is None for a key that is timing out. `time` is the BatchTime, as in `transform`.
 
         Returns:
             The spec, with no option set.
@@ -64,6 +72,7 @@ class StateSpec:
         self.initial = list(state) if isinstance(state, Iterable) else state
         return self
 
+    @public_call
     def timeout(self, idleDuration: float | Duration) -> StateSpec:
         """Forget keys that had no data for longer than a duration: at batch T, the keys last updated before T − `idleDuration`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -54,9 +54,16 @@ class Lineage:
     unread: dict[Time, Time] = field(default_factory=dict[Time, Time])
     """Batch of a state in files that tasks may still have to read → the newest batch that is computed from that state."""
 
-    def newest_cut(self) -> Time:
-        """Return the newest batch at which the lineage ends: tasks compute no older batch."""
-        return max([self.base, *self.local_checkpoints, *self.rdd_checkpoints])
+    def newest_cut(self, time: Time, began: Time) -> Time:
+        """Return the newest batch, not after `time`, at which the lineage ends: tasks compute no older batch. `began` at the latest."""
+        cuts = [self.base, *self.unread, *self.local_checkpoints, *self.rdd_checkpoints]
+        return max([began, *(cut for cut in cuts if cut <= time)])
+
+    def read_by(self, time: Time) -> None:
+        """Note that a batch's state is computed from the newest state in files that is not newer."""
+        base = max((t for t in (self.base, *self.unread) if t <= time), default=self.base)
+        if base in self.unread:
+            self.unread[base] = max(time, self.unread[base])
 
     def restart_from(self, time: Time) -> None:
         """Set the base to the batch whose state was read from files."""
@@ -90,15 +97,17 @@ class StatefulDStream(DStreamNode):
     Without a checkpoint directory of the StreamingContext (`uses_rdd_checkpoints`) the state is not written for a restart. Then Spark
     checkpoints its RDD every `checkpoint_duration` in the directory of the SparkContext, which cuts the lineage.
 
-    Threads: the JobGenerator's thread makes RDDs, and user threads do in `slice`; job threads call `is_due` and `state_at`; the
-    JobScheduler's thread calls `go_back`; the cleaner's thread calls `reads_from` and `remove_outdated_checkpoints`; any thread calls
-    `written`. `_lock` guards all that changes after `initialize`.
+    Threads: the JobGenerator's thread makes RDDs, and user threads do in `slice`; job threads call `compute_state`, `is_due` and
+    `state_at`; the JobScheduler's thread calls `go_back`; the cleaner's thread calls `states_to_read` and `remove_outdated_checkpoints`;
+    any thread calls `written`. `_lock` guards all that changes after `initialize`.
     """
 
     key_hash = KeyHash.NONE
     """The hash by which the keys of the RDDs are partitioned. The RDDs that are read from files have the same partitioning."""
     survives_absence = True
     """Whether the state is still valid if the program had been without this stream for a time."""
+    takes_out = False
+    """Whether a later state takes out again what an earlier one has added, so that both must see the same records."""
     longest_lineage = 30
     """In batches. Each adds three RDDs. With about two hundred RDDs the JVM's serializer may overflow its stack, in driver or worker."""
 
@@ -112,6 +121,10 @@ class StatefulDStream(DStreamNode):
         self._number = self.ssc.graph.add_state_stream(self)
         self._inputs: list[DStreamNode] | None = None
         self._beginning = Beginning(Time(0), was_empty=True)
+        self._older: dict[Time, Time] = {}
+        """Batch of a state older than the beginning → the unfinished batch up to which states are computed from it."""
+        self._only_states: set[Time] = set()
+        """Batches of states in files for which an unfinished batch needs what was computed with the state (see `stands_in`)."""
         self._written: WrittenState | None = None
         self._lineage = Lineage(Time(0))
         self._being_written: tuple[Time, Time] | None = None
@@ -147,19 +160,43 @@ class StatefulDStream(DStreamNode):
             NoRDDError: the state is older than the one this driver started from.
         """
         with self._lock:
+            if time in self._only_states:
+                self._complete_state(time)
             if time not in self._generated and self._is_time_valid(time):
-                if time <= self._beginning.time:
+                began = self._began_before(time)
+                if began is None:
                     return self._before_the_beginning(time)
                 self._shorten_lineage()
-                newest = max((t for t in self._generated if t < time), default=self._beginning.time)
-                for missing in (newest + self.slide_duration).to(time, self.slide_duration):
-                    if self.has_batch(missing):
-                        self._cut_long_lineage(missing, super().getOrCompute(missing))
-                if self._lineage.base in self._lineage.unread:
-                    self._lineage.unread[self._lineage.base] = time
+                self._make(time, began)
             return self._generated.get(time)
 
-    def _cut_long_lineage(self, time: Time, state: RDD[Any] | None) -> None:
+    def _make(self, time: Time, began: Time) -> None:
+        """Make the states up to a batch that are missing since the newest one, or since `began`. Call this under the lock."""
+        newest = max((t for t in self._generated if began <= t <= time), default=began)
+        begun = newest.floor(self.slide_duration, self.zero_time)  # of the former interval, `newest` is no batch time now
+        for missing in (begun + self.slide_duration).to(time, self.slide_duration):
+            if self.has_batch(missing):
+                self._cut_long_lineage(missing, super().getOrCompute(missing), began)
+        self._lineage.read_by(time)
+
+    def _complete_state(self, time: Time) -> None:
+        """Give a state that was read from files what was computed with it, from the state before. Call this under the lock."""
+        began = max((t for t in self._older if t < time), default=None)
+        if began is not None and self.has_batch(time):
+            self._make(time - self.slide_duration, began)
+            made = self.compute(time)
+            if made is not None:
+                self.stands_in(self._generated[time], made)
+        self._only_states.discard(time)
+
+    def _began_before(self, time: Time) -> Time | None:
+        """Return the batch of the state from which this driver computes the state of `time`; None if it knows none. Under the lock."""
+        if time > self._beginning.time:
+            return self._beginning.time
+        older = max((t for t in self._older if t <= time), default=None)
+        return None if older is None or time > self._older[older] else older
+
+    def _cut_long_lineage(self, time: Time, state: RDD[Any] | None, began: Time) -> None:
         """Mark the state of a batch for a checkpoint of Spark, if the lineage must be cut there. Call this under the lock.
 
         With `uses_rdd_checkpoints` the state gets a reliable checkpoint once an interval, or when the lineage is `longest_lineage` slides
@@ -168,7 +205,7 @@ class StatefulDStream(DStreamNode):
         self._with_blocks.add(time)
         if state is None:
             return
-        cut = self._lineage.newest_cut()
+        cut = self._lineage.newest_cut(time, began)
         too_long = time.since(cut) >= self.slide_duration * self.longest_lineage
         if self.uses_rdd_checkpoints:
             assert self.checkpoint_duration is not None
@@ -224,6 +261,33 @@ class StatefulDStream(DStreamNode):
                 self._with_blocks.add(time)
                 self._lineage.unread[time] = time
 
+    def begin_older(self, time: Time, state: RDD[Any] | None, until: Time) -> None:
+        """Set an older state, from which an unfinished batch is computed. Called after `begin`, newest first, before the first batch.
+
+        Args:
+            time: the batch of the state.
+            state: the RDD of the state; None if there is no state yet.
+            until: the unfinished batch. No state of a later batch is computed from this one.
+        """
+        with self._lock:
+            until = until.floor(self.slide_duration, self._initialized())
+            self._older[time] = max(until, self._older.get(time, until))
+            self._only_states |= {t for t in self._generated if time < t <= until}
+            if state is not None and time not in self._generated:
+                self._generated[time] = self._persisted(state)
+                self._with_blocks.add(time)
+                self._lineage.unread[time] = time
+
+    def compute_state(self, time: Time) -> None:
+        """Compute the state of a batch, if later batches continue from it. In a job thread; blocks on a Spark job, whose error is raised.
+
+        After a restart a newer state is read from files: then no later batch needs that of an older, unfinished batch.
+        """
+        with self._lock:
+            state = self._generated.get(time) if time > self._beginning.time else None
+        if state is not None:
+            self.ssc.state_rdds.compute(state)
+
     def is_due(self, time: Time) -> bool:
         """Return whether the state of a batch must be written. Called when all jobs of the batch have succeeded. Any thread.
 
@@ -256,8 +320,8 @@ class StatefulDStream(DStreamNode):
             if self._being_written is not None and self._being_written[0] == time:
                 self._lineage.unread.pop(self._being_written[1], None)  # the write has computed and persisted every partition
 
-    def reads_from(self, unfinished: Time) -> Time | None:
-        """Return the batch of the oldest state in files that batches from `unfinished` on may have to read; None for none. Any thread.
+    def states_to_read(self, unfinished: Time) -> set[Time]:
+        """Return the batches of the states in files that batches from `unfinished` on may have to read. Any thread.
 
         A state may be read long after the batch that follows it: an output that takes only the first records reads only the first
         partition, and a later batch reads the others.
@@ -265,7 +329,24 @@ class StatefulDStream(DStreamNode):
         with self._lock:
             limit, lineage = unfinished - self.slide_duration, self._lineage
             lineage.unread = {base: newest for base, newest in lineage.unread.items() if base == lineage.base or newest > limit}
-            return min(lineage.unread, default=None)
+            return set(lineage.unread)
+
+    def begins_after(self, time: Time) -> bool:
+        """Return whether this driver began with a state of a batch that is not older: it has the data of that batch in it."""
+        with self._lock:
+            return self._beginning.time >= time
+
+    def forget(self, times: Collection[Time]) -> None:
+        """Forget the states of these batches, which have not been computed. States that the driver began with stay."""
+        with self._lock:
+            began = {self._beginning.time, *self._older}
+            gone = {t for t in times if t in self._generated and t not in began}
+            self._with_blocks -= gone
+            lineage = self._lineage
+            lineage.local_checkpoints = [t for t in lineage.local_checkpoints if t not in gone]
+            for t in gone:
+                lineage.rdd_checkpoints.pop(t, None)
+        super().forget(gone)
 
     def go_back(self) -> None:
         """Forget the states after the last written state, so that they are made again from it.
@@ -332,9 +413,20 @@ class StatefulDStream(DStreamNode):
     # -- clean-up
 
     def caught_up_to(self) -> Time:
-        """Return the newest batch whose state is made. Parents must not forget newer batches, because later states need them."""
+        """Return the newest batch whose state is made. Parents must not forget newer batches, because later states need them.
+
+        While the state of an unfinished batch is still to be made from an older one, that one counts.
+        """
         with self._lock:
-            return max(self._generated, default=self._beginning.time)
+            made = self._generated.keys() - self._only_states
+            to_make = [began for began, until in self._older.items() if until > began and until not in made]
+            return min(to_make, default=max(self._generated, default=self._beginning.time))
+
+    def forget_older(self, time: Time) -> None:
+        """Forget from which states batches before `time` are computed, because they have ended."""
+        with self._lock:
+            self._older = {began: until for began, until in self._older.items() if until >= time}
+            self._only_states = {t for t in self._only_states if any(began < t <= until for began, until in self._older.items())}
 
     def clear_metadata(self, time: Time) -> None:
         """Forget old states as every stream does, but never the newest one. Unpersist blocks sooner: when no batch needs them."""
@@ -343,7 +435,8 @@ class StatefulDStream(DStreamNode):
             unread = [rdd for t, rdd in self._replaced if t <= limit]
             self._replaced = [(t, rdd) for t, rdd in self._replaced if t > limit]
             newest = max(self._generated, default=limit)
-            freed = [t for t in self._with_blocks if t <= limit and t != newest and not self._lineage.is_anchor(t, limit)]
+            kept = {newest, *self._older}
+            freed = [t for t in self._with_blocks if t <= limit and t not in kept and not self._lineage.is_anchor(t, limit)]
             self._with_blocks.difference_update(freed)
             unread += [self._generated[t] for t in freed if t in self._generated]
         self._unpersist(unread)
@@ -369,7 +462,7 @@ class StatefulDStream(DStreamNode):
 
     def _forgettable(self, time: Time) -> list[Time]:
         newest = max(self._generated, default=None)
-        return [t for t in super()._forgettable(time) if t != newest and not self._lineage.is_anchor(t, time)]
+        return [t for t in super()._forgettable(time) if t != newest and t not in self._older and not self._lineage.is_anchor(t, time)]
 
 
 def oldest_required_batches(

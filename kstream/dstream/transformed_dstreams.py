@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import Job
 from kstream.batch_time import Time
 from kstream.dstream.node import DStreamNode, check_same_slide
 from kstream.errors import NoRDDError
+from kstream.worker.record_failure import TRANSFORMATION, Step, name_of
+from kstream.worker.tolerant_operators import OPERATORS
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -69,6 +72,39 @@ class TransformedDStream(DStreamNode):
         return rdd
 
 
+class RecordDStream(TransformedDStream):
+    """A stream of an operator on single records, such as `map`. It has the errors policy of its parent.
+
+    A parent that is persisted has none: its records come from Spark's storage, and nobody knows from which records of the source.
+    """
+
+    def __init__(self, parent: DStreamNode, name: str, function: Any, plain: Callable[[RDD[Any]], RDD[Any]], preserves: bool) -> None:
+        """
+        Args:
+            parent: the stream of the records.
+            name: the name of the operator.
+            function: the user's function.
+            plain: makes the RDD without an errors policy.
+            preserves: whether records stay in the partitions of their keys.
+        """
+        super().__init__([parent], self._made, name, RddOrigin.FUSED)
+        self._function = function
+        self._plain = plain
+        self._preserves = preserves
+
+    @property
+    def tolerates_record_errors(self) -> bool:
+        """Whether the parent has an errors policy other than `fail`, and hands its records on one by one."""
+        (parent,) = self.dependencies
+        return parent.storage_level is None and parent.tolerates_record_errors
+
+    def _made(self, _time: Time, rdd: RDD[Any]) -> RDD[Any]:
+        if not self.tolerates_record_errors:
+            return self._plain(rdd)
+        step = Step(TRANSFORMATION, f"{self.operator} at {self.creation_site}", name_of(self._function))
+        return rdd.mapPartitions(partial(OPERATORS[self.operator], self._function, step), self._preserves)
+
+
 class UnionDStream(TransformedDStream):
     """A stream of the records of all parents, in the parents' order."""
 
@@ -105,6 +141,9 @@ class ForEachDStream(DStreamNode):
         self._func = func
         self._own = own
         self.operator = name
+        self._inputs: Sequence[Any] | None = None
+        self.is_ordered = False
+        """Whether the output needs its batches in their order: then later batches wait for one that failed, whatever the settings."""
 
     def redirect(self, func: Callable[[Time, RDD[Any]], object]) -> None:
         """Replace the output function: for a replay that must not write to the sink. Called before the first batch."""
@@ -125,13 +164,17 @@ class ForEachDStream(DStreamNode):
         rdd = self.dependencies[0].getOrCompute(time)
         if rdd is None:
             return None
-        func, placement = self._func, self.ssc.graph.placement
+        if self._inputs is None:  # the graph does not change once batches run
+            self._inputs = self.ssc.graph.inputs_of(self)
+        func, placement, inputs = self._func, self.ssc.graph.placement, self._inputs
 
         def run() -> None:
             if self._own:
                 placement.called_at(self.creation_site, lambda: func(time, rdd))
             else:
                 func(time, rdd)
+            for stream in inputs:
+                stream.check_records_of(time)
 
         return Job(
             time=time,

@@ -17,7 +17,8 @@ from kstream.batch_time import Duration, Time
 from kstream.dstream.node import DStreamNode
 from kstream.dstream.rdd_functions import co_grouped
 from kstream.dstream.stateful_dstream import StatefulDStream
-from kstream.worker.process import freeze_gc
+from kstream.public_call import refused
+from kstream.worker.process import begin_task
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -29,9 +30,14 @@ def check_window(parent: DStreamNode, window: Duration, slide: Duration) -> None
     """Raise ValueError unless both durations are positive multiples of the parent's slide duration."""
     for name, value in (("window", window), ("slide", slide)):
         if value.milliseconds <= 0 or not value.isMultipleOf(parent.slide_duration):
-            raise ValueError(
-                f"the {name} duration of a windowed stream ({value}) must be a positive multiple of the slide duration of its "
-                f"parent ({parent.slide_duration})"
+            step = parent.slide_duration
+            times = max(1, value.milliseconds // step.milliseconds)
+            fitting = sorted({times, times + (value > step)})
+            raise refused(
+                ValueError(
+                    f"the {name} duration of a windowed stream ({value}) must be a positive multiple of the slide duration of its "
+                    f"parent ({step}): give {' or '.join(f'{(step * n).seconds:g}' for n in fitting)} seconds"
+                )
             )
 
 
@@ -80,6 +86,7 @@ class ReducedWindowedDStream(StatefulDStream):
 
     key_hash = KeyHash.PYSPARK
     survives_absence = False
+    takes_out = True
     operator = "reduceByKeyAndWindow"
 
     def __init__(
@@ -140,7 +147,7 @@ def _step(
     """
 
     def run(entries: Iterable[tuple[Any, tuple[list[Any], ...]]]) -> Iterable[Any]:
-        freeze_gc()
+        begin_task()
         for key, (old, *batches) in entries:
             left, came = (list(chain(*part)) for part in (batches[: first_new - 1], batches[first_new - 1 :]))
             totals = [inverse(old[0], reduce(combine, left))] if old and left else old

@@ -46,6 +46,7 @@ class LogPlanTools(ConnectorTools):
 
     name = "log"
     input_kind = KIND
+    leaves_out = True
 
     def ranges(self, data: Mapping[str, Any]) -> list[PlannedRange] | None:
         """Return the ranges in plan data, empty ones included; None if the data is no stored LogPlan of this Log. Pure."""

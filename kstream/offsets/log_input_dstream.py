@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kstream.batch import InputOutcome, Json
+from kstream.batch import BatchInfo, InputOutcome, Json, SkippedRecord
 from kstream.batch.plan import DATA_LOSS_POLICIES, FAIL, REPORT, SKIP
 from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
@@ -15,13 +16,13 @@ from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import InputServices, StreamHost
 from kstream.dstream.recipe import Recipe
 from kstream.errors import ConfigurationError, DataLossError, NotRecoverableError
+from kstream.offsets.admission_control import AdmissionControl, AdmissionSettings
 from kstream.offsets.log import Log, beginnings_of, ends_of, with_retries
 from kstream.offsets.log_ends import Ends, ends_at_times, times_with_records
 from kstream.offsets.log_plan import KIND, LogPlan
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition, skipped_between
 from kstream.offsets.positions import Positions, PositionsLike
 from kstream.offsets.progress import metadata_of, outcome_of
-from kstream.offsets.rate_limits import RateLimits, clamp, estimated_rate
 from kstream.offsets.read_report import ReadReportAccumulator, counts_of, lost_ranges
 from kstream.offsets.starting_offsets import resolve
 
@@ -45,6 +46,7 @@ class LogInputDStream(InputDStream[LogPlan]):
     """
 
     operator = "log stream"
+    adapts_rate = True
 
     def __init__(
         self,
@@ -84,6 +86,7 @@ class LogInputDStream(InputDStream[LogPlan]):
         self._gone: set[Partition] = set()
         """Partitions that the Log no longer has, and whose loss is in a plan of this driver."""
         self._reports: ReadReportAccumulator | None = None
+        self._admission = AdmissionControl(AdmissionSettings(), self.slide_duration)
 
     # -- life
 
@@ -94,6 +97,7 @@ class LogInputDStream(InputDStream[LogPlan]):
             ConfigurationError: a policy does not exist, or a starting offset cannot be resolved.
         """
         super().start(services)
+        self._admission = AdmissionControl(self._admission_settings(), self.slide_duration)
         policy = self._on_data_loss()
         if policy not in DATA_LOSS_POLICIES:
             raise ConfigurationError(
@@ -147,7 +151,7 @@ class LogInputDStream(InputDStream[LogPlan]):
 
         stamps = [at.milliseconds for at in times]
         self._past_ends = ends_at_times(offsets_at, stamps, self._ends())
-        if self._limits().limited:
+        if self._admission.caps_rates:
             return times
         return [Time(ms) for ms in times_with_records(stamps, self._past_ends, now)]
 
@@ -167,7 +171,11 @@ class LogInputDStream(InputDStream[LogPlan]):
             found = "; ".join(f"{self.log.name} {entry.topic}-{entry.partition}: {entry.detail}" for entry in lost)
             raise DataLossError(f"{found}. To continue without these records, restart with {ON_DATA_LOSS}=skip")
         self._latest = (time, latest)
-        until = clamp(current, {p: max(latest.get(p, at), at) for p, at in current.items()}, self._limits())
+        ends = {p: max(latest.get(p, at), at) for p, at in current.items()}
+        if then is None:
+            until = self._admission.admit(time, current, ends, self.services.open_batches())
+        else:
+            until = self._admission.admit_missed(current, ends)
         return LogPlan(self.log.name, [OffsetRange(*p, at, until[p]) for p, at in sorted(current.items())], lost)
 
     def _current(self, latest: Mapping[Partition, int], missed: bool) -> tuple[dict[Partition, int], list[LostRange]]:
@@ -196,6 +204,8 @@ class LogInputDStream(InputDStream[LogPlan]):
     def planned(self, time: Time, plan: LogPlan) -> None:
         """Move the offsets to the ends of a plan that is durable now."""
         self._next = plan.until_offsets
+        if self._latest is not None and self._latest[0] == time and time.milliseconds not in self._past_ends:
+            self._admission.planned(time, plan.ranges, self._latest[1])
         deleted = {(entry.topic, entry.partition) for entry in plan.lost if entry.cause == "deletion"}
         self._gone = (self._gone | deleted) - (self._latest[1].keys() if self._latest is not None else set())
         self._past_ends = {ms: ends for ms, ends in self._past_ends.items() if ms > time.milliseconds}
@@ -210,13 +220,24 @@ class LogInputDStream(InputDStream[LogPlan]):
             raise RuntimeError("plan before start")
         return self._next
 
-    def _limits(self) -> RateLimits:
-        """Return the rate limits of the next batch."""
+    def update_rate(self, recordsPerSecond: int) -> None:
+        """Let the partitions share this rate from the next plan on. Called on the listeners' thread."""
+        self._admission.update_rate(recordsPerSecond)
+
+    def batch_completed(self, info: BatchInfo) -> None:
+        """Note the speed of a batch. Called on the listeners' thread."""
+        self._admission.batch_completed(info, self.id, repr(self))
+
+    def _admission_settings(self) -> AdmissionSettings:
+        """Return the limits of a batch."""
         conf = self.ssc.settings.get
         most = conf("spark.streaming.kstream.log.maxRatePerPartition")
-        estimate = estimated_rate(conf("spark.streaming.backpressure.enabled"), None, conf("spark.streaming.backpressure.initialRate"))
-        return RateLimits(
-            self.slide_duration.milliseconds, max_rate=lambda _: most, estimate=estimate, limited=most > 0 or estimate is not None
+        return AdmissionSettings(
+            max_rate=lambda _: most,
+            caps_rates=most > 0,
+            backpressure=conf("spark.streaming.backpressure.enabled"),
+            initial_rate=conf("spark.streaming.backpressure.initialRate"),
+            first_records=conf("spark.streaming.kstream.log.firstBatchRecords"),
         )
 
     def _on_data_loss(self) -> str:
@@ -233,19 +254,30 @@ class LogInputDStream(InputDStream[LogPlan]):
         if self._reports is None:
             self._reports = ReadReportAccumulator(sc)
         tolerate = self._on_data_loss() != FAIL
-        return LogRDD(sc, self.log, plan.ranges, self._max_records_per_task, self._reports, time.milliseconds, tolerate)
+        return LogRDD(sc, self.log, plan.ranges, self._max_records_per_task, self._reports, time.milliseconds, tolerate, plan.skipped)
+
+    def without(self, plan: LogPlan, skipped: Collection[SkippedRecord]) -> LogPlan:
+        """Return the plan without these records. Its ranges and its stored form do not change. Pure."""
+        return replace(plan, skipped=frozenset(skipped))
+
+    def leave_out(self, time: Time, skipped: Collection[SkippedRecord]) -> None:
+        """Leave records out of a batch from now on, and drop what earlier tries have reported about its ranges."""
+        super().leave_out(time, skipped)
+        if self._reports is not None:
+            self._reports.drop_counts(time.milliseconds)
 
     def metadata(self, time: Time, plan: LogPlan) -> Mapping[str, Any]:
         """Return the metadata of a batch for listeners and the progress report. The lag is known for the batch planned last."""
         latest = self._latest[1] if self._latest is not None and self._latest[0] == time else None
-        return metadata_of(plan.ranges, latest, {}, f"{self.log.name}[{', '.join(sorted({r.topic for r in plan.ranges}))}]")
+        description = f"{self.log.name}[{', '.join(sorted({r.topic for r in plan.ranges}))}]"
+        return metadata_of(plan.ranges, latest, {}, description, self._admission.limits_of(time))
 
     def outcome(self, time: Time, plan: LogPlan) -> InputOutcome:
         """Return how many records each range held, and the lost ranges. Logs the losses. Any thread."""
         found = self._reports.take(time.milliseconds) if self._reports is not None else {}
         lost = [*plan.lost, *lost_ranges(found.get("lost", {}))]
-        counts = counts_of(plan.ranges, found.get("counts", {}))
-        return outcome_of(time, counts, lost, self._on_data_loss() == REPORT, logger)
+        counts = counts_of(plan.ranges, found.get("counts", {}), plan.skipped)
+        return outcome_of(time, counts, lost, self._on_data_loss() == REPORT, logger, plan.skipped)
 
     def clear_metadata(self, time: Time) -> None:
         """Drop the plans and the read reports of batches that are older than the remember duration."""

@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from kstream.batch import Json, PlannedInput
+from kstream.batch import Json, PlannedInput, SkippedRecord
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
 
 KIND = "log-"
@@ -25,16 +25,23 @@ class LogPlan(PlannedInput):
         log: the name of the Log.
         ranges: one range for each partition, empty ranges included, sorted by topic and number.
         lost: losses that were found while planning.
+        skipped: the records that are left out of the ranges. They are not part of the stored form.
     """
 
     log: str
     ranges: Sequence[OffsetRange]
     lost: Sequence[LostRange] = ()
+    skipped: Collection[SkippedRecord] = ()
 
     @property
     def num_records(self) -> int:
         """The number of offsets of all ranges. It is also the number of records, unless the offsets of the Log have gaps."""
         return sum(r.count() for r in self.ranges)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all ranges are empty and nothing was lost."""
+        return not (self.num_records or self.lost)
 
     @property
     def until_offsets(self) -> dict[Partition, int]:

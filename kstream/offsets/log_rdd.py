@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kstream.batch import SkippedRecord
 from kstream.errors import DataLossError, KStreamError
 from kstream.offsets.log import Log, pause_or_raise
 from kstream.offsets.offset_range import LostRange, OffsetRange
 from kstream.offsets.read_report import ReadReport, ReadReportAccumulator, ReportData
 from kstream.spark.worker_rdd import WorkerRDD
+from kstream.worker.current_record import CurrentRecord, between_chunks, note
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
@@ -33,6 +36,7 @@ class LogRDD(WorkerRDD):
         reports: ReadReportAccumulator,
         time_ms: int,
         tolerate_loss: bool,
+        skipped: Collection[SkippedRecord] = (),
     ) -> None:
         """Create the RDD. Asks nobody.
 
@@ -44,9 +48,10 @@ class LogRDD(WorkerRDD):
             reports: the read reports of the stream.
             time_ms: the batch time.
             tolerate_loss: whether a loss is reported and the read continues; otherwise the loss is raised.
+            skipped: the records of the ranges that are left out.
         """
         self._ranges = tuple(ranges)
-        splits = tuple(split_ranges(ranges, max_records_per_task))
+        splits = tuple(tuple(leave_out(split, skipped)) for split in split_ranges(ranges, max_records_per_task))
         super().__init__(sc, len(splits), LogTask(log, splits, time_ms, tolerate_loss, reports.accumulator))
 
     def offsetRanges(self) -> list[OffsetRange]:
@@ -63,13 +68,18 @@ def split_ranges(ranges: Iterable[OffsetRange], most: int) -> Iterator[OffsetRan
             yield OffsetRange(r.topic, r.partition, begin, until)
 
 
+def leave_out(split: OffsetRange, skipped: Collection[SkippedRecord]) -> list[OffsetRange]:
+    """Return the parts of a range around the records that are left out; the range itself if it has none of them. Pure."""
+    return split.without({record.offset for record in skipped if (record.topic, record.partition) == (split.topic, split.partition)})
+
+
 @dataclass(frozen=True)
 class LogTask:
     """The function of a LogRDD: index → records. Immutable; pickled into the tasks.
 
     Attributes:
         log: the Log.
-        splits: the range of each task, by the task's index.
+        splits: the ranges of each task, by the task's index: one, or the parts around records that are left out.
         time_ms: the batch time.
         tolerate_loss: whether a loss is reported and the read continues; otherwise the loss is raised.
         accumulator: collects the read reports, by batch time.
@@ -77,7 +87,7 @@ class LogTask:
     """
 
     log: Log
-    splits: tuple[OffsetRange, ...]
+    splits: tuple[tuple[OffsetRange, ...], ...]
     time_ms: int
     tolerate_loss: bool
     accumulator: Accumulator[dict[int, ReportData]]
@@ -91,16 +101,17 @@ class LogTask:
             Exception: another error of the Log.
         """
         report = ReadReport(self.tolerate_loss)
-        split = self.splits[index]
-        if split.count():
-            yield from self._records(split, report)
-            found = report.to_plain()
-            if found:
-                self.accumulator.add({self.time_ms: found})
+        for split in self.splits[index]:
+            if split.count():
+                yield from self._records(split, report)
+        found = report.to_plain()
+        if found:
+            self.accumulator.add({self.time_ms: found})
 
     def _records(self, split: OffsetRange, report: ReadReport) -> Iterator[Any]:
         """Yield the records of a range. A loss is recorded in the report, or raised."""
         read = 0
+        note(lambda: read - 1, partial(_record_at, split, self.log.offsets_have_gaps))
         try:
             for record in self._repeated(split):
                 read += 1
@@ -110,6 +121,11 @@ class LogTask:
             if not self.tolerate_loss:
                 raise
             report.record_loss(LostRange(split.topic, split.partition, split.fromOffset, split.untilOffset, "removed", str(e)))
+        except GeneratorExit:  # the task does not want the rest
+            between_chunks(abandoned=True)
+            raise
+        finally:  # the Log has failed, or is read to its end
+            between_chunks()
         report.record_read(split, read)
 
     def _repeated(self, split: OffsetRange) -> Iterator[Any]:
@@ -132,3 +148,10 @@ class LogTask:
             raise ValueError(f"{self.log.name}: read yielded {read} records for the {split.count()} offsets of {split}")
         if read < split.count() and not self.log.offsets_have_gaps:
             raise DataLossError(f"{self.log.name}: {split.count() - read} of the {split.count()} records of {split} are gone")
+
+
+def _record_at(split: OffsetRange, gaps: bool, position: int) -> CurrentRecord:
+    """Return the record at a position of a range. In a Log with gaps only its position in the range is known."""
+    if not gaps:
+        return CurrentRecord(split.topic, split.partition, split.fromOffset + position)
+    return CurrentRecord(split.topic, split.partition, place=f"{split}, position {position}")

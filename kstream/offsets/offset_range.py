@@ -5,7 +5,7 @@ All ranges are half-open: `fromOffset` is included, `untilOffset` is excluded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -76,6 +76,17 @@ class OffsetRange:
             The range.
         """
         return OffsetRange(topic, partition, fromOffset, untilOffset)
+
+    def without(self, offsets: Collection[int]) -> list[OffsetRange]:
+        """Return the parts of the range between these offsets, in order; the range itself if it has none of them. Pure.
+
+        A range of which nothing is left has no parts.
+        """
+        cuts = sorted({offset for offset in offsets if self.fromOffset <= offset < self.untilOffset})
+        if not cuts:
+            return [self]
+        begins, ends = [self.fromOffset, *(cut + 1 for cut in cuts)], [*cuts, self.untilOffset]
+        return [OffsetRange(self.topic, self.partition, a, b) for a, b in zip(begins, ends, strict=True) if a < b]
 
     def to_json(self) -> list[str | int]:
         """Return the stored form, `[topic, partition, from, until]`."""

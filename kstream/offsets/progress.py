@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from kstream.batch import InputOutcome
+from kstream.batch import InputOutcome, SkippedRecord
 from kstream.batch_time import Time
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
+from kstream.worker.record_errors import KindCounts
+
+NO_LIMITS: Mapping[str, Any] = MappingProxyType({})
 
 
 def metadata_of(
-    ranges: Sequence[OffsetRange], latest: Mapping[Partition, int] | None, pinned: Mapping[Partition, int], description: str
+    ranges: Sequence[OffsetRange],
+    latest: Mapping[Partition, int] | None,
+    pinned: Mapping[Partition, int],
+    description: str,
+    limits: Mapping[str, Any] = NO_LIMITS,
 ) -> dict[str, Any]:
     """Return the metadata of a batch.
 
@@ -21,6 +29,7 @@ def metadata_of(
         latest: the ends of the logs when the batch was planned; None if they are unknown.
         pinned: partition → offset of a record from the future, under the by-timestamp policy.
         description: the system and the part of it that the stream reads, such as `Kafka[Subscribe[orders]]`.
+        limits: what limits the batch; see `AdmissionControl.limits_of`.
 
     Returns:
         A dict with `offsets` (the ranges), `Description` (Spark's text about the ranges that are not empty) and `progress` (JSON values).
@@ -29,7 +38,7 @@ def metadata_of(
     return {
         "offsets": list(ranges),
         "Description": "\n".join(described),
-        "progress": _progress(ranges, latest, pinned, description),
+        "progress": {**_progress(ranges, latest, pinned, description), **limits},
     }
 
 
@@ -66,7 +75,16 @@ def _nested(offsets: Mapping[Partition, int]) -> dict[str, dict[str, int]]:
     return nested
 
 
-def outcome_of(time: Time, counts: Sequence[int | None], lost: Sequence[LostRange], report: bool, logger: logging.Logger) -> InputOutcome:
+def outcome_of(
+    time: Time,
+    counts: Sequence[int | None],
+    lost: Sequence[LostRange],
+    report: bool,
+    logger: logging.Logger,
+    skipped: Iterable[SkippedRecord] = (),
+    errors: KindCounts | None = None,
+    num_bytes: int | None = None,
+) -> InputOutcome:
     """Return the outcome of a batch for the completion record and the ledger. Logs a warning for each loss. Any thread.
 
     Args:
@@ -75,7 +93,11 @@ def outcome_of(time: Time, counts: Sequence[int | None], lost: Sequence[LostRang
         lost: the losses of the plan and of the read report.
         report: whether listeners get the losses.
         logger: the log of the stream.
+        skipped: the records that the batch has left out.
+        errors: the record errors of the batch by their kind; None without any.
+        num_bytes: the bytes of its records, estimated; None if they are not known.
     """
     for entry in lost:
         logger.warning("batch %s, lost records of %s-%d from %d: %s", time, entry.topic, entry.partition, entry.lost_from, entry.detail)
-    return InputOutcome(counts, [entry.to_json() for entry in lost], report)
+    kinds = [(*kind, records) for kind, (records, _) in sorted((errors or {}).items())]
+    return InputOutcome(counts, [entry.to_json() for entry in lost], report, sorted(skipped), kinds, num_bytes)

@@ -21,14 +21,12 @@ class RateLimits:
         max_rate: partition → the most records a second; 0 is no limit.
         min_rate: partition → the fewest records a *batch*, because Spark compares it after the multiplication by seconds.
         estimate: the whole stream's rate under back-pressure, in records a second; None if there is none.
-        limited: False only if no rate limits any batch of the stream.
     """
 
     batch_ms: int
     max_rate: Callable[[Partition], int] = lambda _: 0
     min_rate: Callable[[Partition], int] = lambda _: 1
     estimate: float | None = None
-    limited: bool = True
 
 
 def estimated_rate(backpressure: bool, measured: float | None, initial: float) -> float | None:
@@ -107,6 +105,4 @@ def clamp(current: Mapping[Partition, int], latest: Mapping[Partition, int], lim
         limits: the limits of the batch.
     """
     most = max_messages(current, latest, limits)
-    if most is None:
-        return dict(latest)
-    return {p: min(current[p] + most[p], end) for p, end in latest.items()}
+    return dict(latest) if most is None else {p: min(current[p] + most[p], end) for p, end in latest.items()}

@@ -1,4 +1,4 @@
-"""The read report of a batch: how many records each range held, and the ranges that were lost.
+"""The read report of a batch: how many records each range held, the ranges that were lost, and the record errors.
 
 A task fills a `ReadReport` while it reads, and sends it to the driver when it succeeds. There `ReadReportAccumulator` merges the reports of
 all tasks, attempts and jobs of a batch into one map. The keys are positions in Kafka, so merging is idempotent. The driver decides what
@@ -8,21 +8,24 @@ follows from a loss.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kstream.batch import SkippedRecord
 from kstream.offsets.offset_range import LostRange, OffsetRange
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.accumulators import Accumulator
 
+    from kstream.worker.record_errors import KindCounts
 
 RangeStart: TypeAlias = tuple[str, int, int]
 """(topic, partition, first offset)."""
 ReportData: TypeAlias = dict[str, Any]
-"""A report as tasks send it: {"counts": {start: (until, records)}, "lost": {start: (until, cause, detail)}}."""
+"""A report as tasks send it: {"counts": {start: (until, records)}, "bytes": {start: bytes}, "lost": {start: (until, cause, detail)},
+"errors": {start: {kind: (records, first)}}, "undelivered": {start: reason}}. Bytes, errors and undelivered are by a range of the task."""
 
 
 @dataclass(slots=True)
@@ -32,21 +35,29 @@ class ReadReport:
     Attributes:
         tolerate_loss: whether a loss is recorded and the read continues; otherwise the loss is raised.
         counts: start → (end, number of records), for each split that was read to its end.
+        num_bytes: the bytes of all these records, estimated from the first records of each split; 0 if the reader does not look.
         lost: start → (end, cause, detail), for each lost range.
+        errors: start of the task's first range → kind → (records, the first of them), if records failed.
+        undelivered: the same start → why a dead letter was not stored, if the task could not raise that.
     """
 
     tolerate_loss: bool = False
     counts: dict[RangeStart, tuple[int, int]] = field(default_factory=dict[RangeStart, tuple[int, int]])
+    num_bytes: int = 0
     lost: dict[RangeStart, tuple[int | None, str, str]] = field(default_factory=dict[RangeStart, tuple[int | None, str, str]])
+    errors: dict[RangeStart, KindCounts] = field(default_factory=dict)
+    undelivered: dict[RangeStart, str] = field(default_factory=dict[RangeStart, str])
 
-    def record_read(self, split: OffsetRange, records: int) -> None:
+    def record_read(self, split: OffsetRange, records: int, num_bytes: int = 0) -> None:
         """Record that a split was read to its end.
 
         Args:
             split: the range of the split.
             records: how many records it held.
+            num_bytes: their bytes, estimated.
         """
         self.counts[split.topic, split.partition, split.fromOffset] = (split.untilOffset, records)
+        self.num_bytes += num_bytes
 
     def record_loss(self, lost: LostRange) -> None:
         """Record a lost range."""
@@ -54,11 +65,13 @@ class ReadReport:
 
     def to_plain(self) -> ReportData:
         """Return the report for the driver; empty if nothing was recorded."""
-        return {name: found for name, found in (("counts", self.counts), ("lost", self.lost)) if found}
+        parts = ("counts", self.counts), ("lost", self.lost), ("errors", self.errors), ("undelivered", self.undelivered)
+        bytes_by_first = {next(iter(self.counts)): self.num_bytes} if self.num_bytes else {}
+        return {name: found for name, found in (*parts, ("bytes", bytes_by_first)) if found}
 
 
 def merge(into: dict[int, ReportData], more: Mapping[int, ReportData]) -> dict[int, ReportData]:
-    """Merge reports of tasks. Of two counts of a split the larger wins, because the other read was cut short.
+    """Merge reports of tasks. Of two counts of a split the larger wins, because the other read was cut short. So do counts of errors.
 
     Args:
         into: batch time in ms → report. It is changed.
@@ -71,27 +84,58 @@ def merge(into: dict[int, ReportData], more: Mapping[int, ReportData]) -> dict[i
         known = into.setdefault(time, {"counts": {}, "lost": {}})
         for start, (until, records) in report.get("counts", {}).items():
             known["counts"][start] = max(known["counts"].get(start, (until, 0)), (until, records))
+        for start, num_bytes in report.get("bytes", {}).items():
+            known_bytes = known.setdefault("bytes", {})
+            known_bytes[start] = max(known_bytes.get(start, 0), num_bytes)
         known["lost"].update(report.get("lost", {}))
+        for start, kinds in report.get("errors", {}).items():
+            counted = known.setdefault("errors", {}).setdefault(start, {})
+            for kind, found in kinds.items():
+                counted[kind] = max(counted.get(kind, found), found, key=lambda entry: entry[0])
+        if "undelivered" in report:
+            known.setdefault("undelivered", {}).update(report["undelivered"])
     return into
 
 
-def counts_of(ranges: Sequence[OffsetRange], counts: Mapping[RangeStart, tuple[int, int]]) -> list[int | None]:
+def bytes_of(report: ReportData) -> int | None:
+    """Return the bytes of the records of a batch, by the report; None if no task has estimated them. Pure."""
+    return sum(report["bytes"].values()) if "bytes" in report else None
+
+
+def errors_of(report: ReportData) -> KindCounts:
+    """Return the record errors of all tasks of a report, by their kind. Pure."""
+    total: KindCounts = {}
+    for _, kinds in sorted(report.get("errors", {}).items()):
+        for kind, (records, first) in kinds.items():
+            known = total.get(kind, (0, first))
+            total[kind] = (known[0] + records, known[1])
+    return total
+
+
+def counts_of(
+    ranges: Sequence[OffsetRange], counts: Mapping[RangeStart, tuple[int, int]], skipped: Collection[SkippedRecord] = ()
+) -> list[int | None]:
     """Return how many records each range held. The count of a range that was split is the sum of its splits. Pure.
 
     Args:
         ranges: the planned ranges.
         counts: start → (end, number of records), from a read report.
+        skipped: the records that were left out. They are not counted.
 
     Returns:
         For each range its number of records: 0 for an empty range, None if no job has read the whole range.
     """
-    return [_count(r, counts) for r in ranges]
+    left_out = {(record.topic, record.partition, record.offset) for record in skipped}
+    return [_count(r, counts, left_out) for r in ranges]
 
 
-def _count(r: OffsetRange, counts: Mapping[RangeStart, tuple[int, int]]) -> int | None:
+def _count(r: OffsetRange, counts: Mapping[RangeStart, tuple[int, int]], left_out: Collection[RangeStart]) -> int | None:
     """Return the number of records of one range, by following its splits; None if one of them was not read to its end."""
     at, total = r.fromOffset, 0
     while at < r.untilOffset:
+        if (r.topic, r.partition, at) in left_out:
+            at += 1
+            continue
         found = counts.get((r.topic, r.partition, at))
         if found is None:
             return None
@@ -154,8 +198,8 @@ class ReadReportAccumulator:
             time_ms: the batch time, in ms.
 
         Returns:
-            {"counts": …, "lost": …}, both possibly empty. `lost` also has the losses of older batches that were found after their end,
-            because a window reads their ranges again.
+            {"counts": …, "lost": …}, both possibly empty, "bytes" if they are known, and "errors" if records failed. `lost` also has the
+            losses of older batches that were found after their end, because a window reads their ranges again.
         """
         with self.param.lock:
             known: dict[int, ReportData] = self.accumulator.value
@@ -164,7 +208,32 @@ class ReadReportAccumulator:
             for older in [t for t in known if t < time_ms]:
                 lost.update(known[older].get("lost", {}))
                 known[older]["lost"] = {}
-        return {"counts": found.get("counts", {}), "lost": lost}
+        return {**found, "counts": found.get("counts", {}), "lost": lost}
+
+    def errors(self, time_ms: int) -> ReportData:
+        """Return the report of a batch so far; what it says about undelivered dead letters is removed. Any thread.
+
+        Args:
+            time_ms: the batch time, in ms.
+        """
+        with self.param.lock:
+            known: dict[int, ReportData] = self.accumulator.value
+            found = known.get(time_ms, {})
+            undelivered = found.pop("undelivered", {})
+            errors = {start: dict(kinds) for start, kinds in found.get("errors", {}).items()}
+            return {"counts": dict(found.get("counts", {})), "errors": errors, "undelivered": undelivered}
+
+    def drop_counts(self, time_ms: int) -> None:
+        """Drop the counts of a batch that is read again with other splits, because records are left out: of records and of record errors.
+
+        Its losses stay. Any thread.
+        """
+        with self.param.lock:
+            known: dict[int, ReportData] = self.accumulator.value
+            if time_ms in known:
+                known[time_ms]["counts"] = {}
+                known[time_ms].pop("bytes", None)
+                known[time_ms].pop("errors", None)
 
     def forget(self, up_to_ms: int) -> None:
         """Drop the reports of old batches: those that arrived after `take`, or that nobody took. Any thread.

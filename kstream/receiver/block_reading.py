@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import itertools
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from kstream.errors import BlocksLostError, CorruptRecordError, KStreamError, RpcError, StorageError
@@ -14,6 +16,7 @@ from kstream.receiver.executor_process import executor_of_this_worker
 from kstream.rpc import RpcClient, RpcCredentials
 from kstream.storage import FileStore
 from kstream.wal import WriteAheadLog, WriteAheadLogRecordHandle, create_log_for_receiver
+from kstream.worker.current_record import CurrentRecord, between_chunks, hand_out
 from kstream.worker.process import once
 
 _ANY_STREAM = -1
@@ -95,14 +98,15 @@ def read_block(block: BlockLocations, credentials: RpcCredentials) -> Iterator[A
     asked: list[str] = []
     for replica in _nearest_first(block.replicas):
         try:
-            return records_of(_client(replica, credentials).get(block.block_id))
+            return records_of(_client(replica, credentials).get(block.block_id), block.block_id)
         except KeyError:
             asked.append(f"executor {replica.executor_id} does not have it")
         except RpcError as e:
             asked.append(f"executor {replica.executor_id}: {e}")
     if block.handle is not None and block.log is not None:
         try:
-            return records_of(decode_block(block.log(block.handle), f"the write-ahead log's {block.handle}"))
+            chunks = decode_block(block.log(block.handle), f"the write-ahead log's {block.handle}")
+            return records_of(chunks, block.block_id)
         except (StorageError, CorruptRecordError) as e:
             asked.append(f"the write-ahead log: {e}")
     raise BlocksLostError(
@@ -113,12 +117,35 @@ def read_block(block: BlockLocations, credentials: RpcCredentials) -> Iterator[A
     )
 
 
-def records_of(chunks: Iterable[bytes]) -> Iterator[Any]:
-    """Yield the records of a block. Each chunk is one or more pickled lists of records."""
-    for chunk in chunks:
-        file = io.BytesIO(chunk)
-        while file.tell() < len(chunk):
-            yield from pickle.load(file)
+def records_of(chunks: Iterable[bytes], block_id: str = "") -> Iterator[Any]:
+    """Yield the records of a block. `current_record` knows which one was yielded last, by the id of the block.
+
+    Args:
+        chunks: each is one or more pickled lists of records.
+        block_id: the id of the block.
+    """
+    return itertools.chain.from_iterable(_lists_of(chunks, block_id))
+
+
+def _lists_of(chunks: Iterable[bytes], block_id: str) -> Iterator[Iterator[Any]]:
+    """Yield the records of each pickled list of a block."""
+    before = 0
+    try:
+        for chunk in chunks:
+            file = io.BytesIO(chunk)
+            while file.tell() < len(chunk):
+                records = pickle.load(file)
+                yield hand_out(records, partial(_record_at, block_id, before))
+                between_chunks()
+                before += len(records)
+    except GeneratorExit:  # the task does not want the rest
+        between_chunks(abandoned=True)
+        raise
+
+
+def _record_at(block_id: str, before: int, position: int) -> CurrentRecord:
+    """Return the record at a position of a list, which has `before` records before it in its block."""
+    return CurrentRecord(place=f"received block {block_id}, position {before + position}")
 
 
 def _nearest_first(replicas: Sequence[Replica]) -> list[Replica]:

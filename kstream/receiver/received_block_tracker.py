@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from kstream.batch.plan import Json
+from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Time
 from kstream.checkpoint.format import decode, encode
 from kstream.clock import Clock
@@ -389,13 +390,13 @@ class ReceivedBlockTracker:
                     released.append(record.block)
         return released
 
-    def cleanup_old_batches(self, up_to: Time, wait: bool = False) -> None:
-        """Log that nobody needs the released blocks of the plans up to a time, nor the refused blocks. Then clean the log. Blocks.
+    def cleanup_old_batches(self, required: RequiredBatches, wait: bool = False) -> None:
+        """Log that nobody needs the released blocks of plans that are not required, nor the refused blocks. Then clean the log. Blocks.
 
         Call this before those plans are removed. Otherwise a restart would find no plan for their blocks, and would allocate them again.
 
         Args:
-            up_to: The latest batch time of those plans.
+            required: The batches whose plans stay.
             wait: Whether the old files of the log are removed when this returns.
 
         Raises:
@@ -404,7 +405,7 @@ class ReceivedBlockTracker:
         now = self._clock.time_ms()
         with self._lock:
             released = self._records.of(BlockState.RELEASED)
-            cleaned = [record for record in released if record.plan_time is not None and record.plan_time <= up_to]
+            cleaned = [record for record in released if record.plan_time is not None and record.plan_time not in required]
             discarded = self._records.of(BlockState.REFUSED)
             self._move_all(discarded, BlockState.DISCARDING)
         try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstream.clock import SystemClock
-from kstream.errors import RpcError
+from kstream.errors import RpcError, one_line
 from kstream.loop import THREADS
 from kstream.receiver import messages
 from kstream.receiver.block_generator import BlockIds, RateLimiter
@@ -219,7 +219,10 @@ class ReceiverSession:
                 acknowledged = writer.acknowledged_before()  # taken before the request: the answer may not consider blocks sent meanwhile
                 self._do(self._link.next_command(), supervisor, writer, acknowledged)
         except Exception as e:
-            logger.warning("receiver %d: its driver does not answer; the task ends", self._link.stream_id, exc_info=e)
+            unexpected = None if isinstance(e, RpcError) else e
+            logger.warning(
+                "receiver %d: its driver does not answer; the task ends: %s", self._link.stream_id, one_line(e), exc_info=unexpected
+            )
             self._end("Lost its driver", e)
 
     def _do(self, answer: Mapping[str, Any], supervisor: ReceiverSupervisor, writer: ReceiverBlockWriter, acknowledged: int) -> None:

@@ -91,6 +91,8 @@ class ReceiverEntry:
     """The executor from which this run has registered last."""
     cancelled: bool = False
     """Whether a stop has cancelled its task."""
+    rate: int | None = None
+    """The rate limit that it was sent last, in records a second. Its next run gets the same."""
     refusals: int = 0
     """How often it has been refused, since it was last accepted, because it ran on an executor that was not a candidate."""
     last_error: tuple[str, str, int] = ("", "", -1)
@@ -227,8 +229,10 @@ class ReceiverTracker:
             self._runner.cancel(stream)
 
     def send_rate_update(self, stream_id: int, records_a_second: int) -> None:
-        """Send a running receiver the command to set its rate limit. Returns at once. Any thread."""
-        self._command(stream_id, {"command": messages.UPDATE_RATE_LIMIT, "rate": records_a_second})
+        """Send a receiver the command to set its rate limit, and later runs of it, too. Returns at once. Any thread."""
+        with self._lock:
+            self._entries[stream_id].rate = records_a_second
+        self._command(stream_id, _rate_update(records_a_second))
 
     def clean_up(self, stream_id: int, threshold_ms: int) -> None:
         """Send a receiver the command to clean its log. Returns at once. Any thread.
@@ -420,6 +424,9 @@ class ReceiverTracker:
             entry.running, entry.executor = True, None
             entry.commands.clear()
             entry.command_came.clear()
+            if entry.rate is not None:
+                entry.commands.append(_rate_update(entry.rate))
+                entry.command_came.set()
             entry.info = ReceiverTrackingInfo(stream, ReceiverState.SCHEDULED, tuple(candidates))
             run = entry.run
         self._runner.run(entry.receiver, stream, run, candidates, lambda reason: self._ended(stream, run, reason))
@@ -521,3 +528,8 @@ class ReceiverTracker:
         where = (running.host, running.executor_id) if running is not None else ("", "")
         name = f"{type(entry.receiver).__name__}-{stream}"
         return ReceiverInfo(stream, name, entry.info.state is ReceiverState.ACTIVE, *where, *entry.last_error)
+
+
+def _rate_update(records_a_second: int) -> dict[str, Any]:
+    """Return the command that sets a rate limit."""
+    return {"command": messages.UPDATE_RATE_LIMIT, "rate": records_a_second}

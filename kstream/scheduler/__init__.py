@@ -5,9 +5,17 @@ generator's thread owns the first half, the scheduler's the second; they exchang
 
     state_checkpointer   StateCheckpointer: writes, restores and removes the states of streams
     completions          Completions: how batches end; UnfinishedBatches: those that have not succeeded
+    retry_policy         RetryPolicy: when a failed batch is tried again, and whether later batches wait for it
+    failed_batches       FailedBatches: batches between two tries; HeldBatches: batches that wait for an earlier one
     job_scheduler        JobScheduler: runs the jobs; JobEnvironment: what Spark does around a job
     planning_outage      PlanningOutage: how long the driver waits for brokers or a store that are away
-    batch_planner        BatchPlanner: makes one batch, from the plans of its inputs to its jobs; which missed batches are planned
+    empty_batches        EmptyBatches: which batches end without the user's functions
+    missed_batches       which missed batches are planned late, and which wait for a batch that has failed before
+    rate_estimator       RateEstimator, PIDRateEstimator: the rate that the speed of the last batches allows
+    rate_controller      RateController: tells an input its rate after each batch
+    executor_allocation_policy  how many executors a job gets for the speed of its batches (pure)
+    executor_allocation_manager  ExecutorAllocationManager: asks Spark for them, once a scaling interval
+    batch_planner        BatchPlanner: makes one batch, from the plans of its inputs to its jobs
     job_generator        JobGenerator: ticks, restart, graceful stop, clean-up
 """
 

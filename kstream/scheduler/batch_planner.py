@@ -1,7 +1,6 @@
 """BatchPlanner: collects the plans of the inputs, makes the plan of the batch durable, generates the jobs and submits them.
 
-InputInfoTracker: record counts and facts of each input stream, for each batch. The functions at the end are pure: they select the missed
-batches that are planned late, after a restart, and after a clock jumped or planning was held up.
+InputInfoTracker: record counts and facts of each input stream, for each batch.
 """
 
 from __future__ import annotations
@@ -10,24 +9,23 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kstream import crash_point
-from kstream.batch import Batch, BatchPlan, BatchState, JobSet, PlannedInput, StreamInputInfo
-from kstream.batch_time import Duration, Time
+from kstream.batch import Batch, BatchPlan, BatchState, Job, JobSet, PlannedInput, SkippedRecord, StreamInputInfo
+from kstream.batch_time import Time, listed
 from kstream.clock import SettableClock
 from kstream.dstream import InputDStream
-from kstream.errors import FencedError, IllegalStateError, PlanFailedError, StorageError
-from kstream.scheduler.completions import Failure
+from kstream.errors import FencedError, IllegalStateError, JvmLostError, PlanFailedError, StorageError, is_of_a_task
+from kstream.scheduler.empty_batches import EmptyBatches
+from kstream.scheduler.failed_batches import FailedBatches, FailedTry, HeldBatches
 from kstream.scheduler.job_scheduler import JobScheduler, SchedulerParts
+from kstream.scheduler.missed_batches import PostponedBatches, batches_during_downtime, overdue
 from kstream.scheduler.planning_outage import PlanningOutage
+from kstream.scheduler.retry_policy import MAX_HELD
 
 logger = logging.getLogger(__name__)
-MOST = 1000
-"""The number of missed batches above which batches of a downtime are coalesced."""
-OVERDUE = 10
-"""The number of overdue ticks above which they are handled as missed batches. A slow answer of a broker or a long pause of the process
-leaves fewer. A suspended machine or a clock that jumped leaves more."""
 
 
 class InputInfoTracker:
@@ -88,13 +86,20 @@ class BatchPlanner:
         self._on_fenced = on_fenced
         self._outage = outage
         self._unfinished = parts.unfinished
+        self._held = HeldBatches(parts.retry)
+        self._was_full = False
+        self._is_start_held_up = False
+        """Whether the store was away when the last batch was to start."""
+        self._failed = FailedBatches(parts.retry)
         self._input_info = InputInfoTracker()
+        self._empty = EmptyBatches(parts.skip_empty_batches)
         self.inputs: Sequence[InputDStream[Any]] = ()
         self.is_fenced = False
         """Whether another driver is known to have taken over. Any thread may read it."""
         self._after = Time(0)
         self._last_made: Batch | None = None
         """The batch of the newest write of a plan, whether the write succeeded or failed."""
+        self._postponed: PostponedBatches | None = None
         self._overdue: tuple[Time, frozenset[Time]] = (Time(0), frozenset())
         """The last overdue tick that was decided on, and the overdue ticks that make a batch."""
 
@@ -107,6 +112,7 @@ class BatchPlanner:
         """
         self.inputs = self._graph.active_inputs()
         self._graph.initialize(zero_time)
+        self._empty.begin(self._graph.in_order())
         self._after = last_planned or Time(0)
 
     def store_starting_point(self, time: Time) -> None:
@@ -141,12 +147,13 @@ class BatchPlanner:
             times: rising, without gaps.
 
         Returns:
-            The times to plan, oldest first; see `batches_during_downtime`.
+            The times to plan, oldest first; see `batches_during_downtime` and `EmptyBatches.missed`.
         """
         if not times or self.exhausted:
             return []
         busy = [stream.missed(times) for stream in self.inputs]
-        return batches_during_downtime(times, self._graph.batch_duration, self._graph.longest_remember(), busy)
+        selected = batches_during_downtime(times, self._graph.batch_duration, self._graph.longest_remember(), busy)
+        return self._empty.missed(selected, busy)
 
     def tick(self, time: Time, now_ms: Callable[[], int]) -> None:
         """Make the batch of a tick. If many ticks are overdue, leave out those that a restart would leave out.
@@ -157,13 +164,68 @@ class BatchPlanner:
             time: the batch time of the tick.
             now_ms: reads the clock of the batch times, in milliseconds since the Unix epoch.
         """
+        if len(self._held) or self._postponed is not None or self.exhausted:  # batches may wait for a completion that the store refused
+            self.retry_completions()
+        self.submit_held()
+        if self.is_fenced or self._is_full(time) or self._is_postponed(time):
+            self._outage.passed_over()
+            return
         try:
-            left_out = not self.is_fenced and self._is_left_out(time, now_ms)
+            left_out = self._is_left_out_of_an_outage(time, now_ms) or self._is_left_out(time, now_ms)
         except Exception as e:  # an input failed in `missed`: the next tick asks it again
             self._not_planned(time, e)
         else:
             if not left_out:
                 self.generate(time)
+
+    def postpone(self, since: Time, until: Time, failing: Collection[Time]) -> None:
+        """Leave the missed batches from `since` to `until` unplanned while these pending batches, which have failed before, run again."""
+        self._postponed = PostponedBatches(since, until, failing, self._parts.retry.hold)
+        logger.warning(
+            "missed batches %s to %s wait unplanned, and lose nothing: %d earlier batches have failed before and run again first",
+            since,
+            until - self._graph.batch_duration,
+            len(failing),
+        )
+
+    def _is_postponed(self, time: Time) -> bool:
+        """Return whether the batch of a tick waits with the missed ones. Plan those first if they wait no longer."""
+        self._plan_postponed()
+        if self._postponed is not None:
+            self._postponed.until = time + self._graph.batch_duration
+        return self._postponed is not None
+
+    def _plan_postponed(self) -> None:
+        """Plan the missed batches that wait, if they wait no longer. An error of an input is reported, and the next tick asks it again."""
+        waiting, unfinished = self._postponed, self._unfinished
+        if waiting is None or not waiting.are_due(unfinished.all(), unfinished.open(), self._parts.clock.monotonic_ms()):
+            return
+        try:
+            selected = self.missed(waiting.since.until(waiting.until, self._graph.batch_duration))
+        except Exception as e:
+            self._not_planned(waiting.until, e)
+            return
+        self._postponed = None
+        logger.info("missed batches %s (%d batches) are planned now", listed(selected), len(selected))
+        for time in selected:
+            self.generate(time)
+
+    def _is_full(self, time: Time) -> bool:
+        """Return whether no batch may be planned, because too many wait for an earlier one. Log when that begins and ends."""
+        full = self._held.is_full
+        if full and not self._was_full:
+            text = "batch %s was not planned: %d batches wait for a failed one (%s). The next plan takes its records"
+            logger.warning(text, time, len(self._held), MAX_HELD)
+        elif self._was_full and not full:
+            logger.warning("batch %s is planned, the first since too many waited: %d batches wait", time, len(self._held))
+        self._was_full = full
+        return full
+
+    def _is_left_out_of_an_outage(self, time: Time, now_ms: Callable[[], int]) -> bool:
+        """Return whether an outage is on and a newer tick is due. With a settable clock no tick is left out."""
+        if isinstance(self._parts.clock, SettableClock):
+            return False
+        return self._outage.leaves_out(time, now_ms(), self._graph.batch_duration)
 
     def _is_left_out(self, time: Time, now_ms: Callable[[], int]) -> bool:
         """Return whether the tick is one of many overdue ticks and makes no batch. With a settable clock no tick is left out."""
@@ -190,9 +252,10 @@ class BatchPlanner:
         """Plan a batch, make its plan durable, generate its jobs and submit them. Blocks on the store and on the inputs' systems.
 
         First it resolves an in-doubt plan, and stores completions that were refused before. An error is reported to the JobScheduler and
-        not raised; the stream continues. Does nothing if this driver is fenced, or if all inputs are exhausted.
+        not raised; the stream continues. Does nothing if this driver is fenced, if all inputs are exhausted, or if the batch is a missed
+        one that is left out.
         """
-        if self.is_fenced or self.exhausted:
+        if self.is_fenced or self.exhausted or self._empty.is_left_out(time):
             return
         try:
             settled = self._log.resolve_in_doubt_plan()
@@ -209,7 +272,9 @@ class BatchPlanner:
             self._not_planned(time, e)
         else:
             crash_point.reach(crash_point.PLAN_DURABLE)
-            self._outage.ended(time)
+            if not self._is_start_held_up:
+                self._outage.ended(time)
+            self._empty.planned(time, self._ids(), batch.inputs)
             self._go_on(batch)
 
     def _not_planned(self, time: Time, error: Exception) -> None:
@@ -258,7 +323,7 @@ class BatchPlanner:
         except Exception as e:
             self._fail(batch, e)
         else:
-            self._submit(batch)
+            self._submit_in_turn(batch)
 
     def run_again(self, batch: Batch) -> None:
         """Submit a pending batch of an earlier driver with its own plan. Blocks on the store.
@@ -270,7 +335,34 @@ class BatchPlanner:
         except Exception as e:
             self._fail(batch, e)
         else:
+            self._submit_in_turn(batch)
+
+    def _submit_in_turn(self, batch: Batch) -> None:
+        """Submit a batch, unless it must wait for an older one."""
+        if self._held.must_wait(batch.time, self._unfinished.all(), self._failed.holding):
+            self._held.add(batch)
+            self._unfinished.waits(batch.time)
+        else:
             self._submit(batch)
+
+    def submit_held(self) -> None:
+        """Submit the held batches that may start now, oldest first. Blocks on the store."""
+        if self.is_fenced:
+            return
+        while (batch := self._held.take(self._unfinished.all(), self._failed.holding)) is not None:
+            self._unfinished.planned(batch.time)
+            self._submit(batch)
+            if self._held.is_next(batch):  # the store is away: the next tick tries again
+                return
+
+    def _waits_for_the_store(self, batch: Batch, error: Exception) -> bool:
+        """Hold a batch again that was not submitted because the store is away. Return False if the driver does not wait for this error."""
+        if not isinstance(error, StorageError) or is_of_a_task(error) or not self._outage.waits(batch.time, error, planned=True):
+            return False
+        self._is_start_held_up = True
+        self._held.put_back(batch)
+        self._unfinished.waits(batch.time)
+        return True
 
     def _report_records(self, batch: Batch) -> None:
         """Note the record counts and the metadata of a batch's inputs, for listeners."""
@@ -280,44 +372,150 @@ class BatchPlanner:
                 records = batch.plan.num_records[stream.id]  # a decoded plan may lack the count
                 self._input_info.reportInfo(batch.time, StreamInputInfo(stream.id, records, stream.metadata(batch.time, plan)))
 
-    def _submit(self, batch: Batch) -> None:
-        """Probe for a newer epoch, generate the jobs of a batch, and submit them. An error ends the batch and is not raised."""
+    def _submit(self, batch: Batch, failed: JobSet | None = None) -> None:
+        """Probe for a newer epoch, generate the jobs of a batch, and submit them. An error ends the try and is not raised.
+
+        Args:
+            batch: the batch.
+            failed: the jobs of the last try, if some of them failed: those that succeeded do not run again.
+        """
         try:
             self._log.probe()
-            with self._parts.environment.for_generation(batch.time):
-                jobs = self._graph.generate_jobs(batch.time)
+            self._is_start_held_up = False
+            self._leave_out(batch, failed)
+            jobs = [] if self._empty.is_skipped(self._ids(), batch.inputs) else self._generate_jobs(batch.time)
         except FencedError as e:
             batch.become(BatchState.FENCED)
             self._fence(e)
         except Exception as e:  # also a StorageError of the probe: another driver may have taken over, so nothing may be submitted
-            self._fail(batch, e)
+            if isinstance(e, JvmLostError):
+                self._scheduler.refuse_jobs()
+            if failed is not None or not self._waits_for_the_store(batch, e):
+                self._fail(batch, e, failed)
         else:
             at_ms = self._parts.clock.time_ms()
             if jobs:
-                self._scheduler.submit_job_set(batch, JobSet(batch.time, jobs, self._input_info.getInfo(batch.time), at_ms))
+                infos = self._input_info.getInfo(batch.time)
+                job_set = JobSet(batch.time, jobs, infos, at_ms) if failed is None else failed.for_retry(jobs)
+                self._scheduler.submit_job_set(batch, job_set)
             else:
                 self._end_without_jobs(batch, at_ms)
 
+    def _leave_out(self, batch: Batch, failed: JobSet | None) -> None:
+        """Leave out what `kstream skip` asks for, and forget the RDDs that have it. The store is only asked before a retry.
+
+        Args:
+            batch: the batch.
+            failed: the jobs of the last try; None if there was none, or if they could not be generated.
+
+        Raises:
+            StorageError, CorruptRecordError: the requests cannot be read, so nobody knows whether the batch may run as it is.
+        """
+        if batch.failures:
+            self._log.read_skips(self._unfinished.all())
+        asked = self._log.skips_of(batch.time, batch.plan.epoch)
+        for stream in self.inputs if asked else ():
+            known = stream.skipped(batch.time)
+            places = {record.place for record in known}
+            new = [record for record in asked.get(stream.id, ()) if record.place not in places]
+            if new:
+                self._leave_out_of(stream, batch, [*known, *new], failed)
+
+    def _leave_out_of(self, stream: InputDStream[Any], batch: Batch, records: Sequence[SkippedRecord], failed: JobSet | None) -> None:
+        """Leave these records of an input out of a batch, unless totals of a window have them that a later batch takes out again."""
+        computed = failed is not None and failed.state_error is None
+        if (computed and any(state.takes_out for state in self._graph.active_states())) or self._graph.has_taken_in(batch.time):
+            logger.warning(
+                "batch %s runs with %s, although kstream skip asks for it: the totals of a window have it already, and a later batch takes "
+                "it out again",
+                batch.time,
+                ", ".join(map(str, records)),
+            )
+            return
+        done = () if failed is None else tuple(sorted(job.output_op_id for job in failed.jobs if job.error is None))
+        known = set(stream.skipped(batch.time))
+        stream.leave_out(batch.time, [record if record in known else replace(record, read_by=done) for record in records])
+        if not stream.skipped(batch.time):
+            logger.warning("batch %s runs with %s: %r cannot leave out single records", batch.time, ", ".join(map(str, records)), stream)
+            return
+        self._graph.forget(stream, batch.time, keep_states=computed)
+        logger.warning("batch %s leaves out %s, as kstream skip asks for", batch.time, ", ".join(map(str, records)))
+
+    def _generate_jobs(self, time: Time) -> list[Job]:
+        """Return the jobs of a batch. Functions of `transform` run here; an error is raised."""
+        with self._parts.environment.for_generation(time):
+            return self._graph.generate_jobs(time)
+
+    def _ids(self) -> list[int]:
+        """Return the ids of the inputs on which outputs depend."""
+        return [stream.id for stream in self.inputs]
+
     def _end_without_jobs(self, batch: Batch, at_ms: int) -> None:
-        """Store the completion of a batch for which no output has a job."""
+        """Store the completion of a batch for which no output has a job, or which is skipped."""
         ended = self._scheduler.completions.end(batch, at_ms, self._parts.states.unnamed())
         if ended.trouble is not None:
             self._scheduler.report_error(*ended.trouble)
         if ended.completion is not None:
             self._scheduler.tell_lost(ended.completion)
 
-    def _fail(self, batch: Batch, error: Exception) -> None:
-        """Report the error of a batch that was not submitted, and end the batch. It gets no completion, so a restart runs it again."""
-        self._scheduler.report_error(f"Error generating jobs for time {batch.time}", error)
-        ended = self._scheduler.completions.end(batch, self._parts.clock.time_ms(), failure=Failure(str(error)))
-        if ended.trouble is not None:  # the batch is pending also without the failure record
-            logger.warning("%s: %s", *ended.trouble)
+    def _fail(self, batch: Batch, error: Exception, failed: JobSet | None = None) -> None:
+        """End the try of a batch that was not submitted. Report its error if no retry is left."""
+        if self._scheduler.reports_failure_of(batch):
+            self._scheduler.report_error(f"Error generating jobs for time {batch.time}", error)
+        self._scheduler.fail(batch, self._parts.clock.time_ms(), str(error), failed)
 
     def _fence(self, error: FencedError) -> None:
         """Plan and submit nothing from now on, start no queued job, and call `on_fenced`."""
         self.is_fenced = True
         self._scheduler.refuse_jobs()
         self._on_fenced(error)
+
+    # -- tries
+
+    def try_failed(self) -> int | None:
+        """Do again what failed and is due: store refused completions, submit held batches, then failed ones, oldest first. Blocks.
+
+        Returns:
+            When the next try is due, in milliseconds of the monotonic clock; None if no batch waits for one.
+        """
+        self.retry_completions()
+        self.submit_held()
+        for failed in self._failed.take_due(self._parts.clock.monotonic_ms()):
+            if not self.is_fenced and self._is_in_memory(failed.batch):
+                failed.batch.become(BatchState.DURABLE)
+                self._unfinished.planned(failed.batch.time)
+                self._submit(failed.batch, failed.job_set)
+        return self._failed.next_due_ms()
+
+    def _is_in_memory(self, batch: Batch) -> bool:
+        """Return whether the plan of a batch is kept by its inputs. Without it a retry would make no job, and end without its outputs."""
+        if all(stream.has_batch(batch.time) for stream in self.inputs if stream.id in batch.inputs):
+            return True
+        logger.error("batch %s is not tried again, its plan is not in memory any more: the next start runs it", batch.time)
+        return False
+
+    def add_failed(self, failed: FailedTry) -> int | None:
+        """Note a failed try. Return as `try_failed`.
+
+        In a graph with state, a batch without retries left is tried again only if later ones wait for it: the states before the others
+        would stay in memory, too.
+        """
+        is_kept = self._parts.retry.hold or failed.holds or not self._graph.active_states()
+        if not self._failed.add(failed, self._parts.clock.monotonic_ms(), is_kept):
+            logger.warning("batch %s has no retry left: the next start runs it again", failed.batch.time)
+        self._plan_postponed()
+        return self._failed.next_due_ms()
+
+    def _kept(self) -> set[Time]:
+        """Return the failed batches whose RDDs and plans stay in memory: all whose failed try is not noted yet, or that are tried again."""
+        return self._unfinished.failed() - self._failed.left_to_a_restart
+
+    def note_ends(self) -> int | None:
+        """Take note of batches that have ended, and submit those that waited for them. Return as `try_failed`."""
+        self._failed.ended(self._unfinished.all(), self._unfinished.open(), self._parts.clock.monotonic_ms())
+        self.submit_held()
+        self._plan_postponed()
+        return self._failed.next_due_ms()
 
     # -- after a batch
 
@@ -336,61 +534,9 @@ class BatchPlanner:
         """
         up_to = self._unfinished.clean_up_to()
         if up_to is not None:
-            self._graph.clear_metadata(up_to)
+            self._graph.clear_metadata(up_to, self._kept())
             self._input_info.cleanup(up_to - self._graph.longest_remember())
         return up_to
-
-
-# -- which missed batches are planned
-
-
-def batches_during_downtime(
-    missed: Sequence[Time], interval: Duration, remember: Duration, busy: Sequence[Collection[Time] | None] = (), most: int = MOST
-) -> list[Time]:
-    """Select the missed batch times that are planned: all of them, if they are no more than `most`.
-
-    Of a longer downtime, coalesce the batches that could only be empty and that no window needs. No record is lost. Three groups are
-    planned:
-
-    - The last batches, as far back as `remember` reaches: they fill the windows of the first batch that is on time.
-    - The first batches, if an input catches up: they take its backlog under the rate limit, and later batches take the rest.
-    - For an input with by-timestamp, each batch that has records. So are the batches after it within `remember`, because their windows
-      still show these records.
-
-    Args:
-        missed: batch times, rising, without gaps.
-        interval: the batch interval.
-        remember: how far back a batch may look.
-        busy: for each input the times at which it has records (by-timestamp), or None (catch-up).
-        most: the number of batches that are always planned.
-
-    Returns:
-        The selected times, oldest first.
-    """
-    if len(missed) <= most:
-        return list(missed)
-    reach = -(-remember.milliseconds // interval.milliseconds)
-    tail = min(most - 1, reach)
-    kept = set(missed[len(missed) - tail :])
-    if not busy or any(times is None for times in busy):
-        kept.update(missed[: most - tail])
-    for times in busy:
-        for time in times or ():
-            kept.update(time + interval * i for i in range(reach + 1))
-    return [time for time in missed if time in kept]
-
-
-def overdue(tick: Time, now_ms: int, interval: Duration, most: int = OVERDUE) -> list[Time]:
-    """Return the batch times from `tick` up to now if there are more than `most`, else an empty list.
-
-    Args:
-        tick: the oldest tick that has not made its batch.
-        now_ms: milliseconds since the Unix epoch.
-        interval: the batch interval.
-        most: the number of ticks that may be late without counting as missed.
-    """
-    count = (now_ms - tick.milliseconds) // interval.milliseconds + 1
-    return [tick + interval * n for n in range(count)] if count > most else []
 
 
 def unplanned(time: Time, error: StorageError) -> PlanFailedError:

@@ -23,61 +23,130 @@ logger = logging.getLogger(__name__)
 
 
 class UnfinishedBatches:
-    """The planned batches that have not succeeded, running or failed. Thread-safe.
+    """The planned batches that have not succeeded: running, waiting or failed. Thread-safe.
 
-    A failed batch stays in here for the life of the driver, unless its completion is stored later.
+    A batch waits while an earlier one holds it, and between two tries. A failed batch has no retry left; it stays in here until a later
+    try succeeds, or its completion is stored later.
     """
 
     def __init__(self, runtime: Runtime = THREADS) -> None:
         self._running: set[Time] = set()
+        self._waiting: set[Time] = set()
+        self._between_tries: set[Time] = set()
+        """Those of the waiting batches that have failed and are tried again."""
         self._failed: set[Time] = set()
+        self._retries = 0
         self._newest_ended: Time | None = None
+        self._newest_planned: Time | None = None
+        self._starts = 0
         self._lock = threading.Lock()
         self._none_running = runtime.event()
         self._none_running.set()
+        self._none_open = runtime.event()
+        self._none_open.set()
 
     def planned(self, time: Time) -> None:
-        """Add a batch whose plan is durable. It counts as running."""
+        """Add a batch whose plan is durable, or one that is tried again. It counts as running."""
         with self._lock:
+            self._starts += 1
+            self._retries += time in self._between_tries or time in self._failed
             self._running.add(time)
-            self._none_running.clear()
+            self._waiting.discard(time)
+            self._between_tries.discard(time)
+            self._failed.discard(time)
+            self._newest_planned = time if self._newest_planned is None else max(time, self._newest_planned)
+            self._tell()
+
+    def waits(self, time: Time, between_tries: bool = False) -> None:
+        """Mark a batch as waiting: an earlier batch holds it; or its last try failed and retries are left (`between_tries`)."""
+        with self._lock:
+            self._running.discard(time)
+            self._waiting.add(time)
+            if between_tries:
+                self._between_tries.add(time)
+            self._tell()
+
+    def _tell(self) -> None:
+        """Set the events to what holds now. Call this under the lock."""
+        for event, batches in (self._none_running, self._running), (self._none_open, self._running | self._waiting):
+            if batches:
+                event.clear()
+            else:
+                event.set()
 
     def ended(self, time: Time, succeeded: bool) -> None:
         """Mark a batch as ended: remove it if it succeeded, else keep it as failed. May be called again, with another result."""
         with self._lock:
             self._running.discard(time)
+            self._waiting.discard(time)
+            self._between_tries.discard(time)
             if succeeded:
                 self._failed.discard(time)
             else:
                 self._failed.add(time)
             if self._newest_ended is None or time > self._newest_ended:
                 self._newest_ended = time
-            if not self._running:
-                self._none_running.set()
+            self._tell()
 
     def clean_up_to(self) -> Time | None:
         """Return the time T up to which batches may be forgotten in memory, except the remember duration before T.
 
-        T is the newest batch that has ended, or the oldest running batch if that is older. None before the first end.
+        T is the newest batch that has ended, or the oldest running or waiting batch if that is older. None before the first end.
         """
         with self._lock:
             if self._newest_ended is None:
                 return None
-            return min({self._newest_ended, *self._running})
+            return min({self._newest_ended, *self._running, *self._waiting})
 
     def all(self) -> set[Time]:
         """Return all batches that have not succeeded. Their plans must be kept."""
         with self._lock:
-            return self._running | self._failed
+            return self._running | self._waiting | self._failed
+
+    def newest_planned(self) -> Time | None:
+        """Return the newest batch that this driver has planned or run again; None before the first."""
+        with self._lock:
+            return self._newest_planned
 
     def running(self) -> set[Time]:
-        """Return the batches that are planned and have neither succeeded nor failed yet."""
+        """Return the batches that run or are about to: they neither wait nor have they succeeded or failed."""
         with self._lock:
             return set(self._running)
 
+    def failed(self) -> set[Time]:
+        """Return the batches that have failed and have no retry left, and those whose completion the store refused."""
+        with self._lock:
+            return set(self._failed)
+
+    def held(self) -> set[Time]:
+        """Return the batches that wait for an earlier one."""
+        with self._lock:
+            return self._waiting - self._between_tries
+
+    @property
+    def retries(self) -> int:
+        """How often a batch that had failed was tried again, so far."""
+        with self._lock:
+            return self._retries
+
+    @property
+    def starts(self) -> int:
+        """How often a batch began to run, so far."""
+        with self._lock:
+            return self._starts
+
+    def open(self) -> set[Time]:
+        """Return the batches that run or wait."""
+        with self._lock:
+            return self._running | self._waiting
+
     def wait_none_running(self, timeout: float) -> bool:
-        """Block until every planned batch has ended; return False if `timeout` seconds passed first."""
+        """Block until no batch runs; return False if `timeout` seconds passed first. A batch that waits does not run."""
         return self._none_running.wait(timeout)
+
+    def wait_none_open(self, timeout: float) -> bool:
+        """Block until no batch runs or waits; return False if `timeout` seconds passed first."""
+        return self._none_open.wait(timeout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +173,10 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The failure of a batch. `cut_short`: a stop ended its jobs, so no failure is recorded."""
+    """The failure of a batch. `is_recorded`: False if a stop ended its jobs, or if an earlier failure is recorded."""
 
     reason: str
-    cut_short: bool = False
+    is_recorded: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,23 +235,23 @@ class Completions:
         Args:
             batch: its plan is durable.
             at_ms: when its last job ended, in milliseconds since the Unix epoch.
-            states: the checkpoints of state that its completion is to name.
+            states: the checkpoints of state that its completion, or the record of its failure, is to name.
             failure: the reason for which the batch stays pending; None if all its jobs have succeeded.
 
         Returns:
             The result. An error is returned as its `trouble`, and not raised: without a record a restart runs the batch again.
         """
         try:
-            return self._complete(batch, at_ms, states or {}) if failure is None else self._fail(batch, at_ms, failure)
+            return self._complete(batch, at_ms, states or {}) if failure is None else self._fail(batch, at_ms, states or {}, failure)
         finally:
             self._on_end(batch.time)
 
-    def _fail(self, batch: Batch, at_ms: int, failure: Failure) -> BatchEnd:
-        """Record a failure. The batch stays pending in the log, also if the store refuses the record."""
+    def _fail(self, batch: Batch, at_ms: int, states: States, failure: Failure) -> BatchEnd:
+        """Record a failure with its states. The batch stays pending in the log, also if the store refuses the record."""
         trouble = None
         try:
-            if not failure.cut_short:
-                self._log.fail(batch.time, batch.plan.epoch, at_ms, failure.reason)
+            if failure.is_recorded:
+                self._states.named(self._log.fail(batch.time, batch.plan.epoch, at_ms, failure.reason, states))
         except Exception as e:
             trouble = f"could not note that batch {batch.time} failed: a restart runs it again", e
         self._pending(batch)
@@ -206,6 +275,11 @@ class Completions:
                     return BatchEnd()
             return BatchEnd(trouble=(_not_noted(batch.time, e), e))
         return BatchEnd(completion)
+
+    def wait_for_retry(self, batch: Batch) -> None:
+        """Mark a batch as failed in this try and waiting for the next one. Any thread."""
+        batch.become(BatchState.FAILED)
+        self._unfinished.waits(batch.time, between_tries=True)
 
     def _pending(self, batch: Batch) -> None:
         """Mark a batch as failed. It stays unfinished."""

@@ -14,15 +14,16 @@ from typing import Any, TypeAlias
 
 from kstream import crash_point
 from kstream.batch import Batch, BatchState, PlannedInput
+from kstream.batch.retention import RequiredBatches, required_batches
 from kstream.batch_time import Time, listed
 from kstream.checkpoint import LogContents
-from kstream.checkpoint.plan_log import removable_up_to
 from kstream.clock import RisingClock
 from kstream.dstream import InputDStream
 from kstream.dstream.ports import InputServices
 from kstream.errors import FencedError, StorageError
-from kstream.loop import Event, EventLoop, RecurringTimer, Thread
+from kstream.loop import Alarm, Event, EventLoop, RecurringTimer, Thread
 from kstream.scheduler.batch_planner import BatchPlanner
+from kstream.scheduler.failed_batches import FailedTry
 from kstream.scheduler.job_scheduler import JobScheduler, SchedulerParts
 from kstream.scheduler.planning_outage import PlanningOutage
 
@@ -73,7 +74,12 @@ class Resume:
     ended: Event
 
 
-JobGeneratorEvent: TypeAlias = GenerateJobs | ClearMetadata | Drained | Resume
+@dataclass(frozen=True, slots=True)
+class RetryDue:
+    """The back-off of a failed batch is over, or a graceful stop waits: do again what failed and is due."""
+
+
+JobGeneratorEvent: TypeAlias = GenerateJobs | ClearMetadata | Drained | Resume | FailedTry | RetryDue
 
 
 # -- the generator
@@ -88,13 +94,13 @@ class JobGeneratorCallbacks:
             after that.
         on_exhausted: called once, on the JobGenerator's thread, when all inputs are bounded, all their data is planned and every batch has
             ended.
-        before_clean: before_clean(time) is called on the cleaner's thread, before plans of this time and older are deleted. If it raises,
+        before_clean: before_clean(required) is called on the cleaner's thread, before plans of other batches are deleted. If it raises,
             they are not deleted this time.
     """
 
     on_fenced: Callable[[FencedError], None]
     on_exhausted: Callable[[], None]
-    before_clean: Callable[[Time], None]
+    before_clean: Callable[[RequiredBatches], None]
 
 
 class JobGenerator:
@@ -142,6 +148,7 @@ class JobGenerator:
             lambda e: logger.warning("old plans not removed, the next clean-up retries: %s", e),
             parts.runtime,
         )
+        self._alarm = Alarm(parts.clock, lambda: self._loop.post(RetryDue()), "JobGenerator-retry", parts.runtime)
         self._restart = Restart(parts, self._planner, scheduler, services, max_batch_failures)
         self._graceful_stop = GracefulStop(parts, self._planner, scheduler, self._loop.post)
 
@@ -238,6 +245,7 @@ class JobGenerator:
         """
         last = self._timer.stop(interrupt=not (graceful and waiting()), timeout=timeout)
         in_time = not graceful or self._graceful_stop.work_off(last, timeout, waiting)
+        self._alarm.stop()
         self._loop.stop()
         self._cleaner.stop(drain=True)
         if graceful:
@@ -247,13 +255,17 @@ class JobGenerator:
             stream.stop()
         return in_time
 
+    def cut_short(self) -> None:
+        """Make a graceful `stop` that runs return without waiting for the batches. Any thread; returns at once."""
+        self._graceful_stop.cut_short()
+
     def drain(self, timeout: float) -> bool:
         """Block until every event posted so far is handled; return False if `timeout` seconds passed first."""
         return self._loop.drain(timeout)
 
-    def timer_thread(self) -> Thread | None:
-        """Return the timer's thread; None before its start and after its end."""
-        return self._timer.alive_thread()
+    def timer_threads(self) -> list[Thread]:
+        """Return the threads that wait on the clock: for the next tick, and for the next try of a failed batch."""
+        return [thread for thread in (self._timer.alive_thread(), self._alarm.alive_thread()) if thread is not None]
 
     @property
     def is_fenced(self) -> bool:
@@ -263,6 +275,10 @@ class JobGenerator:
     def is_own_thread(self) -> bool:
         """Return whether the caller runs on the event thread, as the user's functions of `transform` do."""
         return self._loop.is_own_thread()
+
+    def on_failed_try(self, failed: FailedTry) -> None:
+        """Post that a try of a batch has failed. Any thread; returns at once."""
+        self._loop.post(failed)
 
     def on_batch_end(self, time: Time) -> None:
         """Post that a batch has ended, in success or failure. Any thread; returns at once."""
@@ -281,12 +297,22 @@ class JobGenerator:
                 reached.set()
             case Resume():
                 self._restart.resume(event)
+            case FailedTry():
+                self._set_alarm(self._planner.add_failed(event))
+            case RetryDue():
+                self._set_alarm(self._planner.try_failed())
+
+    def _set_alarm(self, due_ms: int | None) -> None:
+        """Make the alarm post RetryDue at a time of the monotonic clock; None for no time."""
+        if due_ms is not None:
+            self._alarm.set(due_ms)
 
     def _batch_ended(self) -> None:
         """Pass the unfinished batches to the inputs, and clean up. At the end of a bounded run, stop the timer and call `on_exhausted`."""
         self._planner.tell_unfinished()
         self._clear_metadata()
-        if self._planner.exhausted and not self._unfinished.running() and not self._told_exhausted:
+        self._set_alarm(self._planner.note_ends())
+        if self._planner.exhausted and not self._unfinished.open() and not self._told_exhausted:
             self._told_exhausted = True
             self._timer.stop(interrupt=True)
             self._callbacks.on_exhausted()
@@ -306,10 +332,10 @@ class JobGenerator:
         if up_to < self._clean_up_to:  # a newer clean-up request is queued and deletes this, too: a cleaner that is late catches up
             return
         unfinished = self._unfinished.all()
-        needed_from = self._parts.states.clean(up_to, unfinished)
-        removable = removable_up_to(unfinished, up_to, self._parts.graph.longest_remember(), needed_from)
-        self._callbacks.before_clean(removable)
-        self._parts.log.clean(removable)
+        needed = self._parts.states.clean(up_to, unfinished)
+        required = required_batches(unfinished, up_to, self._parts.graph.longest_remember(), needed)
+        self._callbacks.before_clean(required)
+        self._parts.log.clean(required)
 
 
 # -- a restart
@@ -351,12 +377,31 @@ class Restart:
         for stream in self._planner.inputs:
             self._stored[stream.id] = _restore(stream, contents)
             stream.start(self._services)
-        self._parts.states.restore(contents, min([*contents.pending, last_planned + self._parts.graph.batch_duration]))
+        self._parts.states.restore(contents, self._next_batch(last_planned))
+        self._leave_out(contents)
+
+    def _leave_out(self, contents: LogContents) -> None:
+        """Leave out of ended batches what they have left out, for windows and states. A pending batch does so when it runs."""
+        for time in (contents.done | contents.given_up) & contents.skipped.keys():
+            for stream in self._planner.inputs:
+                records = contents.skipped_of(time, stream.id)
+                if records:
+                    stream.leave_out(time, records)
+
+    def _next_batch(self, last_planned: Time) -> Time:
+        """Return the batch time after the last planned one. That one lies between two batch times if the interval has changed since."""
+        graph = self._parts.graph
+        return last_planned.floor(graph.batch_duration, graph.zero_time) + graph.batch_duration
 
     def left(self, contents: LogContents, last_planned: Time, next_tick: Time) -> Resume:
         """Return the event with all work that comes before the tick at `next_tick`. Passes the missed times to the inputs; may block."""
         interval = self._parts.graph.batch_duration
-        pending, missed = contents.pending, self._planner.missed((last_planned + interval).until(next_tick, interval))
+        first = self._next_batch(last_planned)
+        pending, times = contents.pending, first.until(next_tick, interval)
+        failing = [time for time in pending if contents.failures.get(time, 0) > 0 and not self._is_over(contents.failures[time])]
+        missed = [] if failing else self._planner.missed(times)
+        if failing and times:
+            self._planner.postpone(first, next_tick, failing)
         for what, times in (("during down time", missed), ("pending processing", pending)):
             logger.info("batches %s (%d batches): %s", what, len(times), listed(times))
         logger.info("batches to reschedule (%d batches): %s", len(pending + missed), listed(pending + missed))
@@ -388,10 +433,14 @@ class Restart:
         """Submit a pending batch. A batch that failed too often is given up instead."""
         if self._planner.is_fenced:
             return
-        if failures > self._max_batch_failures > 0:
+        if self._is_over(failures):
             self._give_up(batch, failures)
         else:
             self._planner.run_again(batch)
+
+    def _is_over(self, failures: int) -> bool:
+        """Return whether a batch that failed in so many starts is given up."""
+        return failures > self._max_batch_failures > 0
 
     def _give_up(self, batch: Batch, failures: int) -> None:
         """Put the batch into the ledger and log a warning. The stream continues.
@@ -455,6 +504,11 @@ class GracefulStop:
         self._scheduler = scheduler
         self._planner = planner
         self._post = post
+        self._cut = parts.runtime.event()
+
+    def cut_short(self) -> None:
+        """Make `work_off` return. Any thread."""
+        self._cut.set()
 
     def work_off(self, last: int, timeout: float, waiting: Callable[[], bool]) -> bool:
         """Block until all received data is planned and every batch has ended.
@@ -468,17 +522,21 @@ class GracefulStop:
             waiting: whether some received data is in no batch.
 
         Returns:
-            Whether all is done. False if `timeout` passed first, if queued jobs never start, or if another driver has taken over.
+            Whether all is done. False if `timeout` passed first, after `cut_short`, if queued jobs never start, or if another driver has
+            taken over.
         """
         runtime, unfinished, scheduler = self._parts.runtime, self._parts.unfinished, self._scheduler
         interval = self._parts.graph.batch_duration
         drained, soon, told = self._drained(), PATIENCE_INTERVALS * interval.seconds, False
-        begin = ticked = runtime.monotonic()
-        while not (drained.wait(_LOOK_S) and not waiting() and unfinished.wait_none_running(_LOOK_S)):
+        begin = ticked = looked = runtime.monotonic()
+        while not (drained.wait(_LOOK_S) and not waiting() and unfinished.wait_none_open(_LOOK_S)):
             now = runtime.monotonic()
-            if self._planner.is_fenced or now - begin >= timeout or (now - begin >= soon and scheduler.refuses_jobs):
+            if self._planner.is_fenced or self._cut.is_set() or now - begin >= timeout or (now - begin >= soon and scheduler.refuses_jobs):
                 return False
             stuck = drained.is_set() and waiting()
+            if now - looked >= interval.seconds:  # no tick does it any more
+                looked = now
+                self._post(RetryDue())
             if stuck and (last < 0 or now - ticked < interval.seconds):
                 runtime.event().wait(_LOOK_S)
             elif stuck:
@@ -486,7 +544,7 @@ class GracefulStop:
                 self._post(GenerateJobs(Time(last)))
                 drained = self._drained()
             if now - begin >= soon and not told:
-                left = listed(sorted(unfinished.running()))
+                left = listed(sorted(unfinished.open()))
                 logger.warning("graceful stop: after %g s batches %s have not ended; it waits for up to %g s", soon, left, timeout)
                 told = True
         return not self._planner.is_fenced

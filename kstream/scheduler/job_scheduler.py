@@ -17,7 +17,7 @@ from kstream.batch_time import Time
 from kstream.checkpoint import BatchLog
 from kstream.clock import Clock
 from kstream.dstream import DStreamGraph
-from kstream.errors import ConfigurationError, FencedError, add_note
+from kstream.errors import ConfigurationError, FencedError, JvmLostError, add_note, in_a_line, is_of_a_task, with_record
 from kstream.listener import (
     StreamingListenerBatchCompleted,
     StreamingListenerBatchStarted,
@@ -29,6 +29,8 @@ from kstream.listener import (
 )
 from kstream.loop import EventLoop, Runtime, WorkerPool
 from kstream.scheduler.completions import Completion, Completions, Failure, UnfinishedBatches
+from kstream.scheduler.failed_batches import FailedTry
+from kstream.scheduler.retry_policy import RetryPolicy
 from kstream.scheduler.state_checkpointer import StateCheckpointer
 
 logger = logging.getLogger(__name__)
@@ -40,7 +42,8 @@ class JobEnvironment(Protocol):
     def for_job(self, job: Job) -> AbstractContextManager[None]:
         """Return a context manager around one job, for the job's thread.
 
-        It sets the local properties that were captured at the start and the job's description, and no job group.
+        It sets the local properties that were captured at the start and the job's description, and no job group. It raises JvmLostError
+        for an error that comes of the end of Spark's JVM.
         """
         ...
 
@@ -64,8 +67,11 @@ class SchedulerParts:
     states: StateCheckpointer
     unfinished: UnfinishedBatches
     runtime: Runtime
+    retry: RetryPolicy
     unreachable_timeout_ms: int
     """How long brokers or the store may be away before that is an error; 0: no time, as in Spark."""
+    skip_empty_batches: bool
+    """Whether batches without data end without the user's functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,7 @@ class JobScheduler:
         on_error: on_error(message, error) gets every error, once, on the event thread.
         on_batch_end: on_batch_end(time) is called when a batch has ended, in success or failure, by the thread that ended it. Must return
             at once.
+        on_failed_try: on_failed_try(failed) is called after each failed try of a batch, unless a stop ended it. Must return at once.
     """
 
     def __init__(
@@ -122,6 +129,7 @@ class JobScheduler:
         concurrent_jobs: int,
         on_error: Callable[[str, BaseException], None],
         on_batch_end: Callable[[Time], None],
+        on_failed_try: Callable[[FailedTry], None],
     ) -> None:
         self._clock = parts.clock
         self._log = parts.log
@@ -130,11 +138,15 @@ class JobScheduler:
         self._bus = bus
         waits = parts.unreachable_timeout_ms > 0
         self.completions = Completions(parts.log, parts.states, parts.unfinished, parts.graph.outcomes, on_batch_end, waits)
+        self._unfinished = parts.unfinished
+        self._retry = parts.retry
         self._on_error = on_error
+        self._on_failed_try = on_failed_try
         self._max_wait = parts.graph.batch_duration.milliseconds
         self._submitted: dict[Time, tuple[Batch, JobSet]] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
+        self._cuts_short = False
         self._pool = WorkerPool(concurrent_jobs, "streaming-job-executor", parts.runtime)
         self._loop: EventLoop[JobSchedulerEvent] = EventLoop(
             "JobScheduler", self._process, lambda e: self._on_error("Error in job scheduler", e), parts.runtime
@@ -148,17 +160,20 @@ class JobScheduler:
     def submit_job_set(self, batch: Batch, job_set: JobSet) -> None:
         """Queue the jobs of a batch whose plan is durable, and post the event to listeners. Returns at once.
 
+        Of a retry, only the jobs that have not succeeded are queued, and no event is posted: the batch was submitted before.
+
         Raises:
             IllegalStateError: the batch is in a state from which it cannot be submitted.
         """
         batch.become(BatchState.SUBMITTED)
         with self._lock:
             self._submitted[batch.time] = (batch, job_set)
-        self._bus.post(StreamingListenerBatchSubmitted(job_set.to_batch_info()))
+        if batch.failures == 0:
+            self._bus.post(StreamingListenerBatchSubmitted(job_set.to_batch_info()))
         submitted = self._clock.monotonic_ms()
-        for job in job_set.jobs:
+        for job in job_set.waiting_jobs():
             self._pool.submit(partial(self._run, batch, job_set, job, submitted))
-        logger.info("added jobs for time %s", job_set.time)
+        logger.debug("added jobs for time %s", job_set.time)
 
     def report_error(self, message: str, error: BaseException) -> None:
         """Pass an error to `on_error`, on the event thread. Any thread; returns at once."""
@@ -184,8 +199,14 @@ class JobScheduler:
         """Return whether the caller runs in a job or on the event thread."""
         return self._loop.is_own_thread() or self._pool.is_own_thread()
 
-    def refuse_jobs(self) -> None:
-        """Start no queued job from now on. Running jobs may finish. Any thread."""
+    def refuse_jobs(self, cut_short: bool = False) -> None:
+        """Start no queued job from now on. Running jobs may finish. Any thread.
+
+        Args:
+            cut_short: a stop waits only shortly for running jobs. The errors of jobs that end from now on are not reported: most are of the
+                stop itself, and the next start from a checkpoint runs their batches again.
+        """
+        self._cuts_short = self._cuts_short or cut_short
         self._closed.set()
 
     def stop(self, graceful: bool, timeout: float) -> None:
@@ -197,9 +218,9 @@ class JobScheduler:
             timeout: seconds for running jobs, if not graceful.
         """
         if not graceful:
-            self.refuse_jobs()
+            self.refuse_jobs(cut_short=True)
         if not self._pool.stop(None if graceful else timeout):
-            self.refuse_jobs()
+            self.refuse_jobs(cut_short=True)
             self._environment.cancel_all()
         self._loop.stop(drain=True)
         self._closed.set()
@@ -207,7 +228,7 @@ class JobScheduler:
     # -- in a job thread
 
     def _run(self, batch: Batch, job_set: JobSet, job: Job, submitted_ms: int) -> None:
-        """Run one job, and write the batch's state after its last successful job. An error is set as `job.error` and not raised.
+        """Run one job. After the last job of the batch its state is computed or written. An error is set as `job.error` and not raised.
 
         A refused or fenced job does not start and posts no end, so its batch does not end.
         """
@@ -230,13 +251,47 @@ class JobScheduler:
                 crash_point.reach(crash_point.RUNNING)
                 job.run()
                 at_ms = self._clock.time_ms()
-                if job_set.has_run(job):  # in this thread, because Spark jobs write the state
-                    job_set.states = self._states.save(job.time)
+                self._end_states(batch, job_set, job)  # in this thread, because Spark jobs compute and write the state
         except BaseException as e:
-            add_note(e, f"in output operation {job.output_op_id}, {job.name}, of batch {job.time}")
-            job.error = e
+            self._set_error(job, e)
+            if at_ms is None and isinstance(e, Exception) and not isinstance(e, JvmLostError):
+                self._end_states_after_error(batch, job_set, job)
         crash_point.reach(crash_point.JOB_DONE)
         self._loop.post(JobCompleted(job, self._clock.time_ms() if at_ms is None else at_ms))
+
+    def _set_error(self, job: Job, error: BaseException) -> None:
+        """Set the error of a job, with a note that names the output."""
+        if isinstance(error, JvmLostError):  # the batch has not failed, and no other one can run
+            self.refuse_jobs()
+        add_note(error, f"in output operation {job.output_op_id}, {job.name}, of batch {job.time}")
+        job.error = error
+
+    def _end_states_after_error(self, batch: Batch, job_set: JobSet, job: Job) -> None:
+        """Do as `_end_states`, after the error of a job has ended its environment."""
+        if not self._states.has_states:
+            job_set.has_ended(job)
+            return
+        try:
+            with self._environment.for_job(job):
+                self._end_states(batch, job_set, job)
+        except BaseException as e:
+            self._set_error(job, e)
+
+    def _end_states(self, batch: Batch, job_set: JobSet, job: Job) -> None:
+        """Note the end of a job. After the last one, write the states of its batch that are due. If an output failed, compute them first.
+
+        An output that fails before it reads the state computes nothing. Without this the lineage of the states would grow with each batch,
+        until the JVM overflows its stack. States are written only for a record that can name them.
+        """
+        if not job_set.has_ended(job):
+            return
+        if job_set.errors:
+            if self._closed.is_set():
+                return
+            job_set.state_error = self._states.compute(job_set.time)
+            if job_set.state_error is not None or not self.reports_failure_of(batch):
+                return
+        job_set.states = self._states.save(job_set.time)
 
     # -- on the event thread
 
@@ -255,7 +310,8 @@ class JobScheduler:
         batch, job_set = self._submitted[job.time]
         if job_set.handle_start(at_ms):
             batch.become(BatchState.RUNNING)
-            self._bus.post(StreamingListenerBatchStarted(job_set.to_batch_info()))  # as in Spark, before an output has started
+            if batch.failures == 0:
+                self._bus.post(StreamingListenerBatchStarted(job_set.to_batch_info()))  # as in Spark, before an output has started
         job.start_ms = at_ms
         self._bus.post(StreamingListenerOutputOperationStarted(job.to_info()))
 
@@ -263,27 +319,94 @@ class JobScheduler:
         """Note the end of a job, and end the batch with its last job. Report the job's error."""
         job.end_ms = at_ms
         batch, job_set = self._submitted[job.time]
+        if job.error is not None:
+            self._states.failed(job.error)
+        reported = job.error is not None and self.reports_failure_of(batch)
         last = job_set.handle_completion(job, at_ms)
         self._bus.post(StreamingListenerOutputOperationCompleted(job.to_info()))
         if last:
             self._end(batch, job_set, at_ms)
-        if job.error is not None:
-            self._states.failed(job.error)
+        if job.error is not None and self._is_of_the_stop(job.error):
+            logger.info("%s was cut short by the stop: %s", job.id, in_a_line(job.error))
+        elif job.error is not None and reported:
             self._on_error(f"Error running job {job.id}", job.error)
 
+    def _is_of_the_stop(self, error: BaseException) -> bool:
+        """Return whether a job was cut short by a stop. The end of the JVM is an error also then: it may be the reason of the stop."""
+        return self._cuts_short and not isinstance(error, JvmLostError)
+
     def _end(self, batch: Batch, job_set: JobSet, at_ms: int) -> None:
-        """Store the end of a batch, then post it to listeners. Blocks on the store."""
+        """End a batch, or a try of it, whose jobs have all ended. Unless it is tried again, listeners hear of it. Blocks on the store."""
         with self._lock:
             del self._submitted[batch.time]
-        failure = Failure("; ".join(map(str, job_set.errors)), self._closed.is_set()) if job_set.errors else None
-        ended = self.completions.end(batch, at_ms, job_set.states, failure)
+        completion = None
+        if not job_set.errors:
+            completion = self._complete(batch, job_set, at_ms)
+            if completion is not None:
+                job_set.note_outcomes(completion.outcomes)
+        elif not self.fail(batch, at_ms, "; ".join(with_record(e) if is_of_a_task(e) else str(e) for e in job_set.errors), job_set):
+            return
+        info = job_set.to_batch_info()
+        logger.debug("total delay: %s ms for time %s (execution: %s ms)", info.total_delay_ms, batch.time, info.processing_delay_ms)
+        self._bus.post(StreamingListenerBatchCompleted(info))
+        if completion is not None:
+            self.tell_lost(completion)
+
+    def _complete(self, batch: Batch, job_set: JobSet, at_ms: int) -> Completion | None:
+        """Store the completion of a batch whose jobs have all succeeded. Return it if it is durable. Blocks on the store."""
+        ended = self.completions.end(batch, at_ms, job_set.states)
         if ended.trouble is not None:
             self._on_error(*ended.trouble)
-        info = job_set.to_batch_info()
-        logger.info("total delay: %s ms for time %s (execution: %s ms)", info.total_delay_ms, batch.time, info.processing_delay_ms)
-        self._bus.post(StreamingListenerBatchCompleted(info))
-        if ended.completion is not None:
-            self.tell_lost(ended.completion)
+        if batch.failures and ended.completion is not None:
+            logger.warning("batch %s has succeeded after %d failed tries", batch.time, batch.failures)
+        return ended.completion
+
+    # -- failures; the event thread, or the JobGenerator's thread for a batch that was not submitted
+
+    def reports_failure_of(self, batch: Batch) -> bool:
+        """Return whether a failure of the try that a batch is in goes to `on_error`: the first without retries left, or one at a stop."""
+        return self._closed.is_set() or batch.failures == self._retry.retries
+
+    def fail(self, batch: Batch, at_ms: int, reason: str, job_set: JobSet | None = None) -> bool:
+        """End a try of a batch that failed, and call `on_failed_try`. Blocks on the store.
+
+        While retries are left, the batch waits and nothing is stored. The first failure without retries left is recorded.
+
+        Args:
+            batch: the batch.
+            at_ms: when the try ended, in milliseconds since the Unix epoch.
+            reason: the errors, for people.
+            job_set: the jobs of the try; None if they could not be generated.
+
+        Returns:
+            Whether this is the end of the batch for listeners: its failure is recorded, or a stop ended it.
+        """
+        if self._closed.is_set():
+            self.completions.end(batch, at_ms, failure=Failure(reason, is_recorded=False))
+            return True
+        is_end = self.reports_failure_of(batch)
+        tries, delay_s = batch.failures + 1, self._retry.delay_ms(batch.failures + 1) / 1000
+        if self._retry.is_used_up(tries):
+            states = None if job_set is None else job_set.states
+            ended = self.completions.end(batch, at_ms, states, Failure(reason, is_recorded=is_end))
+            if ended.trouble is not None:  # the batch is pending also without the record
+                logger.warning("%s: %s", *ended.trouble)
+            if not is_end:
+                logger.warning("batch %s failed again, try %d; the driver tries it again in %g s: %s", batch.time, tries, delay_s, reason)
+        else:
+            self.completions.wait_for_retry(batch)
+            logger.warning(
+                "batch %s failed, try %d of %d; the driver tries it again in %g s: %s",
+                batch.time,
+                tries,
+                self._retry.retries + 1,
+                delay_s,
+                reason,
+            )
+        self._on_failed_try(FailedTry(batch, job_set))
+        return is_end
+
+    # -- losses
 
     def tell_lost(self, completion: Completion) -> None:
         """Post the data losses of a batch whose completion is durable to listeners, for inputs that report them. Any thread."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kstream.batch_time import Time
+from kstream.batch_time import Duration, Time
 from kstream.errors import KStreamError
 
 logger = logging.getLogger(__name__)
 TIMEOUT = "spark.streaming.kstream.unreachableTimeout"
+_TAKEN = "the next batch takes its records"
 REMINDER_MS = 60_000
 """Milliseconds between two log lines about one outage."""
 
@@ -32,37 +33,65 @@ class PlanningOutage:
         self._began_ms: int | None = None
         self._reminded_ms = 0
         self._unplanned = 0
+        self._has_failed = False
+        """Whether an error came since the last tick that was passed over."""
 
-    def waits(self, time: Time, error: Exception) -> bool:
+    def waits(self, time: Time, error: Exception, planned: bool = False) -> bool:
         """Return whether the driver goes on waiting after an error of planning. Log the outage, at most once a minute.
 
         Args:
             time: the batch that was not planned.
             error: the error of its planning.
+            planned: the batch is planned, and only its start must wait.
 
         Returns:
             False if the error is no outage, or if the outage has lasted longer than the timeout: then the error must be reported.
         """
         if not isinstance(error, KStreamError) or not error.outage:
             return False
-        now = self._monotonic_ms()
+        now, self._has_failed = self._monotonic_ms(), True
         if self._began_ms is None:
             self._began_ms, self._reminded_ms, self._unplanned = now, now - REMINDER_MS, 0
-        self._unplanned += 1
+        self._unplanned += not planned
         if now - self._began_ms >= self._timeout_ms:
             return False
         if now - self._reminded_ms >= REMINDER_MS:
             self._reminded_ms = now
             left = (self._timeout_ms - (now - self._began_ms)) / 1000
             logger.warning(
-                "batch %s was not planned, the next batch takes its records. %d in a row; the driver waits for %.0f s more (%s): %s",
+                "batch %s %s; the driver waits for %.0f s more (%s): %s",
                 time,
-                self._unplanned,
+                "is planned and waits to start" if planned else f"was not planned, {_TAKEN}. {self._unplanned} in a row",
                 left,
                 TIMEOUT,
                 error,
             )
         return True
+
+    def leaves_out(self, time: Time, now_ms: int, interval: Duration) -> bool:
+        """Return whether a tick is left out: an outage is on, and a newer tick is due, which takes its records.
+
+        A try to plan may wait for the whole time-out of a request. With a try for each overdue tick, planning would stand still for longer
+        than the outage, and so would batches that wait for the same thread.
+
+        Args:
+            time: the batch time of the tick.
+            now_ms: the time now, in ms since the Unix epoch.
+            interval: the batch interval.
+        """
+        if self._began_ms is None or now_ms < (time + interval).milliseconds:
+            return False
+        self._unplanned += 1
+        return True
+
+    def passed_over(self) -> None:
+        """Note that a tick planned no batch without trying to, such as while too many batches wait.
+
+        A whole interval without an error ends the outage: nobody has seen that it lasts, and the time until an error begins anew.
+        """
+        if not self._has_failed:
+            self._began_ms = None
+        self._has_failed = False
 
     def ended(self, time: Time) -> None:
         """Note that a batch was planned. If an outage was on, log its end."""

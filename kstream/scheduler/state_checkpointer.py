@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from kstream import crash_point
 from kstream.batch import KeyHash, StateCheckpoint
+from kstream.batch.retention import NO_STATES, NeededForStates
 from kstream.batch_time import Time
 from kstream.checkpoint import LogContents
+from kstream.checkpoint.settled import Settled
 from kstream.checkpoint.state_log import States, StoredStates, forget_gone, read_states, set_aside
 from kstream.dstream.graph import DStreamGraph
+from kstream.dstream.node import DStreamNode
 from kstream.dstream.state_files import StateFiles
 from kstream.dstream.stateful_dstream import StatefulDStream, oldest_required_batches
 from kstream.errors import CorruptRecordError
 from kstream.storage import FileStore
+
+if TYPE_CHECKING:
+    from pyspark import RDD
 
 logger = logging.getLogger(__name__)
 
@@ -27,9 +35,9 @@ _LOST_BLOCK = "Checkpoint block"
 class StateCheckpointer:
     """Checkpoints the state of one driver's streams.
 
-    Threads: the thread that starts calls `begin` or `restore` first. Then job threads call `save`; the thread that stores the completion
-    of a batch calls `named`; the JobScheduler's event thread calls `failed`; the cleaner's thread calls `clean`. `unnamed` may be called
-    from any thread. For a graph without state, no method asks the store while batches run.
+    Threads: the thread that starts calls `begin` or `restore` first. Then job threads call `compute` and `save`; the thread that stores
+    the end of a batch calls `named`; the JobScheduler's event thread calls `failed`; the cleaner's thread calls `clean`. `unnamed` may be
+    called from any thread. For a graph without state, no method asks the store while batches run.
     """
 
     def __init__(
@@ -51,6 +59,10 @@ class StateCheckpointer:
         self._files: StateFiles | None = None
         self._kept: dict[str, list[StateCheckpoint]] = {}
         self._begun: dict[str, StateCheckpoint] = {}
+        self._changed_after: Time | None = None
+        """The last batch of the former batch interval; None if the interval has never changed. Set by `restore`."""
+        self._needed: dict[Time, tuple[dict[str, Time], Time]] = {}
+        """Unfinished batch → what `_needs` has found for it. So many unfinished batches cost little at each clean-up."""
         self._told = False
         self._lock = threading.Lock()
 
@@ -60,6 +72,11 @@ class StateCheckpointer:
             if self._files is None:
                 self._files = self._make_files()
             return self._files
+
+    @property
+    def has_states(self) -> bool:
+        """Whether any stream carries state. Any thread."""
+        return bool(self._graph.active_states())
 
     # -- start
 
@@ -76,49 +93,60 @@ class StateCheckpointer:
             self._begin(stream, StateCheckpoint(time, ()), None)
         return self.unnamed()
 
-    def restore(self, contents: LogContents, first: Time) -> None:
-        """Set every state stream to the newest stored state from which all batches from `first` on can be made.
+    def restore(self, contents: LogContents, new: Time) -> None:
+        """Set every state stream to its newest stored state, and for each pending batch to the newest one from which it can be made.
 
-        A stream without a stored state begins empty just before `first`. A stored state whose stream is no longer in the graph is kept
-        until the next start. Files that no completion names or will name are deleted. Blocks on the store; with keys placed by pyspark's
+        A stream without a stored state begins empty just before the first batch. A stored state whose stream is no longer in the graph is
+        kept until the next start. Files that no record names or will name are deleted. Blocks on the store; with keys placed by pyspark's
         hash it runs one Spark task. Does nothing without a store.
 
         Args:
             contents: of the log.
-            first: the oldest batch that runs again or is planned.
+            new: the first batch that this driver may plan.
 
         Raises:
-            CorruptRecordError: no state that is old enough for `first` is whole.
+            CorruptRecordError: no state that is old enough for a batch is whole.
             StorageError: the store failed.
         """
         streams = self._graph.active_states()
         if self._store is None:
             return
         stored = read_states(self._store, contents, bool(streams))
-        hashing: int | None = None
-        for stream, state in self._chosen(stored, first).items():
-            if state.files and stream.key_hash is KeyHash.PYSPARK and hashing is None:
-                hashing = self._state_files().hashing()
+        self._changed_after = None if contents.meta is None else contents.meta.after
+        if self._changed_after is not None:
+            stored = of_this_interval(stored, streams, self._changed_after)
+        chosen = {first: self._chosen(stored, first, contents, tell=first == new) for first in [new, *contents.pending]}
+        files = [state for states in chosen.values() for stream, state in states.items() if stream.key_hash is KeyHash.PYSPARK]
+        hashing = self._state_files().hashing() if any(state.files for state in files) else None
+        for stream in streams:
             self._kept[stream.state_id] = list(stored.checkpoints.get(stream.state_id, []))
-            self._begin(stream, state, hashing)
+            newest = chosen[new][stream]
+            self._begin(stream, newest, hashing)
+            for first in reversed(contents.pending):
+                state = chosen[first][stream]
+                if state.time < newest.time:
+                    stream.begin_older(state.time, self._read(stream, state, hashing), first)
         self._keep_or_forget(stored, {stream.state_id for stream in streams})
         self._remove_unnamed(stored, contents)
 
-    def _chosen(self, stored: StoredStates, first: Time) -> dict[StatefulDStream, StateCheckpoint]:
-        """Choose the state from which each stream continues."""
+    def _chosen(self, stored: StoredStates, first: Time, contents: LogContents, tell: bool) -> dict[StatefulDStream, StateCheckpoint]:
+        """Choose the state of each stream from which the batch `first` is made, and later ones if it is new. `tell`: log warnings."""
         chosen: dict[StatefulDStream, StateCheckpoint] = {}
+        apart = max((interval.until for interval in contents.settled if interval.until < first), default=Time(0))
+        oldest = min(time for time in (*contents.pending, first) if apart < time <= first)  # the plans since then are all kept
 
         def kept(stream: StatefulDStream, time: Time) -> Time:
-            chosen[stream] = self._choice(stream, stored, time, first)
+            chosen[stream] = self._choice(stream, stored, time, oldest, tell)
+            self._check_plans_since(stream, chosen[stream].time, time, contents.settled)
             return chosen[stream].time
 
         oldest_required_batches(self._graph.in_order(), first, kept)
         return chosen
 
-    def _choice(self, stream: StatefulDStream, stored: StoredStates, time: Time, first: Time) -> StateCheckpoint:
+    def _choice(self, stream: StatefulDStream, stored: StoredStates, time: Time, first: Time, tell: bool) -> StateCheckpoint:
         """Choose the newest state of a stream that is not newer than `time`, or an empty one. CorruptRecordError if all are newer."""
         found = stored.checkpoints.get(stream.state_id, [])
-        usable = _newest(found, time)
+        usable = _newest(found, time if self._changed_after is None else max(time, self._changed_after))
         if usable is not None:
             return usable
         if found:
@@ -130,12 +158,26 @@ class StateCheckpointer:
             )
         assert self._graph.zero_time is not None
         before = (first - self._graph.batch_duration).floor(stream.slide_duration, self._graph.zero_time)
+        before = max(before, self._changed_after or before)
         gone = stored.gone.get(stream.state_id) if stream.survives_absence else None
+        level = logging.WARNING if tell else logging.DEBUG
         if gone is None:
-            logger.warning("%r has no stored state: it begins without state, before batch %s", stream, first)
+            logger.log(level, "%r has no stored state: it begins without state, before batch %s", stream, first)
             return StateCheckpoint(before, ())
-        logger.warning("%r is back and continues from its state of batch %s, without the batches since then", stream, gone.time)
+        logger.log(level, "%r is back and continues from its state of batch %s, without the batches since then", stream, gone.time)
         return StateCheckpoint(before, gone.files, gone.hashing)
+
+    def _check_plans_since(self, stream: StatefulDStream, state: Time, time: Time, settled: Collection[Settled]) -> None:
+        """Raise CorruptRecordError if plans between a state and the batch that is made from it were removed: a newer state is missing."""
+        removed = [interval for interval in settled if interval.until > state and interval.after < time - stream.slide_duration]
+        if removed:
+            raise CorruptRecordError(
+                f"the state of {stream!r} is needed as of batch {time}. The newest whole one that is old enough is of batch {state}, and "
+                f"the plans up to batch {removed[-1].until} since then are removed: files of a newer state are missing. Restore them from "
+                "a copy, or start with a new checkpoint directory.",
+                path="" if self._store is None else self._store.url,
+                reason="the plans since the state are removed",
+            )
 
     def _begin(self, stream: StatefulDStream, state: StateCheckpoint, hashing: int | None) -> None:
         """Set the state with which a stream begins.
@@ -145,16 +187,19 @@ class StateCheckpointer:
             state: its stored state, perhaps without files.
             hashing: the workers' hash of a fixed word now. If the writers had another one, the keys are placed again.
         """
-        rdd = None
-        if state.files:
-            placed = stream.key_hash
-            if placed is KeyHash.PYSPARK and state.hashing != hashing:
-                logger.warning("state of %r: the workers hash keys differently from its writers, so it is repartitioned", stream)
-                placed = KeyHash.NONE
-            rdd = self._state_files().read(state, placed)
-        stream.begin(state.time, rdd, empty_before=not state.files)
+        stream.begin(state.time, self._read(stream, state, hashing), empty_before=not state.files)
         if not any(kept.time == state.time for kept in self._kept.get(stream.state_id, [])):
             self._begun[stream.state_id] = state
+
+    def _read(self, stream: StatefulDStream, state: StateCheckpoint, hashing: int | None) -> RDD[Any] | None:
+        """Return an RDD of a stored state; None if it has no files. `hashing` as in `_begin`."""
+        if not state.files:
+            return None
+        placed = stream.key_hash
+        if placed is KeyHash.PYSPARK and state.hashing != hashing:
+            logger.warning("state of %r: the workers hash keys differently from its writers, so it is repartitioned", stream)
+            placed = KeyHash.NONE
+        return self._state_files().read(state, placed)
 
     def _keep_or_forget(self, stored: StoredStates, ids: Collection[str]) -> None:
         """Set aside the states whose streams are gone since the last driver, and delete those that were set aside before.
@@ -182,16 +227,38 @@ class StateCheckpointer:
         store its completion.
         """
         assert self._store is not None
-        oldest = min(contents.plans, default=Time(0))
-        over = contents.done | contents.given_up
+        pending = set(contents.pending)
+        newest = max(contents.plans, default=Time(0))
         for file, time, epoch in stored.unnamed:
-            if epoch < self._epoch and (time in over or time < oldest):
+            if epoch < self._epoch and time not in pending and time <= newest:
                 self._store.delete(file)
 
     # -- while it runs
 
+    def compute(self, time: Time) -> Exception | None:
+        """Compute the states of a batch whose output failed. Called in a job thread; blocks on a Spark job.
+
+        Blocks that were lost with an executor are no error of the state: the streams go back to the state that was written last.
+
+        Args:
+            time: the batch.
+
+        Returns:
+            The error with which a state could not be computed; None if all were.
+        """
+        for stream in self._graph.active_states():
+            try:
+                stream.compute_state(time)
+            except Exception as e:
+                if _LOST_BLOCK in str(e):
+                    self.failed(e)
+                    return None
+                logger.error("the state of %r could not be computed for batch %s: %s", stream, time, e)
+                return e
+        return None
+
     def save(self, time: Time) -> States:
-        """Write the states that are due, after all jobs of a batch have succeeded. Called in a job thread; blocks on a Spark job.
+        """Write the states that are due, after all jobs of a batch have ended. Called in a job thread; blocks on a Spark job.
 
         An error is not raised, so it does not fail the batch. It is logged once, and the next batch tries again.
 
@@ -199,7 +266,7 @@ class StateCheckpointer:
             time: the batch.
 
         Returns:
-            The states that the batch's completion record is to name.
+            The states that the batch's record is to name.
         """
         due = [stream for stream in self._graph.active_states() if stream.is_due(time)]
         found = dict(self.unnamed())
@@ -222,10 +289,12 @@ class StateCheckpointer:
             return dict(self._begun)
 
     def named(self, states: States) -> None:
-        """Note that a durable completion names these states. Later batches continue from them, and `clean` may delete older ones.
+        """Note that a durable record names these states: a completion, or that of a failure.
+
+        Later batches continue from them, and `clean` may delete older ones.
 
         Args:
-            states: those that the stored completion names, by the id of the state stream.
+            states: those that the stored record names, by the id of the state stream.
         """
         by_id = {stream.state_id: stream for stream in self._graph.active_states()}
         for stream_id, state in states.items():
@@ -239,6 +308,7 @@ class StateCheckpointer:
                 if state not in kept:  # several completions may name the state with which the stream has begun
                     kept.append(state)
                     kept.sort(key=lambda kept: kept.time)
+                    self._needed = {batch: needs for batch, needs in self._needed.items() if batch < state.time}
             stream = by_id.get(stream_id)
             if stream is not None and fresh and state.files:
                 stream.written(state.time, partial(self._state_files().read, state, stream.key_hash))
@@ -254,10 +324,13 @@ class StateCheckpointer:
             for stream in self._graph.active_states():
                 stream.go_back()
 
-    def clean(self, up_to: Time, unfinished: Collection[Time]) -> Time | None:
+    def clean(self, up_to: Time, unfinished: Collection[Time]) -> NeededForStates:
         """Delete the files of states that neither a restart nor a running batch needs. Blocks on the store.
 
-        Called before plans are deleted. So while an older state is whole, the plans of the batches after it exist, too. Without a
+        A restart plans new batches from the newest state. It runs an unfinished batch from the newest state that is old enough for it. So
+        one failed batch keeps one older state of each stream.
+
+        Called before plans are deleted. So while an older state is whole, the plans that are to be made from it exist, too. Without a
         store, old RDD checkpoints of Spark are removed instead.
 
         Args:
@@ -265,7 +338,7 @@ class StateCheckpointer:
             unfinished: the batches that have not succeeded.
 
         Returns:
-            The time from which on a restart needs plans; None without state or without a store.
+            The oldest plans that a restart needs for its states; none without state or without a store.
 
         Raises:
             FencedError: another driver has taken over; nothing was deleted.
@@ -273,14 +346,43 @@ class StateCheckpointer:
         """
         if self._store is None:
             self._remove_rdd_checkpoints()
-            return None
+            return NO_STATES
         order = self._graph.in_order()
         if not any(isinstance(stream, StatefulDStream) for stream in order):
-            return None
-        first = min([*unfinished, up_to + self._graph.batch_duration])
-        chosen: dict[str, Time] = {}
+            return NO_STATES
         with self._lock:
             kept = {stream: list(states) for stream, states in self._kept.items()}
+            known = self._needed = {batch: needs for batch, needs in self._needed.items() if batch in unfinished}
+        new = up_to + self._graph.batch_duration
+        newest, needed_new = self._needs(order, new, kept)
+        needed = {stream: {time} for stream, time in newest.items()}
+        for_unfinished: dict[Time, Time] = {}
+        for batch in unfinished:
+            if batch < new:
+                if batch not in known:
+                    known[batch] = self._needs(order, batch, kept)
+                older, for_unfinished[batch] = known[batch]
+                for stream, time in older.items():
+                    needed[stream].add(time)
+        first = min([*unfinished, new])
+        for stream in self._graph.active_states():
+            needed.setdefault(stream.state_id, set()).update(stream.states_to_read(first))
+        old = {
+            stream: [state for state in states if state.time < newest.get(stream, Time(0)) and state.time not in needed[stream]]
+            for stream, states in kept.items()
+        }
+        if any(old.values()):
+            # If no driver has taken over by now, each later one finds the newer states, which completions name already. Without the
+            # probe, a driver that took over before that could lose the state from which it continued.
+            self._probe()
+            self._drop(old)
+        return NeededForStates(needed_new, for_unfinished)
+
+    def _needs(
+        self, order: Sequence[DStreamNode], first: Time, kept: Mapping[str, Sequence[StateCheckpoint]]
+    ) -> tuple[dict[str, Time], Time]:
+        """Return, by state id, the batch of the state from which `first` is made; and the oldest batch whose plan is needed for that."""
+        chosen: dict[str, Time] = {}
 
         def newest(stream: StatefulDStream, time: Time) -> Time:
             found = _newest(kept.get(stream.state_id, []), time)
@@ -288,14 +390,7 @@ class StateCheckpointer:
             return chosen[stream.state_id]
 
         asked = oldest_required_batches(order, first, newest)
-        limits = self._limits(chosen, first)
-        old = {stream: [s for s in states if s.time < limits.get(stream, Time(0))] for stream, states in kept.items()}
-        if any(old.values()):
-            # If no driver has taken over by now, each later one finds the newer states, which completions name already. Without the
-            # probe, a driver that took over before that could lose the state from which it continued.
-            self._probe()
-            self._drop(old)
-        return min([*chosen.values(), *(asked[stream] for stream in self._graph.active_inputs())])
+        return chosen, min([*chosen.values(), *(asked[stream] for stream in self._graph.active_inputs())])
 
     def _remove_rdd_checkpoints(self) -> None:
         """Remove the outdated RDD checkpoints of Spark. An error is logged, and the next batch tries again."""
@@ -304,11 +399,6 @@ class StateCheckpointer:
                 stream.remove_outdated_checkpoints()
             except Exception as e:
                 logger.warning("an old RDD checkpoint of %r could not be removed, the next batch tries again: %s", stream, e)
-
-    def _limits(self, chosen: Mapping[str, Time], first: Time) -> dict[str, Time]:
-        """Return, by state id, the oldest state that must be kept: for a restart, or for a task of this driver that may still read it."""
-        read = {stream.state_id: stream.reads_from(first) for stream in self._graph.active_states()}
-        return {stream: time if (older := read.get(stream)) is None else min(time, older) for stream, time in chosen.items()}
 
     def _drop(self, old: Mapping[str, Collection[StateCheckpoint]]) -> None:
         """Delete the files of these states."""
@@ -319,6 +409,26 @@ class StateCheckpointer:
                     self._store.delete(file)
                 with self._lock:
                     self._kept[stream].remove(state)
+
+
+def of_this_interval(stored: StoredStates, streams: Iterable[StatefulDStream], after: Time) -> StoredStates:
+    """Return the states from which streams can continue after a change of the batch interval. Pure.
+
+    States of batches before `after` do not count, because the batches since then cannot be made again. Totals of a window with an inverse
+    count only if all their batches are of the new interval: the window begins anew.
+
+    Args:
+        stored: the states that completions name.
+        streams: those of the graph.
+        after: the last batch of the former interval.
+    """
+    found = dict(stored.checkpoints)
+    for stream in streams:
+        states = found.pop(stream.state_id, [])
+        kept = [s for s in states if s.time > after or (s.time == after and (stream.survives_absence or not s.files))]
+        if kept:
+            found[stream.state_id] = kept
+    return replace(stored, checkpoints=found)
 
 
 def _newest(states: Sequence[StateCheckpoint], time: Time) -> StateCheckpoint | None:

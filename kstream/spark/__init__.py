@@ -3,13 +3,19 @@
 One idea: all use of pyspark's private parts is here and nowhere else, so that a new Spark version breaks one package.
 
     spark_context       makes a SparkContext, and pickles functions of the user
+    progress_bar        Spark's progress bar is off in logs
     java                finds a Java that Spark can run on
+    jvm_watch           the end of Spark's JVM is the end of the context
     java_gateway        the JVM that this process calls, in a driver and in a worker
-    job_environment     what Spark knows of a job thread; the traceback of a worker in Spark's errors
+    job_environment     what Spark knows of a job thread
+    task_errors         the user's exception, for Spark's error of a task
+    jvm_log             Spark's log without the traces of failed tasks
+    worker_setup_errors  workers without the right Python or without a module
     rdd_placement       Spark's pages show RDDs at the user's calls of operators
     worker_rdd          WorkerRDD: an RDD whose partitions Python workers make
     state_rdds          RDDs of the states of mapWithState
     executors           the executors, and the cores of receivers
+    executor_allocation_client  asks the cluster manager for executors, and ends them
     receiver_runner     receivers and block stores as tasks of Spark
     receivers           opens the received blocks of a context; received blocks as RDDs
     checkpoint_store    opens a checkpoint by its URL

@@ -229,6 +229,11 @@ class HadoopFileStore:
         with self._mapped("look up", name):
             return int(self._files.getFileStatus(self._at(name)).getLen())
 
+    def modified_ms(self, name: str) -> int | None:
+        """Return when the file was written, by the namenode's clock, in milliseconds since the Unix epoch. Blocks. Raises as `size`."""
+        with self._mapped("look up", name):
+            return int(self._files.getFileStatus(self._at(name)).getModificationTime())
+
     def list(self, folder: str = "") -> list[str]:
         """Return the sorted names of the files in a folder, without temporary ones. Blocks.
 
@@ -342,8 +347,7 @@ def _error_of(verb: str, place: str, error: Any) -> Exception:
     if kind == "UnsupportedFileSystemException" or "ClassNotFoundException" in said:
         return UnsupportedStoreError(f"neither kstream, fsspec nor this Hadoop knows how to open {place}: {said}", path=place)
     return StorageError(
-        f"cannot {verb} {place}: {kind}: {said}. Check the namenode, the datanodes and the permissions; the stream continues by itself "
-        "once it works again.",
+        f"cannot {verb} {place}: {kind}: {said}. Check the namenode, the datanodes and the permissions.",
         path=place,
     )
 

@@ -107,6 +107,11 @@ def _java_of_the_wheel(environ: Mapping[str, str], looked_at: list[str]) -> Path
         return None
 
 
+def java_version(home: Path) -> int | None:
+    """Return the major version of the Java in a JAVA_HOME; None if it does not run. Blocks for a moment."""
+    return _probe(home / "bin" / "java")[0]
+
+
 def parse_version(text: str) -> int | None:
     """Return the major version in the output of `java -version`: 17 of `"17.0.15"`, 8 of `"1.8.0_402"`; None if there is none."""
     match = re.search(r'version "(\d+)(?:\.(\d+))?', text)

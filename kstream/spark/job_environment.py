@@ -1,23 +1,23 @@
 """SparkJobEnvironment: the Spark side of a job thread, as Spark's JobHandler sets it.
 
-It also adds the traceback of a Python worker to Spark's errors.
+It also raises the user's exception for an error of a Python worker.
 """
 
 from __future__ import annotations
 
-import re
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
 from kstream.batch import Job
 from kstream.batch_time import Duration, Time, format_batch_time
-from kstream.errors import add_worker_traceback
+from kstream.spark.jvm_watch import JvmWatch
 from kstream.spark.rdd_placement import SparkPlacement
+from kstream.spark.task_errors import raising_the_users_error
 
 _GROUP_KEYS = (
     "spark.jobGroup.id",
@@ -28,6 +28,8 @@ _GROUP_KEYS = (
     "spark.rdd.scope.noOverride",
 )
 _TAGS = "spark.job.tags"
+_CONNECTIONS_END_S = 0.5
+"""Seconds between the ends of the first and the last connection to a JVM that has ended."""
 _ALL_MARKED = "spark.checkpoint.checkpointAllMarkedAncestors"
 """Makes a job checkpoint every marked RDD among its ancestors. Otherwise the lineage of a state below a state would grow without end."""
 
@@ -38,10 +40,16 @@ class SparkJobEnvironment:
     In the copy the job group is cleared and interrupt-on-cancel is false. Job threads must be pinned to JVM threads, which is pyspark's
     default. The constructor looks up the JVM objects that every batch needs. Such a look-up is slow: py4j makes several calls for a class,
     and the JVM searches its class path.
+
+    Args:
+        sc: the SparkContext.
+        interval: the batch interval.
+        jvm: the watch of its JVM; None without one. With it, an error that comes of the end of the JVM is a JvmLostError.
     """
 
-    def __init__(self, sc: SparkContext, interval: Duration) -> None:
+    def __init__(self, sc: SparkContext, interval: Duration, jvm: JvmWatch | None = None) -> None:
         self._interval = interval
+        self._jvm = jvm
         self._context: Any = sc._jsc.sc()  # pyright: ignore
         self._existing_directories: Any = _existing_directories(sc)
         self._tag = f"kstream-{uuid.uuid4().hex}"
@@ -59,30 +67,42 @@ class SparkJobEnvironment:
         """Prepare the current thread for a job, which runs in the body of the `with` statement.
 
         Sets the thread's local properties of Spark: the captured ones, with the job's description, batch time, call site and scope. They
-        stay set afterwards. An error of a Python worker gets the worker's traceback as a note.
+        stay set afterwards. An error of a Python worker is the user's exception (`task_errors`). JvmLostError if the JVM has ended.
         """
         at = format_batch_time(job.time, self._interval)
-        properties = self.placement.properties_of(job.name, job.call_site, open_to_inner=True)
-        properties.setProperty("spark.job.description", f"Streaming job from [output operation {job.output_op_id}, batch time {at}]")
-        properties.setProperty("spark.streaming.internal.batchTime", str(job.time.milliseconds))
-        properties.setProperty("spark.streaming.internal.outputOpId", str(job.output_op_id))
-        if job.scope is not None:
-            properties.setProperty("spark.rdd.scope", job.scope.to_json())
-        self._context.setLocalProperties(properties)
-        self._allow_existing_directories()
-        with noting_worker_traceback():
+        with self._naming_a_lost_jvm(), raising_the_users_error():
+            properties = self.placement.properties_of(job.name, job.call_site, open_to_inner=True)
+            properties.setProperty("spark.job.description", f"Streaming job from [output operation {job.output_op_id}, batch time {at}]")
+            properties.setProperty("spark.streaming.internal.batchTime", str(job.time.milliseconds))
+            properties.setProperty("spark.streaming.internal.outputOpId", str(job.output_op_id))
+            if job.scope is not None:
+                properties.setProperty("spark.rdd.scope", job.scope.to_json())
+            self._context.setLocalProperties(properties)
+            self._allow_existing_directories()
             yield
 
     @contextmanager
     def for_generation(self, time: Time) -> Generator[None]:
         """Prepare the current thread for the generation of a batch's jobs, in the body of the `with` statement.
 
-        Sets the thread's local properties to the captured ones. An error of a Python worker gets the worker's traceback as a note.
+        Sets the thread's local properties to the captured ones. An error of a Python worker is the user's exception.
+        JvmLostError if the JVM has ended.
         """
-        self._context.setLocalProperties(self._captured.clone())
-        self._allow_existing_directories()  # a function of `transform` may write files, too
-        with noting_worker_traceback():
+        with self._naming_a_lost_jvm(), raising_the_users_error():
+            self._context.setLocalProperties(self._captured.clone())
+            self._allow_existing_directories()  # a function of `transform` may write files, too
             yield
+
+    @contextmanager
+    def _naming_a_lost_jvm(self) -> Generator[None]:
+        """Raise JvmLostError for an error of the body if the JVM has ended: nearly every error then comes of that."""
+        try:
+            yield
+        except Exception as e:
+            of_a_connection = isinstance(e, Py4JError | OSError | EOFError) and not isinstance(e, Py4JJavaError)
+            if self._jvm is not None and self._jvm.has_ended(_CONNECTIONS_END_S if of_a_connection else 0):
+                raise self._jvm.error() from e
+            raise
 
     def cancel_all(self) -> None:
         """Cancel every running Spark job that this environment has prepared. Any thread."""
@@ -101,55 +121,3 @@ def _existing_directories(sc: SparkContext) -> Any:
     """Return Spark's switch for output into existing directories: one `DynamicVariable` of the JVM, with a value for each thread."""
     jvm: Any = sc._jvm  # pyright: ignore
     return jvm.org.apache.spark.internal.io.SparkHadoopWriterUtils.disableOutputSpecValidation()
-
-
-_BEGIN = "Traceback (most recent call last):"
-_FRAME = re.compile(r'  File "')
-_PYSPARKS = re.compile(r'  File "[^"]*[/\\]pyspark[/\\]')
-_JVM = re.compile(r"\tat |\s*SQLSTATE: ")
-
-
-@contextmanager
-def noting_worker_traceback() -> Generator[None]:
-    """Add the worker's traceback, as a note, to a Py4JJavaError of the body, and raise the error again.
-
-    In the message of the error the traceback stands between a hundred lines of the JVM.
-    """
-    try:
-        yield
-    except Py4JJavaError as e:
-        words = worker_traceback(_text(e))
-        if words is not None:
-            add_worker_traceback(e, words)
-        raise
-
-
-def worker_traceback(text: str) -> str | None:
-    """Return the traceback of a Python worker in the text of a JVM's exception, without frames of pyspark. None if no worker raised."""
-    _, python_exception, rest = text.partition("PythonException: ")
-    _, begin, rest = rest.partition(_BEGIN)
-    if not (python_exception and begin):
-        return None
-    return "\n".join([_BEGIN, *_of_the_user(rest.strip("\n").split("\n"))]).rstrip()
-
-
-def _of_the_user(lines: list[str]) -> Iterator[str]:
-    """Yield the lines of a traceback up to the first line of the JVM, without frames of pyspark."""
-    leaving_out = False
-    for line in lines:
-        if _JVM.match(line):
-            return
-        if _FRAME.match(line):
-            leaving_out = _PYSPARKS.match(line) is not None
-        elif not line.startswith("    "):
-            leaving_out = False
-        if not leaving_out:
-            yield line
-
-
-def _text(error: Py4JJavaError) -> str:
-    """Return the text of a JVM's error; empty if the JVM does not answer."""
-    try:
-        return str(error)  # asks the JVM
-    except Exception:  # the JVM may have ended
-        return ""

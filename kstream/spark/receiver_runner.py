@@ -27,7 +27,7 @@ from kstream.spark.executors import (
     wait_for_cores,
     warn_of_limit,
 )
-from kstream.spark.job_environment import noting_worker_traceback
+from kstream.spark.task_errors import raising_the_users_error
 from kstream.spark.worker_rdd import WorkerRDD
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class SparkReceiverRunner:
             try:
                 self._sc.setJobGroup(_group(stream_id), f"Streaming job running receiver {stream_id}", interruptOnCancel=True)
                 places = [[str(location) for location in candidates if location != _LOCAL]]
-                with noting_worker_traceback():
+                with raising_the_users_error():
                     self._count(WorkerRDD(self._sc, 1, partial(_receive, task), places))
             except Exception as e:
                 reason = in_a_line(e)

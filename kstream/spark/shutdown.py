@@ -1,4 +1,6 @@
-"""Stops the context on SIGTERM, which reaches a driver in two ways.
+"""Stops the context on SIGTERM, and lets Ctrl-C stop no Spark job before the program stops the context.
+
+SIGTERM reaches a driver in two ways.
 
 If the driver is a plain `python job.py`, Python receives the signal. Under spark-submit the JVM receives it, and ends after 0.6 s without
 a message to Python. There a shutdown hook of Hadoop's ShutdownHookManager stops the context. It runs before Spark's own hook (priority
@@ -62,6 +64,7 @@ class ShutdownHook:
     """
 
     def __init__(self, sc: SparkContext, graceful: bool, stop: Callable[[bool], None], patience_s: float = 0) -> None:
+        self._sc = sc
         self._graceful = graceful
         self._stop = stop
         self._jvm_hook: Any = None
@@ -109,6 +112,9 @@ class ShutdownHook:
         if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, _on_signal):
             signal.signal(signal.SIGTERM, _on_signal)
             _current = self
+        if getattr(signal.getsignal(signal.SIGINT), "__module__", "").startswith("pyspark."):
+            # It cancels all jobs before it raises, so that the jobs of batches would fail before a stop knows of it.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def hand_over(self) -> None:
         """Stop the context on a new thread, so that the code that the signal has interrupted can finish. Returns at once."""
@@ -117,9 +123,20 @@ class ShutdownHook:
     def _stop_and_leave(self) -> None:
         """Stop the context. End the process with exit code 143 unless the stop is graceful."""
         logger.warning("SIGTERM: the context stops %s", "gracefully" if self._graceful else "at once")
+        if not self._graceful:
+            silence_jvm(self._sc)
         self._stop(self._graceful)
         if not self._graceful:
             os._exit(128 + signal.SIGTERM)
+
+
+def silence_jvm(sc: SparkContext | None) -> None:
+    """Let Spark's JVM log nothing more: the program stops at once and ends, and jobs that are cut short are no errors. Any thread."""
+    try:
+        if sc is not None:
+            sc.setLogLevel("OFF")
+    except Exception as e:  # the JVM may have ended
+        logger.debug("log of the JVM not silenced: %s", e)
 
 
 _current: ShutdownHook | None = None

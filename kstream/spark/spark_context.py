@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pyspark
@@ -15,6 +13,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.cloudpickle import CloudPickler
 from pyspark.cloudpickle import dumps as cloudpickle_dumps
 from pyspark.cloudpickle import loads as cloudpickle_loads
+
+from kstream.spark.progress_bar import given_names, turn_off_progress_bar
 
 UNIX_SOCKET = "spark.python.unix.domain.socket.enabled"
 
@@ -38,6 +38,8 @@ def make_spark_context(conf: SparkConf) -> SparkContext:
         from kstream.spark.java import ensure_java
 
         ensure_java()
+        if SparkContext._gateway is None:  # pyright: ignore – else a later restore would take this for a setting of the user
+            turn_off_progress_bar()
     if spark_version() >= (4, 1) and not conf.contains(UNIX_SOCKET):
         conf = conf.set(UNIX_SOCKET, "true")
     if (conf.get("spark.master") or "local").startswith("local") and not conf.contains("spark.pyspark.python"):
@@ -99,29 +101,6 @@ def restored_conf(stored: Mapping[str, str]) -> Generator[SparkConf]:
             system.clearProperty(key)
         for key in MADE_UP.keys() & at_launch.keys():
             system.setProperty(key, MADE_UP[key])
-
-
-def given_names(command: str, environ: Mapping[str, str]) -> set[str]:
-    """Return the keys of the settings on the command line of spark-submit, and in its files of defaults. Reads those files.
-
-    Args:
-        command: the command line.
-        environ: the environment variables of the process.
-    """
-    names = set(_CONF_OPTION.findall(command))
-    if _MASTER_OPTION.search(command):
-        names.add("spark.master")
-    home = Path(environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
-    for file in (Path(environ.get("SPARK_CONF_DIR") or home / "conf", "spark-defaults.conf"), *map(Path, _FILE_OPTION.findall(command))):
-        if file.is_file():
-            names |= set(_DEFAULT.findall(file.read_text(errors="replace")))
-    return names
-
-
-_CONF_OPTION = re.compile(r"(?:^|\s)(?:--conf|-c)[\s=]+[\"']?(spark\.[\w.-]+)=")
-_MASTER_OPTION = re.compile(r"(?:^|\s)--master[\s=]")
-_FILE_OPTION = re.compile(r"(?:^|\s)--properties-file[\s=]+(\S+)")
-_DEFAULT = re.compile(r"^\s*(spark\.[^\s=:]+)", re.MULTILINE)
 
 
 def settings_of(sc: SparkContext) -> dict[str, str]:

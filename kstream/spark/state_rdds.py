@@ -24,7 +24,7 @@ from kstream.rdd.map_with_state import MapWithState, initial_states
 from kstream.rdd.stable_hash import partition_of
 from kstream.rdd.state_map import EMPTY, StateMap
 from kstream.worker.pickled_chunks import pickled_chunks
-from kstream.worker.process import freeze_gc
+from kstream.worker.process import begin_task
 
 if TYPE_CHECKING:
     from pyspark.core.rdd import Partitioner
@@ -145,6 +145,10 @@ class SparkStateRDDs:
             update: the user's function, with the time of the batch.
         """
         return MapWithStateRDD(self._sc.emptyRDD() if data is None else data, aligned(states, partitions), update)
+
+    def compute(self, state: RDD[Any]) -> None:
+        """Compute every partition of a state, without passing its records to Python. Blocks on a Spark job, whose error is raised."""
+        jrdd(state).count()
 
     def remove_checkpoint(self, path: str) -> None:
         """Remove the files of one of Spark's RDD checkpoints. Blocks. No error if they do not exist."""
@@ -313,7 +317,7 @@ def _update(update: MapWithState, unpickle: bool, index: int, records: Iterable[
     Raises:
         StateNotStorableError: the new states are too large for a JVM array.
     """
-    freeze_gc()
+    begin_task()
     received = iter(records)
     states = next(received)
     states, mapped = update.update(pickle.loads(states)[0] if unpickle else states, chain.from_iterable(map(pickle.loads, received)))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkContext
 
-from kstream.worker.process import freeze_gc
+from kstream.worker.process import begin_task
 
 if TYPE_CHECKING:
     from pyspark.core.rdd import PipelinedRDD
@@ -46,7 +46,7 @@ class WorkerRDD(PipelinedRDD[Any, Any]):
         self, sc: SparkContext, partitions: int, make: Callable[[int], Iterable[Any]], locations: Sequence[Sequence[str]] | None = None
     ) -> None:
         def compute(index: int, nothing: Iterable[Any]) -> Iterable[Any]:
-            freeze_gc()
+            begin_task()
             for _ in nothing:  # read to the end: Spark discards a worker with unread input, and every task starts a new one
                 pass
             return make(index)

@@ -48,6 +48,17 @@ class FileStore(Protocol):
         """Return the file's size in bytes without reading the file. MissingFileError if it does not exist."""
         ...
 
+    def modified_ms(self, name: str) -> int | None:
+        """Return when the file was written, by the clock of the store, in milliseconds since the Unix epoch.
+
+        Returns:
+            None if the store does not know it.
+
+        Raises:
+            MissingFileError: the file does not exist.
+        """
+        ...
+
     def list(self, folder: str = "") -> list[str]:
         """Return the sorted names of the files directly in `folder`, without the folder's own name; [] if there is no such folder."""
         ...

@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import timezone
 from typing import Any
 
 from kstream.errors import AlreadyExistsError, MissingDependencyError, MissingFileError, StorageError, UnsupportedStoreError
@@ -84,6 +85,20 @@ class FsspecFileStore:
         with self._mapped("look up", name):
             self._fs.invalidate_cache()
             return int(self._fs.size(self._full(name)))
+
+    def modified_ms(self, name: str) -> int | None:
+        with self._mapped("look up", name):
+            self._fs.invalidate_cache()
+            try:
+                modified = self._fs.modified(self._full(name))
+            except NotImplementedError:
+                modified = None
+            if modified is None and not self._fs.exists(self._full(name)):
+                raise FileNotFoundError(name)
+            if modified is None:
+                return None
+            known = modified if modified.tzinfo is not None else modified.replace(tzinfo=timezone.utc)
+            return round(known.timestamp() * 1000)
 
     def list(self, folder: str = "") -> list[str]:
         with self._mapped("list", folder):

@@ -82,6 +82,14 @@ class LocalFileStore:
             except FileNotFoundError:
                 raise MissingFileError(f"{target} is not there", path=str(target)) from None
 
+    def modified_ms(self, name: str) -> int | None:
+        target = self._root / name
+        with _mapped("look up", target):
+            try:
+                return target.stat().st_mtime_ns // 1_000_000
+            except FileNotFoundError:
+                raise MissingFileError(f"{target} is not there", path=str(target)) from None
+
     def list(self, folder: str = "") -> list[str]:
         directory = self._root / folder
         with _mapped("list", directory):
@@ -157,8 +165,7 @@ def _mapped(verb: str, path: Path) -> Generator[None]:
         yield
     except OSError as e:
         raise StorageError(
-            f"cannot {verb} {path}: {e.strerror or e}. Check free space, permissions and the disk; "
-            "the stream continues by itself once the disk works again.",
+            f"cannot {verb} {path}: {e.strerror or e}. Check free space, permissions and the disk.",
             path=str(path),
             errno=e.errno,
         ) from e

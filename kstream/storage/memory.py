@@ -55,6 +55,11 @@ class MemoryFileStore:
     def size(self, name: str) -> int:
         return len(self.read(name))
 
+    def modified_ms(self, name: str) -> int | None:
+        """Return None: these files have no dates. MissingFileError if the file does not exist."""
+        self.read(name)
+        return None
+
     def list(self, folder: str = "") -> list[str]:
         prefix = f"{folder}/" if folder else ""
         with self._lock:

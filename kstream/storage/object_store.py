@@ -161,6 +161,12 @@ class ObjectFileStore:
         with self._mapped("look up", name):
             return int(obstore.head(self._retrying, name)["size"])
 
+    def modified_ms(self, name: str) -> int | None:
+        import obstore
+
+        with self._mapped("look up", name):
+            return round(obstore.head(self._retrying, name)["last_modified"].timestamp() * 1000)
+
     def list(self, folder: str = "") -> list[str]:
         import obstore
 
@@ -238,9 +244,7 @@ def _failed(verb: str, place: str, error: Exception) -> StorageError:
     hint = "Check the endpoint, the bucket and the credentials"
     if no_credentials:
         hint = "No credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-    return StorageError(
-        f"cannot {verb} {place}: {said}. {hint}; the stream continues by itself once the store works again.", path=place, passing=passing
-    )
+    return StorageError(f"cannot {verb} {place}: {said}. {hint}.", path=place, passing=passing)
 
 
 def _first_line(text: str) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import threading
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
+
+from kstream.batch_time import BatchTime
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -27,11 +28,11 @@ class CollectedOutput:
     def __init__(self, stream: DStream[Any]) -> None:
         self._number = next(_numbers)
         self._lock = threading.Lock()
-        self._batches: list[tuple[datetime, list[Any]]] = []
+        self._batches: list[tuple[BatchTime, list[Any]]] = []
         _known[self._number] = self
         stream.foreachRDD(self)
 
-    def __call__(self, time: datetime, rdd: RDD[Any]) -> None:
+    def __call__(self, time: BatchTime, rdd: RDD[Any]) -> None:
         records = rdd.collect()
         with self._lock:
             self._batches.append((time, records))
@@ -43,7 +44,7 @@ class CollectedOutput:
             return [records for _, records in self._batches]
 
     @property
-    def times(self) -> list[datetime]:
+    def times(self) -> list[BatchTime]:
         """The batch times in the same order, as foreachRDD passes them."""
         with self._lock:
             return [time for time, _ in self._batches]

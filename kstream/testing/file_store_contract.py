@@ -97,7 +97,16 @@ class FileStoreContract(ABC):
         error = _raised(MissingFileError, lambda: store.read("folder/missing"))
         assert store.path("folder/missing") in str(error)
         assert store.path("folder/missing") in str(_raised(MissingFileError, lambda: store.size("folder/missing")))
+        assert store.path("folder/missing") in str(_raised(MissingFileError, lambda: store.modified_ms("folder/missing")))
         assert not store.exists("folder/missing")
+
+    def test_a_file_that_is_replaced_is_not_older_than_before(self) -> None:
+        store = self.make_store()
+        store.replace("name", b"old")
+        before = store.modified_ms("name")
+        store.replace("name", b"new")
+        after = store.modified_ms("name")
+        assert (before is None and after is None) or (before is not None and after is not None and before <= after)
 
     def test_delete_takes_the_file_away_and_may_be_repeated(self) -> None:
         store = self.make_store()

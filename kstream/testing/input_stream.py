@@ -41,7 +41,8 @@ class TestInputStream(InputDStream[JsonPlan]):
         """Return a plan with the index of the batch and its number of records."""
         assert self.zero_time is not None
         index = time.since(self.zero_time).milliseconds // self.slide_duration.milliseconds - 1
-        return JsonPlan({"index": index}, len(self._records(index) or ()))
+        records = self._records(index)
+        return JsonPlan({"index": index}, len(records or ()), is_empty=not records)
 
     def rdd(self, time: Time, plan: JsonPlan) -> RDD[Any] | None:
         records = self._records(plan.get("index", -1))  # the starting point has no index

@@ -102,7 +102,7 @@ class ManualClock:
         end = time.monotonic() + self._patience
         with self._condition:
             while time.monotonic() < end:
-                timers = [timer for follower in self._followers if (timer := follower.timer_thread()) is not None]
+                timers = [timer for follower in self._followers for timer in follower.timer_threads()]
                 if all(timer in self._waiting or timer is threading.current_thread() for timer in timers):
                     return
                 self._condition.wait(0.02)

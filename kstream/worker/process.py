@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
+from kstream.worker import current_record, exception_hook
+
 T = TypeVar("T")
 _seen = 0
 _made: dict[tuple[int, Hashable], Any] = {}
@@ -31,8 +33,21 @@ def once(key: Hashable, make: Callable[[], T]) -> T:
         return _made[mine]
 
 
+def drop(key: Hashable) -> None:
+    """Forget the object of a key, if there is one: the next call of `once` makes another. Any thread."""
+    with _making:
+        _made.pop((os.getpid(), key), None)
+
+
+def begin_task() -> None:
+    """Prepare the worker for a task. kstream's functions call this as they begin in a worker; elsewhere it does next to nothing."""
+    freeze_gc()
+    current_record.begin_task()
+    exception_hook.install()
+
+
 def freeze_gc() -> None:
-    """Exclude all objects loaded so far from garbage collection. kstream's functions call this as they begin in a worker.
+    """Exclude all objects loaded so far from garbage collection.
 
     PySpark's workers collect garbage after every task, over all objects of their modules. That takes 15 ms with PySpark and kstream alone,
     and 35 ms with pandas, which is longer than many tasks. A call freezes the objects again if modules were loaded since. A frozen object

@@ -7,6 +7,7 @@ import uuid
 import pytest
 
 from kstream.batch import BatchPlan, InputOutcome
+from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import PlanLog, history, read_log
 from kstream.checkpoint.history import PastBatch, read_history
@@ -37,7 +38,7 @@ def run(log: PlanLog, numbers: range, counts: bool = True) -> None:
     for number in numbers:
         log.write_plan(plan(number, log.epoch))
         log.complete(Time(number * 1000), log.epoch, 0, {0: InputOutcome([number])} if counts else None)
-    log.clean(Time(numbers[-2] * 1000))
+    log.clean(RequiredBatches(Time(numbers[-2] * 1000)))
 
 
 def times(batches: list[PastBatch]) -> list[int]:

@@ -8,6 +8,7 @@ import uuid
 import pytest
 
 from kstream.batch import BatchPlan
+from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, names, read_log, take_epoch
 from kstream.checkpoint.offline import forget_batch
@@ -115,7 +116,7 @@ def test_a_stray_plan_is_ignored_also_after_its_successor_was_cleaned_away(store
     for time in (3000, 4000, 5000):
         log.complete(Time(time), 2, 0)
     write(store, plan(3000, 1), plan(4000, 1), done=False)
-    log.clean(Time(4000))
+    log.clean(RequiredBatches(Time(4000)))
     contents = read_log(store)
     assert contents.pending == []
     assert contents.plans[Time(5000)].epoch == 2

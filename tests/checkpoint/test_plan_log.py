@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from kstream.batch import BatchPlan
+from kstream.batch.retention import RequiredBatches, required_batches
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import PlanLog, names, read_log
-from kstream.checkpoint.plan_log import removable_up_to
 from kstream.errors import AlreadyExistsError, PlanFailedError, StorageError
 from kstream.storage import MemoryFileStore
 from tests.stores import CountingStore, FaultyStore
@@ -29,13 +29,6 @@ def plan(time: int, *, floor: int | None = None) -> BatchPlan:
 # -- what may be removed
 
 
-def test_an_unfinished_batch_keeps_its_window() -> None:
-    remember = Duration(3000)
-    assert removable_up_to([], Time(10_000), remember) == Time(7000)
-    assert removable_up_to([Time(5000), Time(8000)], Time(10_000), remember) == Time(2000)
-    assert removable_up_to([Time(12_000)], Time(10_000), remember) == Time(7000)
-
-
 def planned_log(store: MemoryFileStore, times: range) -> PlanLog:
     log = PlanLog(store, 1)
     for time in times:
@@ -51,9 +44,9 @@ def kept(store: MemoryFileStore, folder: str = "plans") -> list[int]:
 def test_clean_removes_plans_and_completions_that_no_window_needs(store: MemoryFileStore) -> None:
     """CP13: the files stay few however long a stream runs."""
     log = planned_log(store, range(1000, 11_000, 1000))
-    log.clean(removable_up_to((), Time(10_000), Duration(3000)))
+    log.clean(required_batches((), Time(10_000), Duration(3000)))
     assert kept(store) == kept(store, "done") == [8000, 9000, 10_000]
-    log.clean(removable_up_to((), Time(10_000), Duration(3000)))
+    log.clean(required_batches((), Time(10_000), Duration(3000)))
     assert kept(store) == [8000, 9000, 10_000]
 
 
@@ -64,23 +57,23 @@ def test_a_plan_is_removed_before_its_completion(store: MemoryFileStore) -> None
         log.write_plan(plan(time))
         log.complete(Time(time), 1, 0)
     counting.take()
-    log.clean(Time(1000))
+    log.clean(RequiredBatches(Time(1000)))
     key = names.key(Time(1000), 1)
     assert [(verb, name) for verb, name, _ in counting.take()] == [("delete", f"plans/{key}"), ("delete", f"done/{key}")]
 
 
-def test_clean_stops_below_the_oldest_unfinished_batch(store: MemoryFileStore) -> None:
+def test_clean_keeps_what_an_unfinished_batch_requires(store: MemoryFileStore) -> None:
     log = planned_log(store, range(1000, 11_000, 1000))
-    log.clean(removable_up_to({Time(5000), Time(9000)}, Time(10_000), Duration(2000)))
-    assert kept(store)[0] == 4000
+    log.clean(required_batches({Time(5000), Time(9000)}, Time(10_000), Duration(2000)))
+    assert kept(store) == [4000, 5000, 8000, 9000, 10_000]
 
 
 def test_clean_keeps_the_newest_two_plans_whatever_is_asked(store: MemoryFileStore) -> None:
     log = planned_log(store, range(1000, 5000, 1000))
-    log.clean(Time(900_000))
+    log.clean(RequiredBatches(Time(900_000)))
     assert kept(store) == [3000, 4000]
     restarted = PlanLog(store, 2, read_log(store))
-    restarted.clean(Time(900_000))
+    restarted.clean(RequiredBatches(Time(900_000)))
     assert kept(store) == [3000, 4000]
 
 
@@ -93,21 +86,21 @@ def test_void_plans_are_not_among_the_newest_two(store: MemoryFileStore) -> None
         faulty.fault = lambda verb, _name, faults=faults: next(faults, None) if verb == "create" else None
         with pytest.raises(PlanFailedError):
             log.write_plan(plan(time))
-    log.clean(Time(900_000))
+    log.clean(RequiredBatches(Time(900_000)))
     assert kept(store) == [2000, 3000, 4000, 5000, 6000]
 
 
 def test_clean_keeps_what_the_newest_floor_does_not_cover(store: MemoryFileStore) -> None:
     log = planned_log(store, range(1000, 5000, 1000))
     log.write_plan(plan(5000, floor=3000))
-    log.clean(Time(4000))
+    log.clean(RequiredBatches(Time(4000)))
     assert kept(store) == [3000, 4000, 5000]
 
 
 def test_clean_goes_on_where_an_earlier_driver_left_off(store: MemoryFileStore) -> None:
     planned_log(store, range(1000, 5000, 1000))
     log = PlanLog(store, 2, read_log(store))
-    log.clean(Time(3000))
+    log.clean(RequiredBatches(Time(3000)))
     assert kept(store) == [3000, 4000]
 
 
@@ -119,10 +112,10 @@ def test_a_clean_that_fails_half_way_is_gone_on_with(store: MemoryFileStore) -> 
         log.complete(Time(time), 1, 0)
     faulty.fault = lambda verb, name: "before" if verb == "delete" and name.startswith("done/000000000002000") else None
     with pytest.raises(StorageError):
-        log.clean(Time(4000))
+        log.clean(RequiredBatches(Time(4000)))
     assert read_log(store).pending == []
     faulty.fault = lambda _verb, _name: None
-    log.clean(Time(4000))
+    log.clean(RequiredBatches(Time(4000)))
     assert kept(store) == kept(store, "done") == [4000, 5000]
 
 

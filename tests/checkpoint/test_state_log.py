@@ -9,7 +9,6 @@ import pytest
 from kstream.batch import BatchPlan, InputOutcome, StateCheckpoint
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, names, read_log
-from kstream.checkpoint.plan_log import removable_up_to
 from kstream.checkpoint.reader import write_meta
 from kstream.checkpoint.state_log import StoredStates, read_states, set_aside, stored_states
 from kstream.errors import CorruptRecordError
@@ -134,9 +133,3 @@ def test_a_log_without_state_costs_one_listing_more(store: MemoryFileStore) -> N
     contents = read_log(store)
     assert read_states(counting, contents, wanted=False) == StoredStates({}, {}, (), ())
     assert counting.take() == [("list", "state", 0)]
-
-
-def test_plans_after_the_state_that_is_kept_stay() -> None:
-    assert removable_up_to([], Time(9000), Duration(1000)) == Time(8000)
-    assert removable_up_to([], Time(9000), Duration(1000), Time(4000)) == Time(3999)
-    assert removable_up_to([Time(3000)], Time(9000), Duration(1000), Time(4000)) == Time(2000)

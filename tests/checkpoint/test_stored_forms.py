@@ -11,7 +11,7 @@ from kstream.batch import BatchPlan, InputOutcome
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, format, read_log, stored_graph, take_epoch
 from kstream.checkpoint.format import decode_plan, encode_plan
-from kstream.checkpoint.history import LedgerEntry, read_ledger
+from kstream.checkpoint.history import LedgerEntry, acknowledge, read_ledger
 from kstream.checkpoint.input_records import read_connections, write_connections
 from kstream.checkpoint.reader import read_meta, write_meta
 from kstream.errors import CorruptRecordError, FormatVersionError, GraphNotRestoredError
@@ -37,6 +37,10 @@ VOID_BYTES = (
     b'"inputs":{},"kind":"plan","nonce":"n","records":{},"time":2000,"version":1,"void":true}'
 )
 GIVEN_UP = BatchPlan(Time(2000), 2, "n", {0: {"ranges": [["orders", 0, 5, 9]]}}, {0: 4}, Time(2000))
+DONE_WITH_ERRORS = (
+    b'{"at":2345,"checksum":"e137b9b2baf1bcceab58505fd6fce29300edb91b9347a69526b257c1b7e11800","counts":{"0":[7]},"epoch":3,'
+    b'"errors":{"0":[["map at job.py:7","KeyError",41],["valueDecoder","JSONDecodeError",2]]},"kind":"done","time":2000,"version":1}'
+)
 DONE_WITH_COUNTS = (
     b'{"at":2345,"checksum":"73ef365e3749b7d8a542ebc07010cd86138361f8c90d66382a0b8ebf97e52c1f","counts":{"0":[7,null'
     b'],"1":[0]},"epoch":3,"kind":"done","time":2000,"version":1}'
@@ -124,6 +128,12 @@ def test_the_bytes_of_what_a_batch_found(store: MemoryFileStore) -> None:
     assert store.read("lost/000000000002000-000002-000003") == LOST
     [entry] = read_ledger(store)
     assert entry == LedgerEntry("lost", Time(2000), 2345, 3, {0: [lost]})
+
+
+def test_the_bytes_of_a_completion_with_record_errors(store: MemoryFileStore) -> None:
+    errors = [("map at job.py:7", "KeyError", 41), ("valueDecoder", "JSONDecodeError", 2)]
+    PlanLog(store, 3).complete(Time(2000), 2, 2345, {0: InputOutcome([7], errors=errors), 1: InputOutcome()})
+    assert store.read("done/000000000002000-000002") == DONE_WITH_ERRORS
 
 
 def test_the_ledger_tells_what_a_batch_that_was_given_up_should_have_read(store: MemoryFileStore) -> None:
@@ -241,3 +251,16 @@ def test_a_graph_of_version_1_is_none(store: MemoryFileStore) -> None:
     store.replace("graph", GRAPH_1_BYTES)
     assert stored_graph.read_graph(store) is None
     assert stored_graph.remove_graph(store) == 1 and not store.exists("graph")
+
+
+def test_the_bytes_and_the_name_of_an_acknowledgement() -> None:
+    store = MemoryFileStore(f"memory://{uuid.uuid4().hex}")
+    entry = LedgerEntry("lost", Time(1_700_000_001_000), 0, 3, {}, name="lost/001700000001000-000003-000004")
+    assert acknowledge(store, entry, 1_700_000_009_000, "host-1, pid 4711")
+    assert not acknowledge(store, entry, 1_700_000_010_000, "another"), "the first one stays"
+    name = "acknowledged/lost-001700000001000-000003-000004"
+    assert store.list("acknowledged") == [name.partition("/")[2]]
+    assert store.read(name) == (
+        b'{"at":1700000009000,"by":"host-1, pid 4711","checksum":"e586e3f4b40c1bcad4b595b2198b8db05d83ea488a36'
+        b'd2ab90005f30d9cd4810","entry":"lost/001700000001000-000003-000004","kind":"acknowledged","version":1}'
+    )

@@ -141,13 +141,15 @@ def test_long_tables_are_cut_and_say_so(tmp_path: Path) -> None:
 
 
 def test_a_place_without_a_checkpoint_and_a_damaged_plan_are_one_line_and_no_difference(pair: tuple[Path, Path]) -> None:
-    for_nothing = diff(pair[0], pair[0].parent / "nowhere")
-    assert for_nothing.exit_code == 1 and for_nothing.stdout == ""
-    assert for_nothing.stderr == f"kstream: there is no checkpoint in {pair[0].parent / 'nowhere'}: no stream has started there\n"
+    nowhere = pair[0].parent / "nowhere"
+    for_nothing = diff(pair[0], nowhere)
+    assert for_nothing.exit_code == 3 and for_nothing.stdout == ""
+    said = f"kstream: there is no checkpoint in {nowhere}: no stream has started there (looked for {nowhere / 'meta'})\n"
+    assert for_nothing.stderr == said
     newest = sorted((pair[1] / "plans").iterdir())[-1]
     newest.write_bytes(newest.read_bytes().replace(b"orders", b"0rders", 1))
     damaged = diff(*pair)
-    assert (damaged.exit_code, damaged.stdout) == (1, "")
+    assert (damaged.exit_code, damaged.stdout) == (3, "")
     assert len(damaged.stderr.splitlines()) == 1 and str(newest) in damaged.stderr
 
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from kstream.batch import BatchPlan, StateCheckpoint
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, take_epoch
+from kstream.checkpoint.interval_change import IntervalChange, write_change
 from kstream.checkpoint.reader import write_meta
 from kstream.cli import main
 from kstream.storage import LocalFileStore
@@ -113,19 +114,34 @@ def test_last_leaves_out_older_batches_and_says_so(tmp_path: Path) -> None:
     assert "5 batches kept (the last 2 shown)" in result.output
 
 
+def test_twenty_batches_are_shown_unless_more_are_asked_for(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, 25)
+    assert "25 batches kept (the last 20 shown)" in show(tmp_path).output and str(at(5).milliseconds) not in show(tmp_path).output
+    assert str(at(5).milliseconds) in show(tmp_path, "--all").output and str(at(5).milliseconds) in show(tmp_path, "--last", "25").output
+
+
+def test_in_a_pipe_no_row_is_wrapped_or_cut(tmp_path: Path) -> None:
+    log = write_checkpoint(tmp_path)
+    ranges = [[f"a-topic-with-quite-a-long-name-{n}", 0, 1_000_000, 2_000_000] for n in range(8)]
+    log.write_plan(BatchPlan(at(6), log.epoch, "n", {0: {"ranges": ranges, "leader_epochs": [None] * 8, "topic_ids": None}}, {0: 8}, at(1)))
+    result = CliRunner().invoke(main, ["checkpoint", "show", str(tmp_path)], env={"COLUMNS": "80"})
+    (row,) = (line for line in result.output.splitlines() if str(at(6).milliseconds) in line)
+    assert all(f"{topic}/0 [1000000, 2000000)" in row for topic, *_ in ranges)
+
+
 def test_a_damaged_plan_is_one_line_that_names_the_file(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
     newest = sorted((tmp_path / "plans").iterdir())[-1]
     newest.write_bytes(newest.read_bytes().replace(b"orders", b"0rders", 1))
     result = show(tmp_path)
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert len(result.output.splitlines()) == 1 and str(newest) in result.output and "damaged" in result.output
 
 
 def test_a_place_without_a_checkpoint_is_one_line_and_stays_as_it_was(tmp_path: Path) -> None:
     missing = tmp_path / "nowhere"
     result = show(missing)
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert result.output.splitlines() == [
         f"kstream: there is no checkpoint in {missing}: no stream has started there (looked for {missing / 'meta'})"
     ]
@@ -134,7 +150,7 @@ def test_a_place_without_a_checkpoint_is_one_line_and_stays_as_it_was(tmp_path: 
 
 def test_a_store_that_cannot_hold_a_checkpoint_is_refused_in_one_line() -> None:
     result = CliRunner().invoke(main, ["checkpoint", "show", "s3://bucket/orders"])
-    assert result.exit_code == 1 and len(result.output.splitlines()) == 1 and "s3://" in result.output
+    assert result.exit_code == 3 and len(result.output.splitlines()) == 1 and "s3://" in result.output
 
 
 def test_showing_a_checkpoint_loads_no_pyspark(tmp_path: Path) -> None:
@@ -147,3 +163,12 @@ def test_showing_a_checkpoint_loads_no_pyspark(tmp_path: Path) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_a_changed_interval_is_shown_with_the_last_batch_before_it(tmp_path: Path) -> None:
+    log = write_checkpoint(tmp_path)
+    write_change(LocalFileStore(tmp_path), log.epoch, IntervalChange(at(5), at(3), Duration(3000)))
+    said = " ".join(show(tmp_path).output.split())
+    assert "batch interval 3000 ms, first batch at" in said and f"(after batch {at(5)}, the last one of another interval)" in said
+    data = json.loads(show(tmp_path, "--json").output)
+    assert (data["zero_time"], data["interval"], data["interval_changed_after"]) == (ZERO + 3000, 3000, at(5).milliseconds)

@@ -17,6 +17,7 @@ from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, read_log, take_epoch
 from kstream.checkpoint.reader import write_meta
 from kstream.cli import inputs, main
+from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.terminal import compact
 from kstream.connectors import ConnectorTools, OffsetChange, Partition, PlannedRange, ResetResult
 from kstream.storage import LocalFileStore
@@ -101,7 +102,7 @@ def test_the_lag_comes_from_the_brokers_of_the_connector(tmp_path: Path) -> None
     assert "stream 0, clicks: 40 records behind, 20 of them in no batch yet" in result.output
     assert result.output.count("stream 1: its connector offers no lag;") == 1
     refused = kstream("lag", tmp_path)
-    assert refused.exit_code == 1 and f"{tmp_path} stores no Pulsar parameters of stream 0 (" in refused.output
+    assert refused.exit_code == ReadingCode.UNREADABLE and f"{tmp_path} stores no Pulsar parameters of stream 0 (" in refused.output
 
 
 def test_where_no_input_has_tools_the_lag_is_one_sentence(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_where_no_input_has_tools_the_lag_is_one_sentence(tmp_path: Path) -> Non
     write_meta(store, Meta(Time(ZERO), Duration(1000)))
     PlanLog(store, take_epoch(store, ZERO)).write_plan(BatchPlan(Time(ZERO + 1000), 1, "n", {0: {"files": ["a"]}}, {}, Time(ZERO + 1000)))
     result = kstream("lag", tmp_path)
-    assert result.exit_code == 1
+    assert result.exit_code == ReadingCode.UNREADABLE
     assert (
         result.output
         == f"kstream: {tmp_path} holds no ranges of a Kafka or Pulsar or log stream: see `kstream checkpoint show {tmp_path}`\n"
@@ -126,19 +127,19 @@ def test_a_reset_moves_the_chosen_stream_and_the_streams_of_other_connectors_sta
 
 
 @pytest.mark.parametrize(
-    ("words", "tool"),
+    ("words", "tool", "code"),
     [
-        (("lag", "PATH"), "the parameters of its brokers"),
-        (("offsets", "reset", "PATH", "--to", "latest", "--stream", "0"), "the parameters of its brokers"),
-        (("offsets", "rewind", "PATH", "--to", "0", "--stream", "0"), "a rewind of offsets"),
+        (("lag", "PATH"), "the parameters of its brokers", ReadingCode.UNREADABLE),
+        (("offsets", "reset", "PATH", "--to", "latest", "--stream", "0"), "the parameters of its brokers", 1),
+        (("offsets", "rewind", "PATH", "--to", "0", "--stream", "0"), "a rewind of offsets", 1),
     ],
 )
 def test_a_connector_that_offers_ranges_only_is_one_sentence_for_the_other_commands(
-    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], tool: str
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], tool: str, code: int
 ) -> None:
     monkeypatch.delattr(PulsarTools, "read_parameters")
     result = kstream(*(str(checkpoint) if word == "PATH" else word for word in words))
-    assert (result.exit_code, result.output) == (1, f"kstream: the connector of Pulsar does not offer {tool}\n")
+    assert (result.exit_code, result.output) == (code, f"kstream: the connector of Pulsar does not offer {tool}\n")
     assert "epoch-2" not in LocalFileStore(checkpoint).list(), "no driver is fenced for nothing"
 
 

@@ -25,6 +25,7 @@ from kstream.checkpoint import Meta, PlanLog, read_log, take_epoch
 from kstream.checkpoint.input_records import write_connections
 from kstream.checkpoint.reader import write_meta
 from kstream.cli import main
+from kstream.cli.exit_codes import ReadingCode
 from kstream.errors import KStreamError
 from kstream.storage import LocalFileStore
 
@@ -75,9 +76,9 @@ def rows_of(folder: Path, *options: str) -> list[dict[str, Any]]:
     return json.loads(result.stdout)["partitions"]
 
 
-def line(result: Result) -> str:
-    """What it said on standard error, which is one line, with exit code 1."""
-    assert result.exit_code == 1 and len(result.stderr.splitlines()) == 1, result.output
+def line(result: Result, code: ReadingCode = ReadingCode.UNREADABLE) -> str:
+    """What it said on standard error, which is one line, with this exit code."""
+    assert result.exit_code == code and len(result.stderr.splitlines()) == 1, result.output
     return result.stderr.removesuffix("\n")
 
 
@@ -139,10 +140,10 @@ def test_max_lag_is_a_sentence_and_exit_code_1_after_the_table(bootstrap: str, t
     log.complete(at(1), 1, ZERO)
     assert lag(tmp_path, "--max-lag", "30").exit_code == 0
     over = lag(tmp_path, "--max-lag", "29")
-    assert line(over) == "kstream: orders/1 is 30 records behind, above --max-lag 29"
+    assert line(over, ReadingCode.BEHIND) == "kstream: orders/1 is 30 records behind, above --max-lag 29"
     assert "stream 0, orders: 40 records behind" in over.stdout
     both = lag(tmp_path, "--max-lag", "9", "--json")
-    assert line(both).endswith("above --max-lag 9, and 1 other partition too")
+    assert line(both, ReadingCode.BEHIND).endswith("above --max-lag 9, and 1 other partition too")
     assert json.loads(both.stdout)["topics"] == [{"stream": 0, "topic": "orders", "partitions": 2, "unplanned": 40, "lag": 40}]
 
 
@@ -153,7 +154,10 @@ def test_a_log_shorter_than_what_was_read_is_noted_and_no_lag_is_small_enough_fo
     zero, one = rows_of(tmp_path)
     assert (zero["lag"], zero["note"], one["note"]) == (-50, "log is shorter than read", "")
     result = lag(tmp_path, "--max-lag", "1000")
-    assert line(result) == "kstream: orders/0 ends at 100, before 150, the next offset to read: the topic was truncated or recreated"
+    assert (
+        line(result, ReadingCode.BEHIND)
+        == "kstream: orders/0 ends at 100, before 150, the next offset to read: the topic was truncated or recreated"
+    )
     assert "stream 0, orders: 5 records behind" in result.stdout
 
 
@@ -222,7 +226,10 @@ def test_parameters_that_cannot_be_used_are_one_line(
 
 
 def test_no_checkpoint_and_no_kafka_stream_are_one_line(tmp_path: Path) -> None:
-    assert line(lag(tmp_path)) == f"kstream: there is no checkpoint in {tmp_path}: no stream has started there"
+    assert (
+        line(lag(tmp_path))
+        == f"kstream: there is no checkpoint in {tmp_path}: no stream has started there (looked for {tmp_path / 'meta'})"
+    )
     make(tmp_path)
     assert line(lag(tmp_path)).startswith(f"kstream: {tmp_path} holds no ranges of a Kafka or log stream")
 

@@ -81,4 +81,66 @@ def test_with_check_a_loss_is_exit_code_1_and_one_line(tmp_path: Path) -> None:
 
 def test_a_place_without_a_checkpoint_is_one_line(tmp_path: Path) -> None:
     result = ledger(tmp_path)
-    assert result.exit_code == 1 and result.output.startswith("kstream: there is no checkpoint in")
+    assert result.exit_code == 3 and result.output.startswith("kstream: there is no checkpoint in")
+
+
+def test_a_damaged_checkpoint_is_exit_code_3_also_if_its_ledger_is_empty(tmp_path: Path) -> None:
+    log = checkpoint(tmp_path)
+    log.write_plan(BatchPlan(AT, 1, "n", {0: {"ranges": [["orders", 0, 5, 9]]}}, {}, AT))
+    (plan,) = (tmp_path / "plans").iterdir()
+    plan.write_bytes(plan.read_bytes().replace(b"orders", b"0rders", 1))
+    result = ledger(tmp_path)
+    assert result.exit_code == 3 and "is damaged" in result.stderr and str(plan) in result.stderr
+    assert "is empty" in result.stdout
+
+
+# -- acknowledged entries
+
+
+def losses(folder: Path) -> PlanLog:
+    log = checkpoint(folder)
+    log.complete(AT, 1, ZERO, {0: InputOutcome([], [entry()])})
+    log.give_up(BatchPlan(LATER, 1, "n", {0: {"ranges": [["orders", 0, 5, 9]]}}, {}, AT), ZERO, 4)
+    return log
+
+
+LATER = Time(ZERO + 2000)
+
+
+def ack(folder: Path, *words: str) -> Result:
+    return CliRunner().invoke(main, ["ledger", "ack", str(folder), *words])
+
+
+def test_an_acknowledged_entry_is_no_alarm_and_is_hidden_unless_it_is_asked_for(tmp_path: Path) -> None:
+    losses(tmp_path)
+    assert ack(tmp_path, str(AT.milliseconds)).output == "1 acknowledged, 0 had been before\n"
+    shown = ledger(tmp_path, "--check")
+    assert shown.exit_code == 1 and "has 1 entry in its ledger" in shown.output
+    assert "retention" not in shown.output and "given up" in shown.output and "1 batch with acknowledged entries not shown" in shown.output
+    assert ack(tmp_path, "--all").output == "1 acknowledged, 1 had been before\n"
+    assert ledger(tmp_path, "--check").exit_code == 0
+    data = json.loads(ledger(tmp_path, "--all", "--json").output)
+    assert [row["acknowledged"] for row in data["lost"]] == [True, True] and data["hidden"] == 0
+    assert json.loads(ledger(tmp_path, "--json").output) == {"path": data["path"], "lost": [], "hidden": 2}
+
+
+def test_an_entry_that_comes_after_the_acknowledgement_is_a_new_one(tmp_path: Path) -> None:
+    log = losses(tmp_path)
+    ack(tmp_path, "--all")
+    log.epoch += 1
+    log.complete(AT, 1, ZERO, {0: InputOutcome([], [entry(partition=7)])})
+    result = ledger(tmp_path, "--check")
+    assert result.exit_code == 1 and "orders/7" in result.output and "orders/1" not in result.output
+
+
+def test_a_batch_without_an_entry_is_one_line_and_nothing_is_acknowledged(tmp_path: Path) -> None:
+    losses(tmp_path)
+    result = ack(tmp_path, str(AT.milliseconds), "17")
+    assert result.exit_code == 1 and "no entry of batch 17 ms: nothing is acknowledged" in result.output
+    assert ledger(tmp_path, "--json").output.count('"batch"') == 2
+    assert ack(tmp_path).exit_code == 2 and ack(tmp_path, "--all", "17").exit_code == 2
+
+
+def test_the_ledger_says_what_it_can_do(tmp_path: Path) -> None:
+    assert "ack" in CliRunner().invoke(main, ["ledger", "--help"]).output
+    assert CliRunner().invoke(main, ["ledger", "show", str(tmp_path)]).exit_code == 3

@@ -25,6 +25,7 @@ from kstream.checkpoint.reader import write_meta
 from kstream.cli import main
 from kstream.errors import FencedError
 from kstream.storage import LocalFileStore
+from tests.cli.test_status import leave, living
 
 ZERO = 1_700_000_000_000
 RECORDS = 30
@@ -141,6 +142,23 @@ def test_where_a_driver_seems_to_run_nothing_is_changed_unless_it_is_to_be_taken
     assert result.exit_code == 1 and "seems to run" in result.output and "--take-over" in result.output
     assert next_of(tmp_path) == {"orders/0": 20, "orders/1": 20}
     assert offsets("reset", tmp_path, "--to", "earliest", "--take-over").exit_code == 0
+    assert next_of(tmp_path) == {"orders/0": 0, "orders/1": 0}
+
+
+def test_while_a_driver_lives_nothing_is_changed_even_if_its_last_plan_is_old(log: PlanLog, tmp_path: Path) -> None:
+    leave(tmp_path, living())
+    result = offsets("reset", tmp_path, "--to", "earliest")
+    assert result.exit_code == 1 and "the driver of epoch 1 runs on" in result.output and "--take-over" in result.output
+    assert "kstream stop" in result.output and next_of(tmp_path) == {"orders/0": 20, "orders/1": 20}
+    assert log.probe() is None, "it is not fenced"
+    assert offsets("reset", tmp_path, "--to", "earliest", "--take-over").exit_code == 0
+
+
+def test_after_a_driver_has_ended_its_offsets_can_be_set_at_once(log: PlanLog, tmp_path: Path) -> None:
+    now = Time(round(time.time() * 1000))
+    log.write_plan(BatchPlan(now, log.epoch, "n", {0: {"ranges": [["orders", 0, 20, 20], ["orders", 1, 20, 20]]}}, {}, at(3)))
+    leave(tmp_path, living(ended="gracefully"))
+    assert offsets("reset", tmp_path, "--to", "earliest").exit_code == 0
     assert next_of(tmp_path) == {"orders/0": 0, "orders/1": 0}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from kstream import StateSpec, StreamingContext, StreamingContextState
 from kstream.errors import NotSerializableError
@@ -58,10 +59,13 @@ def test_an_error_in_making_a_batch_is_raised_where_one_waits(sc: SparkContext) 
         stream.ssc.awaitTermination(60)
 
 
+@pytest.mark.parametrize("made", [pytest.param((), id="no session"), pytest.param((SparkSession,), id="a SparkSession was made")])
 def test_a_failing_task_is_raised_with_the_users_traceback_and_the_stream_goes_on(
-    sc: SparkContext, caplog: pytest.LogCaptureFixture
+    sc: SparkContext, caplog: pytest.LogCaptureFixture, made: tuple[Callable[[SparkContext], Any], ...]
 ) -> None:
-    """Spark behaviour SC13."""
+    """Spark behaviour SC13. Once a process has made a SparkSession, pyspark raises an error of its own in place of py4j's."""
+    for session in made:
+        session(sc)
     stream, sums = Stream(sc), []
 
     def fail_on_two(x: int) -> int:

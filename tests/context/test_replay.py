@@ -9,6 +9,7 @@ import pytest
 
 from kstream.batch import InputOutcome
 from kstream.batch_time import Duration, Time
+from kstream.checkpoint.interval_change import IntervalChange, write_change
 from kstream.context.replay import Change, ReplayedBatch, Replayer, changed
 from kstream.dstream import ForEachDStream
 from kstream.dstream.base import node_of
@@ -133,6 +134,13 @@ def test_a_job_that_carries_state_is_refused_for_the_state_of_then_is_not_kept()
     host.graph.add_output_stream(ForEachDStream(state, lambda _time, _rdd: None))
     with pytest.raises(ConfigurationError, match="carries state"):
         Replayer(host.graph, FakeEnvironment(), past(1).store, None)
+
+
+def test_batches_of_a_former_interval_cannot_be_replayed() -> None:
+    world = past()
+    write_change(world.store, 1, IntervalChange(at(5), at(5), Duration(500)))
+    with pytest.raises(ConfigurationError, match=f"batch {at(2)} is of another batch interval: only batches after {at(5)} can be replayed"):
+        Again(world, interval_ms=500).run(2, 5)
 
 
 def test_another_interval_is_refused() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark import RDD
 from typing_extensions import assert_type
 
-from kstream import DStream, Seconds, State, StateSpec, StreamingContext, Time
+from kstream import BatchTime, DStream, Seconds, State, StateSpec, StreamingContext, Time
 
 Pairs = DStream[tuple[str, int]]
 
@@ -63,7 +63,7 @@ def of_rdds(lines: DStream[str]) -> None:
 
     assert_type(lines.transform(with_time), DStream[int])
     assert_type(lines.transform(lambda rdd: rdd.map(len)), DStream[int])
-    lines.foreachRDD(lambda time, rdd: print(assert_type(time, datetime), assert_type(rdd, RDD[str])))
+    lines.foreachRDD(lambda time, rdd: print(assert_type(time, BatchTime), assert_type(rdd, RDD[str])))
     assert_type(lines.transformWith(lambda a, b: a.union(b), lines), DStream[str])
 
 

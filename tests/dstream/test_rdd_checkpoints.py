@@ -85,3 +85,33 @@ def test_the_lineage_of_states_is_cut_and_old_files_and_blocks_are_removed(sc: S
     assert max(depths[30:]) <= max(depths[:30])
     for numbers_of in (files, blocks):  # clean-up is in the background and may come a batch late
         assert 0 < max(numbers_of[-10:]) <= max(numbers_of[15:30]) + 2 * len(STATES)
+
+
+def test_the_lineage_of_states_is_cut_though_every_output_fails(sc: SparkContext, tmp_path: Path) -> None:
+    """In the driver before it reads the state, and in the tasks. The checkpoint interval is longer than the test."""
+    stream = Stream(sc)
+    stream.ssc.checkpoint(str(tmp_path))
+    ones = numbers(stream.ssc, 1, lambda _number: (0, 1))
+    names = ("updateStateByKey", "mapWithState")
+    states = {name: STATES[name][0](ones).checkpoint(1000) for name in names}
+    depths: dict[str, list[int]] = {name: [] for name in names}
+    records: dict[str, list[Any]] = {}
+    away = True
+
+    def output(name: str, rdd: RDD[Any]) -> None:
+        text = rdd.toDebugString()
+        assert text is not None
+        depths[name].append(len(text.splitlines()))
+        if away:
+            raise ValueError("the sink is away")
+        records[name] = rdd.collect()
+
+    for name, state in states.items():
+        state.foreachRDD(lambda rdd, name=name: output(name, rdd))
+    stream.start()
+    for number in range(BATCHES):
+        away = number < BATCHES - 2
+        stream.tick()
+    stream.stop()
+    assert records == {name: STATES[name][1] for name in names}
+    assert all(max(found[-15:]) <= max(found[:32]) for found in depths.values()), depths

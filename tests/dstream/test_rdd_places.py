@@ -52,11 +52,17 @@ def scopes(rdd: RDD[Any]) -> set[tuple[str, str]]:
     return {(scope.id(), scope.name()) for scope in found}
 
 
-def stages(sc: SparkContext) -> list[str]:
-    """The names that Spark's page shows for the stages of all jobs so far."""
+def jobs(sc: SparkContext) -> list[int]:
+    """The jobs that Spark's page shows. It forgets the oldest of many, and hears of all a little later than they run."""
+    sc._jsc.sc().listenerBus().waitUntilEmpty()
+    return sorted(sc.statusTracker().getJobIdsForGroup(None))
+
+
+def stages(sc: SparkContext, after: int) -> list[str]:
+    """The names that Spark's page shows for the stages of all jobs after a job."""
     tracker = sc.statusTracker()
-    jobs = [tracker.getJobInfo(job) for job in sorted(tracker.getJobIdsForGroup(None))]
-    infos = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in sorted(job.stageIds)]
+    ran = [tracker.getJobInfo(job) for job in jobs(sc) if job > after]
+    infos = [tracker.getStageInfo(stage) for job in ran if job is not None for stage in sorted(job.stageIds)]
     return [info.name for info in infos if info is not None]
 
 
@@ -64,7 +70,7 @@ class Ran:
     """One batch of a stream that a test built, with what its first output was handed and the stages that ran."""
 
     def __init__(self, sc: SparkContext, build: Any) -> None:
-        before = len(stages(sc))
+        before = max(jobs(sc), default=-1)
         self.stream = Stream(sc)
         self.rdds: list[RDD[Any]] = []
         self.base = build(self.stream.ssc.queueStream([sc.parallelize([("a", 1)], 1)]), self.rdds)
@@ -74,7 +80,7 @@ class Ran:
         self.stream.ssc.awaitTermination(1)
         self.time = Time(self.stream.counter.completed[0])
         self.at = format_batch_time(self.time, Seconds(1))
-        self.stages = stages(sc)[before:]
+        self.stages = stages(sc, before)
 
 
 def test_a_shuffle_and_a_job_are_shown_at_the_users_lines(sc: SparkContext) -> None:

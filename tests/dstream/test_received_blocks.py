@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Time
 from kstream.dstream.received_blocks import ReceivedBlocks
 from kstream.errors import RpcUnreachableError
@@ -52,13 +53,13 @@ def test_a_store_that_does_not_answer_is_looked_for_and_asked_for_its_blocks_mea
     blocks.add_block(block)
     received.allocate(0, ["a"])
     received.release(Time(1000), ["a"])
-    received.clean_up(Time(1000))
+    received.clean_up(RequiredBatches(Time(1000)))
     assert len(tracker.replicas(block)) == 1 and executor.forgotten == []
-    received.clean_up(Time(2000))
+    received.clean_up(RequiredBatches(Time(2000)))
     assert executor.asked == [["a"]], "nobody waits for it once more"
     tracker._look_at_executors()
     assert executor.forgotten == ["driver"] and len(tracker.stores()) == 1
-    received.clean_up(Time(3000))
+    received.clean_up(RequiredBatches(Time(3000)))
     assert executor.asked == [["a"], ["a"]], "it is to have no more than is needed"
 
 

@@ -186,6 +186,7 @@ ON_DRIVER = {
     "foreachRDD": {"func"},
     "foreachBatch": {"func"},
     "fileStream": {"filter"},
+    "getOrCreate": {"setupFunc"},
 }
 """Parameters that are functions of the driver; all others that are functions run in tasks."""
 

@@ -229,16 +229,16 @@ def test_files_that_tasks_may_have_to_read_yet_are_named_until_a_state_was_writt
         made.records(batch)
     made.state.state_at(at(5))
     made.state.written(at(5), lambda: FakeRDD([5]))
-    assert made.state.reads_from(at(6)) is None
+    assert made.state.states_to_read(at(6)) == set()
     made.state.state_at(at(6))
     made.records(7)
     made.state.written(at(6), lambda: FakeRDD([6]))
-    assert made.state.reads_from(at(7)) == at(5)
+    assert made.state.states_to_read(at(7)) == {at(5)}
     made.records(8)
-    assert made.state.reads_from(at(9)) == at(5), "outputs need not have read all of it"
+    assert made.state.states_to_read(at(9)) == {at(5)}, "outputs need not have read all of it"
     made.state.state_at(at(8))
     made.state.written(at(8), lambda: FakeRDD([8]))
-    assert made.state.reads_from(at(9)) is None
+    assert made.state.states_to_read(at(9)) == set()
 
 
 def test_files_of_a_state_that_a_batch_was_made_of_are_named_until_it_ends_though_later_ones_are_made_of_another() -> None:
@@ -249,7 +249,7 @@ def test_files_of_a_state_that_a_batch_was_made_of_are_named_until_it_ends_thoug
         made.state.written(at(batch), lambda: FakeRDD([0]))
     made.records(4)
     made.state._lineage.unread = {at(1): at(3), at(3): at(4)}
-    assert (made.state.reads_from(at(3)), made.state.reads_from(at(4))) == (at(1), at(3))
+    assert (made.state.states_to_read(at(3)), made.state.states_to_read(at(4))) == ({at(1), at(3)}, {at(3)})
 
 
 # -- with Spark's RDD checkpoints in place of a checkpoint directory of the StreamingContext

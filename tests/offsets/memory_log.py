@@ -11,8 +11,9 @@ from kstream.offsets.log import Log
 from kstream.offsets.log_ends import OffsetsForTime
 from kstream.offsets.log_input_dstream import LogInputDStream
 from kstream.offsets.log_plan import LogPlan
-from kstream.offsets.log_rdd import LogTask, split_ranges
+from kstream.offsets.log_rdd import LogTask, leave_out, split_ranges
 from kstream.offsets.offset_range import OffsetRange, Partition
+from kstream.offsets.read_report import merge
 from tests.fakes import FakeRDD
 
 A, B = ("t", 0), ("t", 1)
@@ -25,13 +26,13 @@ class Reports:
         self.added: dict[int, Any] = {}
 
     def add(self, report: dict[int, Any]) -> None:
-        for time, found in report.items():
-            known = self.added.setdefault(time, {"counts": {}, "lost": {}})
-            known["counts"].update(found.get("counts", {}))
-            known["lost"].update(found.get("lost", {}))
+        merge(self.added, report)
 
     def take(self, time_ms: int) -> dict[str, Any]:
         return self.added.pop(time_ms, {})
+
+    def drop_counts(self, time_ms: int) -> None:
+        self.added.setdefault(time_ms, {"lost": {}})["counts"] = {}
 
     def forget(self, up_to_ms: int) -> None:
         """Keeps everything."""
@@ -88,7 +89,7 @@ class MemoryStream(LogInputDStream):
         self._reports: Any = Reports()
 
     def rdd(self, time: Time, plan: LogPlan) -> Any:
-        splits = tuple(split_ranges(plan.ranges, self._max_records_per_task))
+        splits = tuple(tuple(leave_out(split, plan.skipped)) for split in split_ranges(plan.ranges, self._max_records_per_task))
         tolerate = self._on_data_loss() != "fail"
         task = LogTask(self.log, splits, time.milliseconds, tolerate, self._reports, self.paused.append)
         return FakeRDD([record for index in range(len(splits)) for record in task(index)])

@@ -129,6 +129,24 @@ def test_the_rate_limits_every_partition() -> None:
     assert [r.untilOffset for r in run(on, 2)[0].ranges] == [6, 2]
 
 
+def test_partitions_share_the_rate_of_back_pressure_by_their_lags() -> None:
+    log = MemoryLog({A: [(0, n) for n in range(60)], B: [(0, n) for n in range(20)]})
+    on = started(log, conf={"spark.streaming.backpressure.enabled": "true", "spark.streaming.backpressure.initialRate": "4"})
+    assert on.adapts_rate
+    assert [r.untilOffset for r in run(on, 1)[0].ranges] == [3, 1], "the initial rate"
+    on.update_rate(8)
+    assert [r.count() for r in run(on, 2)[0].ranges] == [6, 2]
+
+
+def test_a_stream_without_an_errors_policy_warns_that_the_setting_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "kstream"):
+        started(MemoryLog(), conf={"spark.streaming.kstream.onRecordError": "fail"})
+        assert caplog.records == []
+        started(MemoryLog(), conf={"spark.streaming.kstream.onRecordError": "skip"})
+    (record,) = caplog.records
+    assert "has no errors policy" in record.message and "onRecordError" in record.message
+
+
 def test_a_long_range_is_read_by_several_tasks_in_order_and_counted_as_one() -> None:
     log = MemoryLog({A: [(0, n) for n in range(10)]})
     on = started(log, most=4)

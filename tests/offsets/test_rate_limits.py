@@ -64,3 +64,13 @@ def test_KD13_a_share_is_truncated_then_raised_to_the_minimum_then_clamped_to_th
     assert shares == {("t", 0): pytest.approx(10 / 3), ("t", 1): pytest.approx(20 / 3)}
     assert max_messages(parts(0, 0), parts(1, 2), limits) == parts(3, 6)
     assert clamp(parts(0, 0), parts(1, 2), limits) == parts(1, 2)
+
+
+def test_a_partition_with_a_minimum_never_reads_past_its_end():
+    limits = RateLimits(batch_ms=1000, max_rate=lambda _: 1, min_rate=lambda _: 50)
+    assert clamp(parts(0), parts(20), limits) == parts(20)
+
+
+def test_offsets_beyond_64_bit_floats_are_kept_exactly():
+    big = 2**62 + 1
+    assert clamp(parts(big), parts(big + 10), RateLimits(1000, max_rate=lambda _: 3)) == parts(big + 3)

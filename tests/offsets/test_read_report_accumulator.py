@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kstream.offsets.read_report import ReadReportAccumulator, ReadReportParam
+from kstream.offsets.offset_range import OffsetRange
+from kstream.offsets.read_report import ReadReport, ReadReportAccumulator, ReadReportParam, ReportData, bytes_of, merge
 
 PATIENCE = 20.0
 
@@ -147,3 +148,24 @@ def test_a_loss_that_comes_while_its_batch_is_taken_is_taken_with_it_or_with_a_l
 def test_tasks_get_a_copy_that_can_be_pickled() -> None:
     merging = pickle.loads(pickle.dumps(ReadReportParam()))
     assert merging.addInPlace(merging.zero({}), {1: lost(5)})[1]["lost"] == lost(5)["lost"]
+
+
+# -- bytes
+
+
+def test_the_bytes_of_a_batch_are_those_of_its_tasks_and_a_task_that_ran_twice_counts_once() -> None:
+    def of_a_task(start: int, records: int, num_bytes: int) -> ReportData:
+        report = ReadReport()
+        report.record_read(OffsetRange("t", 0, start, start + records), records, num_bytes)
+        return report.to_plain()
+
+    found = merge({}, {1000: of_a_task(0, 10, 500)})
+    for again in (of_a_task(0, 10, 500), of_a_task(10, 5, 70)):
+        merge(found, {1000: again})
+    assert bytes_of(found[1000]) == 570
+
+
+def test_a_reader_that_does_not_look_at_the_length_reports_no_bytes() -> None:
+    report = ReadReport()
+    report.record_read(OffsetRange("t", 0, 0, 3), 3)
+    assert bytes_of(report.to_plain()) is None

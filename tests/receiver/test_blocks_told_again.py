@@ -7,6 +7,7 @@ from contextlib import nullcontext
 
 import pytest
 
+from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Time
 from kstream.loop.threads import ThreadRuntime
 from kstream.receiver.received_block_tracker import REMEMBERED_MS, ReceivedBlockInfo
@@ -19,7 +20,7 @@ def with_a_block_worked_off() -> Driver:
     driver.add("a")
     driver.take("a")
     driver.tracker.release(Time(1000), ["a"])
-    driver.tracker.cleanup_old_batches(Time(1000))
+    driver.tracker.cleanup_old_batches(RequiredBatches(Time(1000)))
     return driver
 
 
@@ -28,7 +29,7 @@ def test_a_block_that_is_told_again_after_it_was_worked_off_and_cleaned_is_in_no
     driver = with_a_block_worked_off()
     assert driver.tracker.all_blocks() == []
     driver.clock.advance(REMEMBERED_MS - 1)
-    driver.tracker.cleanup_old_batches(Time(1000))
+    driver.tracker.cleanup_old_batches(RequiredBatches(Time(1000)))
     driver.add("a")
     assert driver.waiting() == [] and driver.again().waiting() == []
 
@@ -36,7 +37,7 @@ def test_a_block_that_is_told_again_after_it_was_worked_off_and_cleaned_is_in_no
 def test_blocks_that_are_gone_are_not_remembered_for_ever() -> None:
     driver = with_a_block_worked_off()
     driver.clock.advance(REMEMBERED_MS)
-    driver.tracker.cleanup_old_batches(Time(1000))
+    driver.tracker.cleanup_old_batches(RequiredBatches(Time(1000)))
     assert len(driver.tracker._records) == 0
 
 
@@ -47,7 +48,7 @@ def test_a_block_that_was_refused_though_the_log_has_it_is_in_no_batch_of_the_ne
     assert not driver.tracker.add_block(block) and driver.log.events() != []
     driver.log.broken = lambda record: False
     assert driver.tracker.all_blocks() == [block]  # what its receiver's log has of it stays until this log says that it is gone
-    driver.tracker.cleanup_old_batches(Time(1))
+    driver.tracker.cleanup_old_batches(RequiredBatches(Time(1)))
     assert driver.tracker.all_blocks() == [] and driver.again().waiting() == []
     assert not driver.tracker.add_block(block) and driver.again().waiting() == []
 
@@ -71,7 +72,7 @@ def test_a_refused_block_that_is_told_again_while_the_log_lets_go_of_it_is_refus
 
     driver.log.write = meanwhile  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(OSError, match="full") if fails else nullcontext():
-        driver.tracker.cleanup_old_batches(Time(1))
+        driver.tracker.cleanup_old_batches(RequiredBatches(Time(1)))
     assert answers == [False] and driver.waiting() == []
     assert driver.tracker.add_block(block) is fails, "what the log has not let go of may be tried again"
     assert driver.waiting() == driver.again().waiting() == (["a"] if fails else [])
@@ -153,5 +154,5 @@ def test_metadata_that_are_no_json_are_refused_and_hold_up_no_clean_up() -> None
     with pytest.raises(ValueError, match="JSON"):
         driver.tracker.add_block(ReceivedBlockInfo(STREAM, "a", 1, {"mean": float("nan")}))
     driver.clock.advance(5000)
-    driver.tracker.cleanup_old_batches(Time(1))
+    driver.tracker.cleanup_old_batches(RequiredBatches(Time(1)))
     assert driver.log.cleaned[-1][0] == 6000 and driver.tracker.all_blocks() == []

@@ -11,6 +11,7 @@ import pytest
 from kstream.receiver.block_reading import records_of
 from kstream.receiver.block_writer import RecordPacker, TextLines, chunks_of, dumps_plain
 from kstream.receiver.socket_receiver import line_chunks_of
+from kstream.worker.current_record import current_record
 from kstream.worker.pickled_chunks import CHUNK_BYTES
 
 
@@ -76,3 +77,10 @@ GOLDEN = bytes.fromhex(
     "80059545000000000000008c086275696c74696e73948c07676574617474729493948c086275696c74696e73948c037374729493948c0573706c6974"
     "94869452948c03610a62948c010a94869452942e80059543000000000000008c086275696c74696e73948c07676574617474729493948c086275696c74696e73948c037374729493948c0573706c697494869452948c0163948c010a94869452942e"
 )
+
+
+def test_each_record_of_a_block_finds_its_position_over_the_borders_of_chunks() -> None:
+    _, chunks = chunks_of([1, *packed([2, 3]), 4], dumps_plain)
+    found = [(record, str(current_record())) for record in records_of(chunks, "input-0-7")]
+    assert found == [(n, f"received block input-0-7, position {n - 1}") for n in (1, 2, 3, 4)]
+    assert current_record() is None

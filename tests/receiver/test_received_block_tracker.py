@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Time
 from kstream.errors import CorruptRecordError, FormatVersionError
 from kstream.loop import THREADS, Runtime
@@ -103,7 +104,7 @@ def test_there_is_a_log_only_if_one_is_given_and_without_one_all_is_in_memory() 
     assert tracker.add_block(ReceivedBlockInfo(STREAM, "a"))
     tracker.allocate_blocks_to_batch(STREAM, ["a"])
     assert ids(tracker.release(Time(1), ["a"])) == ["a"] and tracker.release(Time(1), ["a"]) == []
-    tracker.cleanup_old_batches(Time(1))
+    tracker.cleanup_old_batches(RequiredBatches(Time(1)))
     assert tracker.all_blocks() == []
 
 
@@ -136,7 +137,7 @@ def test_a_hundred_thousand_blocks_fit_into_one_batch() -> None:
     driver.add(*names)
     driver.take(*names)
     assert ids(driver.tracker.release(Time(1), names)) == names
-    driver.tracker.cleanup_old_batches(Time(1))
+    driver.tracker.cleanup_old_batches(RequiredBatches(Time(1)))
     assert len(driver.log.files) == 1
     records = driver.log.readAll()
     assert len(records) == 100_001 and all(b'"kind":"block-added"' in record for record in records[:-1])
@@ -188,8 +189,8 @@ def test_the_log_has_what_happened_in_order_and_forgets_old_blocks() -> None:
     assert driver.log.events() == so_far
     driver.clock.set_time(4500)
     driver.tracker.release(Time(2000), ["a", "b", "c", "unheard"])
-    driver.tracker.cleanup_old_batches(Time(2000), wait=True)
-    driver.tracker.cleanup_old_batches(Time(2000), wait=True)
+    driver.tracker.cleanup_old_batches(RequiredBatches(Time(2000)), wait=True)
+    driver.tracker.cleanup_old_batches(RequiredBatches(Time(2000)), wait=True)
     assert driver.log.cleaned == [(2500, True), (2500, True)], "c waits"
     assert driver.log.events() == [*so_far[2:], BatchCleanupEvent(("a", "b"))]
     assert driver.waiting() == ["c"] == driver.again().waiting()
@@ -201,7 +202,7 @@ def test_after_a_clean_up_no_plan_is_needed_to_know_that_a_block_was_taken() -> 
     driver.add("a", "b")
     driver.take("a")
     driver.tracker.release(Time(1), ["a"])
-    driver.tracker.cleanup_old_batches(Time(1))
+    driver.tracker.cleanup_old_batches(RequiredBatches(Time(1)))
     assert driver.again().waiting() == ["b"]
 
 
@@ -212,9 +213,9 @@ def test_what_this_driver_has_forgotten_is_known_until_its_plan_may_go() -> None
     driver.take("a", "b")
     driver.tracker.release(Time(1), ["a"])
     driver.tracker.release(Time(2), ["b"])
-    driver.tracker.cleanup_old_batches(Time(0))
+    driver.tracker.cleanup_old_batches(RequiredBatches(Time(0)))
     assert driver.tracker.all_blocks() == blocks and len(driver.log.readAll()) == 2
-    driver.tracker.cleanup_old_batches(Time(1))
+    driver.tracker.cleanup_old_batches(RequiredBatches(Time(1)))
     assert driver.tracker.all_blocks() == blocks[1:] and driver.again().waiting() == ["b"]
 
 
@@ -226,10 +227,10 @@ def test_a_clean_up_that_cannot_be_logged_raises_and_forgets_nothing() -> None:
     driver.tracker.release(Time(1), ["a"])
     driver.log.broken = breaks("blocks-cleaned")
     with pytest.raises(OSError, match="disk full"):
-        driver.tracker.cleanup_old_batches(Time(1))
+        driver.tracker.cleanup_old_batches(RequiredBatches(Time(1)))
     assert driver.log.cleaned == [] and len(driver.tracker.all_blocks()) == 1
     driver.log.broken = lambda record: False
-    driver.tracker.cleanup_old_batches(Time(1))
+    driver.tracker.cleanup_old_batches(RequiredBatches(Time(1)))
     assert driver.tracker.all_blocks() == [] and driver.again().waiting() == []
 
 
@@ -243,7 +244,7 @@ def test_deleted_files_that_are_there_again_change_nothing() -> None:
     gone = [f"block-{second}" for second in range(3)]
     driver.take(*gone)
     driver.tracker.release(Time(1), gone)
-    driver.tracker.cleanup_old_batches(Time(1), wait=True)
+    driver.tracker.cleanup_old_batches(RequiredBatches(Time(1)), wait=True)
     assert sorted(driver.log.files) == [3, 4] and driver.log.events()[-1] == BatchCleanupEvent(tuple(gone))
     driver.log.files.update({second: files[second] for second in range(3)})
     assert driver.again().waiting() == ["block-3", "block-4"]
@@ -255,14 +256,14 @@ def test_a_block_that_waits_or_that_a_plan_names_keeps_the_file_that_names_it() 
     driver.add("old", "taken")
     driver.take("taken")
     driver.clock.set_time(9000)
-    driver.tracker.cleanup_old_batches(Time(1))
+    driver.tracker.cleanup_old_batches(RequiredBatches(Time(1)))
     recovered = driver.again(planned=["taken"])
     assert recovered.waiting() == ["old"]
-    recovered.tracker.cleanup_old_batches(Time(1))
+    recovered.tracker.cleanup_old_batches(RequiredBatches(Time(1)))
     assert recovered.again().waiting() == ["old", "taken"]
     recovered.take("old")
     recovered.tracker.release(Time(1), ["old", "taken"])
-    recovered.tracker.cleanup_old_batches(Time(1))
+    recovered.tracker.cleanup_old_batches(RequiredBatches(Time(1)))
     assert sorted(recovered.log.files) == [9] and recovered.again().waiting() == []
 
 

@@ -241,7 +241,9 @@ def test_a_rate_reaches_the_receiver(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert reached.wait(PATIENCE) and rates == [100]
 
 
-def test_a_receiver_whose_driver_is_gone_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receiver_whose_driver_is_gone_ends_and_says_so_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     ended = threading.Event()
     receiver = Scripted()
     monkeypatch.setattr(receiver, "onStop", ended.set)
@@ -249,6 +251,8 @@ def test_a_receiver_whose_driver_is_gone_ends(tmp_path: Path, monkeypatch: pytes
         world.wait_events(STARTED)
         world.server.close()
         assert ended.wait(PATIENCE)
+    [said] = [record for record in caplog.records if "its driver does not answer; the task ends: " in record.getMessage()]
+    assert said.exc_info is None and "\n" not in said.getMessage()
 
 
 def test_a_block_that_is_in_no_store_any_more_is_an_error_that_says_who_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -311,6 +311,18 @@ def test_commands_reach_a_receiver_in_order() -> None:
     assert (second["command"], second["rate"]) == (messages.UPDATE_RATE_LIMIT, 200)
 
 
+def test_the_next_run_of_a_receiver_gets_the_rate_of_the_last_one() -> None:
+    world = World()
+    world.register()
+    world.tracker.send_rate_update(0, 100)
+    world.tracker.send_rate_update(0, 200)
+    world.runner.endings[0, 1]("executor lost")
+    world.runner.wait(2)
+    world.register(run=2)
+    command = world.next(run=2)
+    assert (command["command"], command["rate"]) == (messages.UPDATE_RATE_LIMIT, 200)
+
+
 def test_an_error_is_told_to_listeners_and_the_receiver_goes_on() -> None:
     world = World()
     world.register()

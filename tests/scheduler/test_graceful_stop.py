@@ -48,6 +48,21 @@ def test_a_graceful_stop_gives_up_waiting_after_its_timeout() -> None:
     assert len(read_log(world.store).pending) == 3
 
 
+def test_a_graceful_stop_can_be_cut_short_and_a_restart_runs_the_rest() -> None:
+    world = World()
+    driver = Driver(world, interval_ms=TICK)
+    gate = held_up(driver)
+    driver.world.wait(lambda: world.attempts)
+    stopper = threading.Thread(target=driver.stop, args=(True, 3600.0))
+    stopper.start()
+    driver.engine.cut_short()
+    stopper.join(30)
+    assert not stopper.is_alive() and driver.engine.was_cut_short
+    gate.set()
+    assert len(world.attempts) == 1
+    assert len(read_log(world.store).pending) == 3
+
+
 class Waited(logging.Handler):
     """Does something when the stop says that it goes on waiting."""
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
 import pytest
 
 from kstream import crash_point
+from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Duration, Seconds, Time
 from kstream.checkpoint import names, read_log
 from kstream.dstream import TransformedDStream, UnionDStream
 from kstream.dstream.base import node_of
 from kstream.dstream.node import DStreamNode
-from kstream.errors import ConfigurationError, NoRDDError
+from kstream.errors import ConfigurationError, JvmLostError, NoRDDError
 from tests.fakes import FakeHost
 from tests.harness import INTERVAL, START, Driver, LogInput, World, mapped, started
 from tests.stores import CountingStore
@@ -98,6 +100,43 @@ def test_a_failed_batch_does_not_stop_the_stream_and_stays_pending() -> None:
     assert good in [t.milliseconds for t in contents.done]
     assert [str(error) for _, error in driver.errors] == ["boom"]
     assert list(contents.failures.values()) == [1]
+
+
+def test_a_batch_that_loses_its_jvm_has_not_failed_and_no_further_job_starts() -> None:
+    """Of those that fail there may be only so many re-runs."""
+    world = World()
+    driver = Driver(world)
+
+    def lose(_time: int) -> None:
+        raise JvmLostError("gone", pid=1, status=-9)
+
+    driver.before_job = lose
+    driver.start()
+    lost = driver.tick_only(1)
+    driver.wait_error(JvmLostError)
+    waiting = driver.tick_only(1)
+    world.wait(lambda: Time(waiting) in read_log(world.store).plans)
+    driver.stop(graceful=False)
+    contents = read_log(world.store)
+    assert [t.milliseconds for t in contents.pending] == [lost, waiting] and contents.failures == {}
+    assert len(driver.errors) == 1 and list(world.records_by_time()) == [lost]
+    again = started(world)
+    again.tick()
+    assert {lost: (0,), waiting: (1,)}.items() <= world.records_by_time().items()
+
+
+def test_a_batch_whose_generation_loses_its_jvm_has_not_failed() -> None:
+    world = World()
+
+    def lose(_time: object, _rdd: object) -> object:
+        raise JvmLostError("gone", pid=1, status=-9)
+
+    driver = started(world, build=lambda _host, d: d.output(TransformedDStream([d.input], lose)))
+    lost = driver.tick_only(1)
+    driver.wait_error(JvmLostError)
+    driver.stop(graceful=False)
+    contents = read_log(world.store)
+    assert [t.milliseconds for t in contents.pending] == [lost] and contents.failures == {}
 
 
 def test_a_batch_whose_generation_fails_stays_pending_and_its_cursor_has_moved() -> None:
@@ -248,7 +287,8 @@ def test_streams_remember_as_long_as_the_windows_below_need() -> None:
     assert len(driver.listener.completed()) == 5
 
 
-def test_a_stop_at_once_leaves_the_rest_pending_and_a_job_it_cut_short_has_not_failed() -> None:
+def test_a_stop_at_once_leaves_the_rest_pending_and_a_job_it_cut_short_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kstream")
     world = World()
     driver = Driver(world)
     cancelled, waiting = threading.Event(), threading.Event()
@@ -273,6 +313,7 @@ def test_a_stop_at_once_leaves_the_rest_pending_and_a_job_it_cut_short_has_not_f
     driver.stop(graceful=False, timeout=0.1)
     contents = read_log(world.store)
     assert len(contents.pending) == 2 and contents.failures == {}
+    assert driver.errors == [] and "was cut short by the stop: RuntimeError: job was cancelled" in caplog.text
 
 
 def test_clean_up_never_passes_the_lowest_unfinished_batch() -> None:
@@ -317,8 +358,8 @@ def test_clean_up_that_was_held_up_is_made_up_for_at_once() -> None:
     driver = Driver(world)
     inside, gate, cleaned = threading.Event(), threading.Event(), list[int]()
 
-    def clean(up_to: Time) -> None:
-        cleaned.append(up_to.milliseconds)
+    def clean(required: RequiredBatches) -> None:
+        cleaned.append(required.line.milliseconds)
         inside.set()
         gate.wait(20)
 

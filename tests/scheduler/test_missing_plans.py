@@ -16,7 +16,7 @@ from kstream.checkpoint.offline import forget_batch, forget_missing, move_stream
 from kstream.checkpoint.reader import LogContents
 from kstream.errors import MissingPlanError, PlanFailedError
 from kstream.offsets.offset_range import LostRange, OffsetRange
-from kstream.scheduler import batch_planner
+from kstream.scheduler import batch_planner, missed_batches
 from kstream.storage import MemoryFileStore
 from tests.fakes import FakeHost
 from tests.harness import INTERVAL, START, Driver, LogInput, World, started
@@ -32,6 +32,7 @@ ALL = range(1, 100)
 def broken(world: World, ticks: int = 5, *failed: int, **options: Any) -> None:
     """A driver of so many batches of two records, of which these have failed, all if none is named; it has stopped."""
     driver = failing(world, *(at(n) for n in failed or ALL), **options)
+    driver.settle()
     for _ in range(ticks):
         driver.tick(2)
     driver.stop()
@@ -119,6 +120,7 @@ def silent(world: World, **options: Any) -> None:
     """Two more starts, for what the first one tidies away must not alarm the second."""
     for _ in range(2):
         driver = started(world, **options)
+        driver.settle()
         driver.tick(1)
         driver.stop()
     world.assert_exact()
@@ -169,6 +171,7 @@ def test_a_plan_that_could_not_be_stored_is_no_missing_plan() -> None:
 
 def test_missed_batches_that_were_coalesced_are_no_missing_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_planner.batches_during_downtime, "__defaults__", ((), 3))
+    monkeypatch.setattr(missed_batches, "GRACE_MS", INTERVAL // 2)
     world = World()
     broken(world, 2)
     world.produce(3)

@@ -8,6 +8,7 @@ from kstream.batch_time import Time
 from kstream.checkpoint import names, read_log
 from kstream.dstream import TransformedDStream
 from kstream.errors import PlanFailedError, StorageError
+from kstream.scheduler import missed_batches
 from kstream.storage import MemoryFileStore
 from tests.harness import INTERVAL, START, Driver, World, started
 from tests.stores import FaultyStore, WrappedStore
@@ -235,7 +236,8 @@ def test_a_tick_without_jobs_whose_completion_is_not_stored_is_told_and_leaves_n
     assert read_log(faulty.inner).pending == [] and world.records_by_time() == {SECOND: (0, 1)}
 
 
-def test_a_pending_batch_that_fails_again_unnoted_does_not_hold_up_the_missed_ones() -> None:
+def test_a_pending_batch_that_fails_again_unnoted_does_not_hold_up_the_missed_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(missed_batches, "GRACE_MS", INTERVAL // 2)
     world, faulty = faulty_world()
     driver = Driver(world)
     driver.before_job = lambda _time: (_ for _ in ()).throw(ValueError("boom"))
@@ -255,7 +257,9 @@ def test_a_pending_batch_that_fails_again_unnoted_does_not_hold_up_the_missed_on
 
     faulty.fault = lambda verb, name: "before" if name.startswith("failed/") else None
     again = started(world, build=build)
-    world.wait(lambda: again.listener.completed() == [SECOND, THIRD])
+    again.settle()
+    again.tick(1)
+    world.wait(lambda: again.listener.completed() == [SECOND, THIRD, THIRD + INTERVAL])
     assert read_log(faulty.inner).pending == [Time(FIRST)]
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from kstream.batch_time import Time
+from kstream.batch_time import Duration, Time
 from kstream.errors import KStreamError, PlanFailedError, StorageError, TransientError
 from kstream.scheduler.planning_outage import REMINDER_MS, TIMEOUT, PlanningOutage
-from tests.harness import INTERVAL, START, Driver, started
+from tests.harness import INTERVAL, START, Driver, World, started
+from tests.scheduler.test_downtime import JumpingClock
 from tests.scheduler.test_plan_failures import faulty_world
 
 T = Time(1000)
@@ -47,6 +48,24 @@ def test_the_time_begins_again_with_the_next_outage() -> None:
     assert away.waits(T, TransientError("away"))
 
 
+def test_an_outage_before_ticks_that_tried_nothing_does_not_count_for_the_next_one() -> None:
+    away, now = outage(10_000)
+    assert away.waits(T, TransientError("away"))
+    away.passed_over()
+    away.passed_over()
+    now.ms += 20_000
+    assert away.waits(T, TransientError("away"))
+
+
+def test_an_outage_goes_on_while_held_batches_meet_it_though_ticks_plan_nothing() -> None:
+    away, now = outage(10_000)
+    for _ in range(10):
+        assert away.waits(T, StorageError("away"), planned=True)
+        away.passed_over()
+        now.ms += 1_000
+    assert not away.waits(T, StorageError("away"), planned=True)
+
+
 @pytest.mark.parametrize("error", [ValueError("bad"), KStreamError("wrong password")])
 def test_an_error_that_is_no_outage_is_reported_at_once(error: Exception) -> None:
     away, _ = outage(10_000)
@@ -71,6 +90,16 @@ def test_the_log_has_a_line_a_minute_and_one_at_the_end(caplog: pytest.LogCaptur
     assert "the driver waits for 600 s more" in first and TIMEOUT in first and "brokers h:1 are away" in first
     assert f"{1 + REMINDER_MS // 1000} in a row; the driver waits for 540 s more" in second
     assert "the outage is over after 90 s, 90 batches had no plan" in last
+
+
+def test_a_tick_is_left_out_only_while_an_outage_is_on_and_a_newer_tick_is_due() -> None:
+    away, _ = outage(10_000)
+    second = Duration(1000)
+    assert not away.leaves_out(T, 9_000, second)
+    away.waits(T, TransientError("away"))
+    assert away.leaves_out(Time(2000), 3000, second) and not away.leaves_out(Time(2000), 2999, second)
+    away.ended(T)
+    assert not away.leaves_out(Time(2000), 9_000, second)
 
 
 # -- in a driver
@@ -148,4 +177,47 @@ def test_a_driver_that_dies_in_an_outage_leaves_everything_to_the_next_one() -> 
     second: Driver = started(world, {TIMEOUT: "10m"})
     second.tick(1)
     second.stop()
+    world.assert_exact()
+
+
+def test_of_the_ticks_that_pass_while_a_request_waits_only_the_newest_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that times out after some intervals, or the planning of overdue batches would last longer than the outage."""
+    world = World(clock=JumpingClock())
+    driver = started(world)
+    driver.tick(1)
+    tried: list[int] = []
+    plan, away = driver.input.plan, [True]
+
+    def waits(time: Time) -> Any:
+        tried.append(time.milliseconds)
+        if len(tried) == 1:
+            driver.clock.advance(6 * INTERVAL)
+        if away[0]:
+            raise TransientError("no broker has answered")
+        return plan(time)
+
+    monkeypatch.setattr(driver.input, "plan", waits)
+    world.produce(7)
+    driver.clock.advance(INTERVAL)
+    world.wait(lambda: len(tried) == 2)
+    assert tried == [START + 2 * INTERVAL, START + 8 * INTERVAL]
+    away[0] = False
+    driver.tick()
+    assert world.records_by_time() == {START + INTERVAL: (0,), START + 9 * INTERVAL: tuple(range(1, 8))}
+
+
+def test_a_planned_batch_whose_look_for_a_newer_driver_fails_waits_for_the_store_and_is_no_failure() -> None:
+    world, faulty = faulty_world()
+    driver = started(world, {TIMEOUT: "10m"})
+    faulty.fault = lambda verb, name: "before" if verb == "exists" and name.startswith("epoch-") else None
+    first = driver.tick_only(1)
+    driver.settle()
+    driver.tick_only(1)
+    driver.settle()
+    assert world.attempts == [] and driver.errors == []
+    faulty.fault = lambda _verb, _name: None
+    third = driver.tick(1)
+    driver.settle()
+    assert world.times()[0] == first and world.times()[-1] == third
+    assert driver.errors == []
     world.assert_exact()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kstream import crash_point
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, names, read_log, take_epoch
 from kstream.checkpoint.offline import forget_batch
@@ -132,11 +133,9 @@ def test_pending_batches_come_before_missed_ones_and_the_timer_goes_on_after_bot
 
 def test_the_log_of_a_restart_tells_what_it_makes_up_for(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
-    driver = failing(world, at(1))
-    driver.tick(1)
-    driver.stop()
+    started(world).die_at(crash_point.RUNNING, produced=1)
     world.clock.advance(2 * INTERVAL)
-    with caplog.at_level(logging.INFO, logger="kstream"):
+    with caplog.at_level(logging.DEBUG, logger="kstream"):
         again = started(world)
         world.wait(lambda: len(again.listener.completed()) == 3)
         again.stop()

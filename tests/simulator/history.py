@@ -75,6 +75,8 @@ class History:
     which it said that another has taken over."""
 
     interval_ms: int
+    holds: bool = False
+    """Whether later batches wait for a failed one."""
     drivers: int = 0
     attempts: list[Attempt] = field(default_factory=list[Attempt])
     plans: list[Stored] = field(default_factory=list[Stored])
@@ -86,6 +88,8 @@ class History:
     knew: dict[int, int] = field(default_factory=dict[int, int])
     pending: frozenset[int] = frozenset()
     """At the end, by `read_log` of what is stored then."""
+    pending_data: dict[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
+    """What the plan of each pending batch of one input says, by the same reading."""
     trouble: list[str] = field(default_factory=list[str])
     """What drivers said went wrong."""
     steps: int = 0

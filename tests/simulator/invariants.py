@@ -48,8 +48,7 @@ def nothing_planned_is_forgotten(history: History) -> list[str]:
     But for starting points: batches of nothing that their own driver notes as done, though a successor may be running them just then.
     """
     finished = {a.time for a in history.attempts if a.finished}
-    empty = {s.plan.time.milliseconds for s in history.plans if not any(s.plan.num_records.values())}
-    starts = {d.time for d in history.done if d.time in empty and not _attempts(history, d.driver, d.time)}
+    starts = _starting_points(history)
     begun = sorted({a.time for a in history.attempts} - finished - history.given_up - history.pending - starts)
     return [f"batch {time} was begun and never finished, and no restart will run it" for time in begun]
 
@@ -115,7 +114,7 @@ def who_runs_has_looked(history: History) -> list[str]:
 
 
 def what_is_done_stays_done(history: History) -> list[str]:
-    """No driver runs a batch that was run and durably done before it read the log, nor one twice."""
+    """No driver runs a batch that was run and durably done before it read the log, nor one twice, unless the first try failed."""
     wrong: list[str] = []
     done: dict[int, int] = {}
     for completed in history.done:
@@ -124,8 +123,30 @@ def what_is_done_stays_done(history: History) -> list[str]:
     for i, attempt in enumerate(history.attempts):
         if attempt.time in done and done[attempt.time] < history.knew.get(attempt.driver, 0):
             wrong.append(f"batch {attempt.time} ran in {_who(attempt)}, after it was done and could be seen to be")
-        if any(a.driver == attempt.driver and a.time == attempt.time for a in history.attempts[:i]):
+        if any(a.driver == attempt.driver and a.time == attempt.time and a.error is None for a in history.attempts[:i]):
             wrong.append(f"batch {attempt.time} ran twice in {_who(attempt)}")
+    return wrong
+
+
+def batches_are_held_in_order(history: History) -> list[str]:
+    """Under hold, a batch begins only when every earlier batch that was begun has been finished, by whichever driver.
+
+    But for starting points, which their own driver notes as done though a successor may be running them just then.
+    """
+    if not history.holds:
+        return []
+    finished = dict.fromkeys(_starting_points(history), -1)
+    for a in history.attempts:
+        if a.finished_step is not None:
+            finished[a.time] = min(a.finished_step, finished.get(a.time, a.finished_step))
+    wrong: list[str] = []
+    begun: set[int] = set()
+    for attempt in history.attempts:
+        begin = attempt.let_in_step
+        early = sorted(t for t in begun if t < attempt.time and finished.get(t, begin) >= begin and t not in history.given_up)
+        if early:
+            wrong.append(f"batch {attempt.time} began in {_who(attempt)} before batch {early[0]} was finished")
+        begun.add(attempt.time)
     return wrong
 
 
@@ -134,6 +155,7 @@ OUTCOME: tuple[Check, ...] = (
     no_record_in_two_batches,
     nothing_planned_is_forgotten,
     a_completion_tells_the_truth,
+    batches_are_held_in_order,
 )
 ORDER: tuple[Check, ...] = (
     only_durable_plans_are_run,
@@ -147,6 +169,12 @@ ORDER: tuple[Check, ...] = (
 def violations(history: History, checks: Iterable[Check] = (*OUTCOME, *ORDER)) -> list[str]:
     """Everything that is broken, each line with the name of its invariant."""
     return [f"{check.__name__}: {line}" for check in checks for line in check(history)]
+
+
+def _starting_points(history: History) -> set[int]:
+    """The batches of nothing that a driver noted as done without running them."""
+    empty = {s.plan.time.milliseconds for s in history.plans if not any(s.plan.num_records.values())}
+    return {d.time for d in history.done if d.time in empty and not _attempts(history, d.driver, d.time)}
 
 
 def _attempts(history: History, driver: int, time: int) -> list[Attempt]:

@@ -130,6 +130,10 @@ class StoreView:
     def size(self, name: str) -> int:
         return len(self.read(name))
 
+    def modified_ms(self, name: str) -> int | None:
+        self.read(name)
+        return None
+
     def list(self, folder: str = "") -> list[str]:
         found = self._read("list", folder, lambda: self._store.listed(folder))
         if folder == names.DONE:

@@ -31,11 +31,19 @@ class Told:
         return self
 
     def run(
-        self, time: int, driver: int = 1, read: tuple[Hashable, ...] | None = (), finish: bool = True, data: Any = None, at: int = 0
+        self,
+        time: int,
+        driver: int = 1,
+        read: tuple[Hashable, ...] | None = (),
+        finish: bool = True,
+        data: Any = None,
+        at: int = 0,
+        error: str | None = None,
     ) -> Told:
         step = self.history.next_step()
         attempt = Attempt(step, driver, time, data or {"of": time}, step, at, read)
-        attempt.finished_step = self.history.next_step() if finish else None
+        attempt.finished_step = self.history.next_step() if finish and error is None else None
+        attempt.error = error
         self.history.attempts.append(attempt)
         return self
 
@@ -59,6 +67,10 @@ class Told:
         self.history.pending = frozenset(times)
         return self
 
+    def holds(self) -> Told:
+        self.history.holds = True
+        return self
+
     def given_up(self, time: int) -> Told:
         self.history.given_up.add(time)
         return self
@@ -77,6 +89,12 @@ GOOD = {
     "a fenced driver's job that had begun": lambda: Told().plan(1).look().run(1).fenced().done(1),
     "a starting point, done by its own driver while another runs it": lambda: (
         Told().plan(1, records=0).look(2).run(1, 2, read=None, finish=False).done(1)
+    ),
+    "a batch tried again by its driver": lambda: (
+        Told().holds().plan(1).move(1).look().run(1, error="away").look().run(1).done(1).plan(2).move(2).look().run(2).done(2)
+    ),
+    "a later batch beside one that failed, without hold": lambda: (
+        Told().plan(1).look().run(1, read=None, error="away").plan(2).look().run(2).done(2).pending(1)
     ),
     "a starting point, done without a job": lambda: Told().plan(1).done(1).plan(2).look().run(2).done(2),
 }
@@ -107,6 +125,8 @@ BAD: list[tuple[Callable[[History], list[str]], Callable[[], Told], str]] = [
     (inv.who_runs_has_looked, lambda: Told().plan(1).look().fenced().run(1), "knew that it was fenced"),
     (inv.what_is_done_stays_done, lambda: Told().run(1).done(1).reads_log(2).run(1, 2), "after it was done"),
     (inv.what_is_done_stays_done, lambda: Told().run(1).run(1), "ran twice in driver 1"),
+    (inv.batches_are_held_in_order, lambda: Told().holds().run(1, error="away").run(2), "batch 2 began in driver 1 before batch 1"),
+    (inv.batches_are_held_in_order, lambda: Told().holds().run(1, finish=False).run(2, 2), "batch 2 began in driver 2 before batch 1"),
 ]
 
 

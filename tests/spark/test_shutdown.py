@@ -73,3 +73,18 @@ def test_without_a_graceful_stop_the_program_ends_as_by_the_signal(removed: bool
     )
     environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_GATEWAY_PORT"}
     assert subprocess.run([sys.executable, "-c", code], env=environment, check=False, timeout=60).returncode == status
+
+
+@pytest.mark.parametrize(("module", "kept"), [("pyspark.core.context", False), ("job", True)])
+def test_ctrl_c_cancels_no_job_before_the_context_stops_and_a_handler_of_the_user_stays(module: str, kept: bool) -> None:
+    """Pyspark's handler cancels all jobs and then raises: their batches would fail before a stop knows of it."""
+
+    def handler(_number: int, _frame: object) -> None: ...
+
+    handler.__module__ = module
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        ShutdownHook(NO_SPARK, False, lambda graceful: None).remove()
+        assert signal.getsignal(signal.SIGINT) is (handler if kept else signal.default_int_handler)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kstream.errors import add_note, add_worker_traceback, in_a_line
-from kstream.spark.job_environment import worker_traceback
+from kstream.spark.task_errors import worker_traceback
 
 WORKER = """Traceback (most recent call last):
   File "/opt/venv/lib/python3.11/site-packages/pyspark/python/lib/pyspark.zip/pyspark/worker.py", line 4327, in invoke_udf
@@ -37,8 +37,16 @@ Driver stacktrace:
 
 {FRAMES}"""
 
+SESSION = f"""PythonException: An exception was thrown from the Python worker:
+{WORKER}
 
-@pytest.mark.parametrize("text", [SPARK_4, SPARK_3], ids=["Spark 4", "Spark 3.5"])
+JVM stacktrace:
+org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the Python worker: {WORKER}
+ SQLSTATE: 38000
+{FRAMES}"""
+
+
+@pytest.mark.parametrize("text", [SPARK_4, SPARK_3, SESSION], ids=["Spark 4", "Spark 3.5", "with a SparkSession"])
 def test_the_users_frames_and_the_error_are_taken_out_of_the_jvms_message(text: str) -> None:
     assert worker_traceback(text) == USERS
 

@@ -6,6 +6,9 @@ librdkafka         makes librdkafka's clients, and reads their errors
 params             KafkaParams: the user's parameters in librdkafka's terms
 java_security      those of TLS and SASL
 oauth              the user's `oauth_cb`
+secrets            values from files and functions, and whether newer ones are there
+record_producer    RecordProducer: an idempotent producer in a worker, for dead letters
+renewing_client    the driver's client of a stream, replaced when its secrets have changed
 redaction          keeps secrets out of messages and logs
 connection_watch   why a client cannot connect
 """

@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from kstream.clock import Clock, SystemClock
+from kstream.nearest_name import nearest_names
 from kstream.offsets.offset_range import Partition
 from kstream_kafka.client.connection_watch import ConnectionWatch
 from kstream_kafka.client.librdkafka import LEADER_CHANGING, UNKNOWN_TOPIC, UNREACHABLE, map_error, new_client, request_topic_ids
@@ -180,7 +181,7 @@ class KafkaDriverClient:
                 return {(t, p) for t, numbers in topics.items() if subscription.wants(t) for p in numbers}
             if self._clock.monotonic_ms() >= deadline:
                 self._check_visible(missing)
-                raise UnknownTopicError(missing, len(topics), UNKNOWN_TOPIC_WAIT_MS)
+                raise UnknownTopicError(missing, len(topics), UNKNOWN_TOPIC_WAIT_MS, _near(missing, topics))
             self._pause()
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
@@ -406,7 +407,7 @@ class KafkaDriverClient:
         if codes <= UNKNOWN_TOPIC:
             topics = sorted({topic for topic, _ in failures})
             self._check_visible(topics)
-            return UnknownTopicError(topics, len(self._all_topics()))
+            return UnknownTopicError(topics, len(known := self._all_topics()), near=_near(topics, known))
         return LeaderNotAvailableError({p: error.str() for p, error in failures.items()}, retries)
 
     def _check_visible(self, topics: Sequence[str]) -> None:
@@ -441,3 +442,9 @@ class KafkaDriverClient:
         """Note the counts of requests. confluent_kafka calls it in the thread that polls, with librdkafka's statistics as JSON."""
         brokers = json.loads(text)["brokers"]
         self._sent = {name: broker["req"] for name, broker in brokers.items()}
+
+
+def _near(missing: Sequence[str], topics: Collection[str]) -> list[str]:
+    """Return the topics whose names are most like those of the missing ones. Kafka's internal topics are left out."""
+    shown = [topic for topic in topics if not topic.startswith("__")]
+    return list(dict.fromkeys(near for name in missing for near in nearest_names(name, shown)))

@@ -20,7 +20,8 @@ from confluent_kafka import KafkaException, TopicCollection
 
 from kstream_kafka.client.oauth import TokenCallback
 from kstream_kafka.client.ports import Settings
-from kstream_kafka.client.redaction import RedactionFilter, add_secrets, redact
+from kstream_kafka.client.redaction import RedactionFilter, redact
+from kstream_kafka.client.secrets import read_secrets
 from kstream_kafka.errors import AuthenticationFailedError, KafkaConfigError, KafkaError, NotAuthorizedError
 
 client_log = logging.getLogger("kstream.kafka.librdkafka")
@@ -125,16 +126,16 @@ def new_client(kind: Callable[..., Any], settings: Settings) -> Any:
 
     Args:
         kind: the class of the client.
-        settings: librdkafka properties. From now on all texts are redacted by their values, except by public ones.
+        settings: librdkafka properties. Sources of secrets are read. From now on all texts are redacted by the values, except public ones.
 
     Returns:
         The client. It logs to `kstream.kafka.librdkafka`.
 
     Raises:
-        KafkaConfigError: librdkafka refuses a property. The text shows no secret.
+        KafkaConfigError: librdkafka refuses a property, or the source of a secret cannot be read. The text shows no secret.
         AuthenticationFailedError: `oauth_cb` returned no token.
     """
-    add_secrets(settings)
+    settings = read_secrets(settings)
     token, bootstrap = settings.get("oauth_cb"), str(settings.get("bootstrap.servers", ""))
     if isinstance(token, TokenCallback):
         token.fetch_first(str(settings.get("sasl.oauthbearer.config", "")), bootstrap)

@@ -21,6 +21,11 @@ Given = Callable[[str], Any] | str
 """The user's function, or its import path."""
 
 
+def new_identity() -> str:
+    """Return a text that no other function of a user has."""
+    return uuid.uuid4().hex
+
+
 class TokenCallback:
     """An `oauth_cb` for librdkafka. It can be pickled if the user's function can. `repr` does not show the function.
 
@@ -44,7 +49,7 @@ class TokenCallback:
         elif not callable(given):
             raise KafkaConfigError(KEY, f"is of type {type(given).__name__}", 'Give a function, or "package.module:function".')
         self._given = given
-        self.identity = given if isinstance(given, str) else uuid.uuid4().hex
+        self.identity = given if isinstance(given, str) else new_identity()
         self._ready: Any = None
 
     def __call__(self, config: str) -> Any:

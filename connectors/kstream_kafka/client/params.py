@@ -12,13 +12,14 @@ parameter before it does anything else. A name of a later librdkafka passes with
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kstream.nearest_name import did_you_mean, nearest_names
 from kstream_kafka.client import java_security
 from kstream_kafka.client.redaction import Properties, is_public, property_names, redacted
+from kstream_kafka.client.secrets import is_source, source_of
 from kstream_kafka.errors import KafkaConfigError
 
 COMMON = property_names(
@@ -134,6 +135,16 @@ BULK_FETCH = {"fetch.wait.max.ms": 10, "fetch.queue.backoff.ms": 10, "max.partit
 """Fetch sizes for long ranges. The short wait matters here too: a consumer that has fetched past its range waits at the log's end, and can
 begin the next range only after the broker's response."""
 
+DEAD_LETTER_PRODUCER = {
+    "enable.idempotence": "true",
+    "acks": "all",
+    "linger.ms": 5,
+    "message.timeout.ms": 60_000,
+    "message.max.bytes": 1_000_000_000,
+    "partitioner": "murmur2_random",
+}
+"""Properties of the producer of dead letters. They win over the user's."""
+
 _SMALLEST_MESSAGE = 1000
 """The smallest message.max.bytes that librdkafka accepts."""
 
@@ -243,6 +254,14 @@ class KafkaParams:
             settings[message] = min(settings[fetch], _whole_number(message, settings.get(message, 1_000_000)))
         return settings
 
+    def producer(self) -> dict[str, Any]:
+        """Return the properties of the workers' producer of dead letters: idempotent, with acks of all replicas.
+
+        A record that a consumer could read is never too large for it. Records of one key go to one partition, as those of the Java client.
+        """
+        settings = {k: v for k, v in self.settings.items() if k not in CONSUMER}
+        return Properties({**settings, **DEAD_LETTER_PRODUCER})
+
     def storable(self) -> dict[str, Any] | None:
         """Return all parameters as JSON values, from which `parse` makes equal ones; None if `not_storable` names any."""
         return None if self.not_storable() else {**self.settings, **self.own}
@@ -299,16 +318,17 @@ def _plain(key: str, value: Any) -> Any:
     """Return the value in the form that librdkafka accepts. KafkaConfigError unless it is a string, a number, a boolean or a callback."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if is_source(RENAMED.get(key, key), value):
+        return source_of(key, value)
     if isinstance(value, str | int | float) or (callable(value) and key.endswith("_cb")):
         return value
     raise KafkaConfigError(key, f"is of type {type(value).__name__}", "Give a string, a number or a boolean.")
 
 
 def _nearest(key: str) -> str:
-    """Return the hint for an unknown parameter: the most similar known name, if there is one."""
+    """Return the hint for an unknown parameter: the known names most like it, if there are any."""
     names = COMMON | CONSUMER | RENAMED.keys() | DROPPED | OWN | {java_security.JAAS_KEY, "ssl.truststore.location"} | java_security.DROPPED
-    close = difflib.get_close_matches(key, sorted(names), n=1, cutoff=0.6)
-    return f"Did you mean {close[0]!r}?" if close else "A property of a newer librdkafka passes as 'librdkafka.<name>'."
+    return did_you_mean(nearest_names(key, names)) or "A property of a newer librdkafka passes as 'librdkafka.<name>'."
 
 
 def _whole_number(key: str, value: Any) -> int:

@@ -114,13 +114,15 @@ class Board:
     def killed(self, pending: set[int]) -> None:
         """Note the death of the driver: no batch is running or planned any more.
 
+        A batch that was running and is not pending was completed, and the driver died before its listener heard of it.
+
         Args:
             pending: the batch times of the checkpoint's pending batches.
         """
         self._pending = frozenset(pending)
         for row in self.rows.values():
             if row.state == "running":
-                row.state = "killed"
+                row.state = "killed" if row.batch in pending else "done"
             elif row.state == "planned":
                 row.state = "not begun"
 

@@ -16,13 +16,12 @@ import os
 import sys
 import threading
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkConf
 
-from kstream import StreamingContext, StreamingListener
+from kstream import BatchTime, StreamingContext, StreamingListener
 from kstream.cli.terminal import clear_errors
 from kstream_kafka import KafkaUtils
 
@@ -59,21 +58,22 @@ def build(options: Options) -> StreamingContext:
     conf.set("spark.streaming.stopGracefullyOnShutdown", "true")
     conf.set("spark.streaming.gracefulStopTimeout", "60s")
     conf.set("spark.streaming.kafka.maxRatePerPartition", str(options.max_rate))
+    conf.set("spark.streaming.kstream.kafka.firstBatchRecords", "0")  # the maximum rate is enough: missed batches get orders
     ssc = StreamingContext(conf, options.interval)
     kafka = {"bootstrap.servers": options.bootstrap, "auto.offset.reset": "smallest"}
     orders = KafkaUtils.createDirectStream(ssc, [options.topic], kafka)
     out = options.out
 
-    def save_orders(time: datetime, rdd: RDD[Any]) -> None:
+    def save_orders(time: BatchTime, rdd: RDD[Any]) -> None:
         ranges = [r.to_json() for r in rdd.offsetRanges()]  # pyright: ignore
-        write_journal(out, "attempt", batch=to_ms(time), ranges=ranges)
+        write_journal(out, "attempt", batch=time.milliseconds, ranges=ranges)
         rows = [] if rdd.isEmpty() else rdd.map(lambda record: order_row(record[1])).collect()
-        replace_file(out / "batches" / f"{to_ms(time)}.json", rows)
+        replace_file(out / "batches" / f"{time.milliseconds}.json", rows)
 
-    def save_window(time: datetime, rdd: RDD[Any]) -> None:
+    def save_window(time: BatchTime, rdd: RDD[Any]) -> None:
         totals = dict(rdd.collect())
-        replace_file(out / "windows" / f"{to_ms(time)}.json", totals)
-        write_journal(out, "window", batch=to_ms(time), totals=totals)
+        replace_file(out / "windows" / f"{time.milliseconds}.json", totals)
+        write_journal(out, "window", batch=time.milliseconds, totals=totals)
 
     orders.foreachRDD(save_orders)
     totals = orders.map(lambda record: order_total(record[1]))
@@ -96,11 +96,6 @@ def order_total(value: str) -> tuple[str, tuple[int, int]]:
 def add_totals(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
     """Return the sum of two (orders, cents)."""
     return a[0] + b[0], a[1] + b[1]
-
-
-def to_ms(time: datetime) -> int:
-    """Return the batch time in ms since the epoch, as the checkpoint has it."""
-    return round(time.timestamp() * 1000)
 
 
 def replace_file(path: Path, value: Any) -> None:

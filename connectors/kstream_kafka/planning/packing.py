@@ -8,11 +8,12 @@ the order inside a Kafka partition is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TypeAlias
 
+from kstream.batch import SkippedRecord
 from kstream.offsets.offset_range import OffsetRange
 
 RANGE_COST = 100
@@ -130,6 +131,20 @@ def _continues(one: RangeSplit, other: RangeSplit) -> bool:
     """Return whether `other` begins where `one` ends, in the same partition and with the same leader epoch."""
     a, b = one.range, other.range
     return (a.topic, a.partition, a.untilOffset, one.leader_epoch) == (b.topic, b.partition, b.fromOffset, other.leader_epoch)
+
+
+def leave_out(task: TaskSplits, skipped: Collection[SkippedRecord]) -> TaskSplits:
+    """Return the splits of a task without some records: a split that has one becomes two, around it. Pure.
+
+    Called after packing, so that a task keeps its ranges.
+    """
+    parts: list[RangeSplit] = []
+    for split in task:
+        r = split.range
+        for part in r.without({record.offset for record in skipped if (record.topic, record.partition) == (r.topic, r.partition)}):
+            begun = split.from_epoch if part.fromOffset == r.fromOffset else split.leader_epoch
+            parts.append(RangeSplit(part, split.leader_epoch, begun))
+    return tuple(parts)
 
 
 def is_small(split: RangeSplit) -> bool:

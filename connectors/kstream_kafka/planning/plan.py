@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kstream.batch import Json, PlannedInput
+from kstream.batch import Json, PlannedInput, SkippedRecord
 from kstream.offsets import offset_range
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
 from kstream_kafka.planning.packing import RangeSplit
@@ -33,6 +33,7 @@ class KafkaPlan(PlannedInput):
         ahead: partitions whose given start is past the log's end. They wait with an empty range.
         stopping_offsets: where a bounded run ends; None while that is unknown, and in a run without stopping offsets.
         lost: losses that were found while planning.
+        skipped: the records that are left out of the ranges. They are not part of the stored form.
     """
 
     ranges: Sequence[OffsetRange]
@@ -42,11 +43,17 @@ class KafkaPlan(PlannedInput):
     ahead: frozenset[Partition] = frozenset()
     stopping_offsets: Mapping[Partition, int] | None = None
     lost: Sequence[LostRange] = ()
+    skipped: Collection[SkippedRecord] = ()
 
     @property
     def num_records(self) -> int:
         """The number of offsets of all ranges. It is also the number of records, unless compaction or transactions left gaps."""
         return sum(r.count() for r in self.ranges)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all ranges are empty and nothing was lost."""
+        return not (self.num_records or self.lost)
 
     @property
     def splits(self) -> list[RangeSplit]:

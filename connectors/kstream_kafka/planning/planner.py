@@ -1,11 +1,10 @@
-"""The offset planner: the range of each partition in one batch, within its rate limits. Pure."""
+"""The checks of the log ends before a batch is planned, and the rate limits of a user for each partition. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from kstream.offsets.offset_range import OffsetRange, Partition, TopicAndPartition
-from kstream.offsets.rate_limits import RateLimits, clamp
+from kstream.offsets.offset_range import Partition, TopicAndPartition
 from kstream_kafka.errors import LogShrankError, PartitionRevokedError
 
 
@@ -49,22 +48,15 @@ class PerPartitionConfig:
         return 1
 
 
-def plan_ranges(
-    current: Mapping[Partition, int],
-    latest: Mapping[Partition, int],
-    limits: RateLimits,
-    ahead: Collection[Partition] = (),
-) -> list[OffsetRange]:
-    """Plan one range for each partition, sorted by topic and number. A range may be empty, never negative.
+def checked_ends(
+    current: Mapping[Partition, int], latest: Mapping[Partition, int], ahead: Collection[Partition] = ()
+) -> dict[Partition, int]:
+    """Return the log end of each partition that a batch reads; none is before the next offset.
 
     Args:
         current: the next offset of each partition, new partitions included.
         latest: the end of each partition's log.
-        limits: the limits of the batch.
-        ahead: partitions whose start, given by the user, is after the end of their log. They get an empty range.
-
-    Returns:
-        The ranges.
+        ahead: partitions whose start, given by the user, is after the end of their log. Their start counts as the end.
 
     Raises:
         LogShrankError: the log of a partition that is not in `ahead` ends before the next offset.
@@ -77,5 +69,4 @@ def plan_ranges(
     shrunk = sorted((*p, at, log_ends[p]) for p, at in current.items() if log_ends[p] < at)
     if shrunk:
         raise LogShrankError(shrunk)
-    until_offsets = clamp(current, log_ends, limits)
-    return [OffsetRange(*p, current[p], until_offsets[p]) for p in sorted(current)]
+    return log_ends

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kstream_kafka.client.ports import RangeConsumer, Settings
+from kstream_kafka.client.secrets import SecretSource
 
 Factory = Callable[[Settings], RangeConsumer]
 """A function that creates a consumer from its properties."""
@@ -74,7 +75,7 @@ class ConsumerCache:
             KafkaError: the consumer cannot be created.
         """
         self._forget_after_fork()
-        key = _key(settings)
+        key = settings_key(settings)
         entry = self._entries.get(key)
         if retry and entry is not None:
             self._drop(key, entry)
@@ -127,13 +128,13 @@ class ConsumerCache:
             self._pid = os.getpid()
 
 
-def _key(settings: Settings) -> tuple[Any, ...]:
+def settings_key(settings: Settings) -> tuple[Any, ...]:
     """Return the key of settings: equal for equal values. Callbacks are compared by `_callback_key`: each task unpickles its own copy."""
-    return tuple((k, _callback_key(v) if callable(v) else v) for k, v in sorted(settings.items()))
+    return tuple((k, _callback_key(v) if callable(v) or isinstance(v, SecretSource) else v) for k, v in sorted(settings.items()))
 
 
-def _callback_key(callback: Callable[..., Any]) -> str:
-    """Return the identity of a callback, or its name if it has none.
+def _callback_key(callback: Callable[..., Any] | SecretSource) -> str:
+    """Return the identity of a callback or of the source of a secret, or the name of a callback that has none.
 
     A token callback has an identity, because two callbacks of one name may be of two users, and two users must not share a connection.
     """

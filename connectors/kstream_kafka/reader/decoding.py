@@ -366,5 +366,9 @@ def decoder_of(given: Mapping[str, Any], key: str, chosen: Decoder | None) -> De
         return chosen
     text = str(name)
     if text.rpartition(".")[2] not in _KNOWN:
-        raise KafkaConfigError(key, f"names {text}, a Java class", "Give keyDecoder or valueDecoder, a Python function of the bytes.")
+        decoder = "keyDecoder" if key.startswith("key.") else "valueDecoder"
+        hint = f"Leave it out and give {decoder}, a Python function of the bytes."
+        if "Avro" in text or "Protobuf" in text or "JsonSchema" in text:
+            hint += " The package confluent-kafka has deserialisers that ask a schema registry."
+        raise KafkaConfigError(key, f"names {text}, a Java class that Python workers cannot call", hint)
     return _KNOWN[text.rpartition(".")[2]]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+from kstream.batch import SkippedRecord
 from kstream.offsets.offset_range import OffsetRange
 from kstream.spark.worker_rdd import WorkerRDD
 from kstream_kafka.client.params import KafkaParams
@@ -43,6 +44,7 @@ class KafkaRDD(WorkerRDD):
         packing: Packing = NOT_PACKED,
         locations: Sequence[Sequence[str]] | None = None,
         read_context: BatchReadContext = NO_BATCH,
+        skipped: Collection[SkippedRecord] = (),
     ) -> None:
         """Create the RDD. Sends no request.
 
@@ -59,11 +61,12 @@ class KafkaRDD(WorkerRDD):
             packing: the limits for the distribution of ranges over tasks.
             locations: the preferred locations of each partition, in Spark's notation; None for no preference.
             read_context: the batch for which the ranges are read.
+            skipped: the records of the ranges that are left out. `count` does not count them.
         """
         self._ranges = tuple(ranges)
         self._exact_counts = exact_counts
         known = splits if splits is not None else [RangeSplit(r) for r in self._ranges]
-        self.reads = RangeReads.of(known, executor, poll_timeout_ms, packing, read_context)
+        self.reads = RangeReads.of(known, executor, poll_timeout_ms, packing, read_context, skipped)
         """The splits that the tasks read. `foreachBatch` makes a DataFrame of the same records from them."""
         super().__init__(sc, len(self.reads.tasks), RangeTask(self.reads, decoding), locations=locations)
 
@@ -84,7 +87,7 @@ class KafkaRDD(WorkerRDD):
 
     def count(self) -> int:
         """Return the number of records. Runs no job if offsets have no gaps; otherwise a job counts."""
-        return sum(r.count() for r in self._ranges) if self._exact_counts else super().count()
+        return sum(split.range.count() for task in self.reads.tasks for split in task) if self._exact_counts else super().count()
 
     def isEmpty(self) -> bool:
         """Return whether there is no record. Runs no job if offsets have no gaps; otherwise a job looks for a record."""

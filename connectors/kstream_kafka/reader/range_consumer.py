@@ -29,6 +29,7 @@ from kstream_kafka.client.librdkafka import (
 from kstream_kafka.client.params import CONSUMER
 from kstream_kafka.client.ports import FetchErrorKind, Settings
 from kstream_kafka.client.redaction import redact
+from kstream_kafka.client.secrets import ClientSecrets
 from kstream_kafka.errors import KafkaError
 
 logger = logging.getLogger("kstream.kafka")
@@ -58,14 +59,18 @@ class KafkaRangeConsumer:
             KafkaConfigError: librdkafka refuses a property.
             AuthenticationFailedError: `oauth_cb` returned no token.
         """
-        self._watch = ConnectionWatch(settings)
+        self._secrets = ClientSecrets(settings)
         self._bootstrap = str(settings.get("bootstrap.servers", ""))
         self._known_topics: set[str] = set()
-        self._settings = settings
         self._admin: AdminClient | None = None
         self._topic_ids = TopicIdCache(self._request_topic_ids)
-        self._reading: list[str] = []
-        self._consumer = new_client(Consumer, {**settings, "error_cb": self._on_error})
+        self._begins: Sequence[tuple[str, int, int, int | None]] = ()
+        self._connect()
+
+    def _connect(self) -> None:
+        """Create the client of confluent_kafka, with the secrets as they were read last."""
+        self._watch = ConnectionWatch(self._secrets.values)
+        self._consumer = new_client(Consumer, {**self._secrets.values, "error_cb": self._on_error})
         self._consume: Callable[[int, float], list[Any]] = self._consumer.consume
 
     def assign(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
@@ -79,12 +84,17 @@ class KafkaRangeConsumer:
         Raises:
             NotAuthorizedError: this client may not see a topic.
         """
+        self._begins = begins
         self._watch.on_request()
-        self._reading = sorted({topic for topic, _, _, _ in begins})
         for topic in self._reading:
             if topic not in self._known_topics:
                 self._learn_leaders(topic)
         self._consumer.assign([TopicPartition(t, p, at, leader_epoch=-1 if epoch is None else epoch) for t, p, at, epoch in begins])
+
+    @property
+    def _reading(self) -> list[str]:
+        """The topics of the assignment, sorted."""
+        return sorted({topic for topic, _, _, _ in self._begins})
 
     def consume(self, num_messages: int, timeout: float) -> list[Any]:
         """Return messages, as confluent_kafka's `consume` does. Blocks. After connection errors it may block longer, for a diagnosis.
@@ -97,16 +107,30 @@ class KafkaRangeConsumer:
             Messages, error events among them. The list is empty if none came in time.
 
         Raises:
-            AuthenticationFailedError: the brokers refuse this client, so no message will come.
+            AuthenticationFailedError: the brokers refuse this client, so no message will come, and there are no newer secrets.
             TlsFailedError: no TLS connection can be made.
         """
         messages = self._consume(num_messages, timeout)
         if self._watch.has_errors:
             if any(m.error() is None for m in messages):
                 self._watch.on_response()
+                self._secrets.on_response()
             elif (fatal := self._watch.fatal_error()) is not None:
-                raise fatal
+                self._reconnect(fatal)
         return messages
+
+    def _reconnect(self, refusal: KafkaError) -> None:
+        """Replace the refused client by one with newer secrets, which goes on where the old one stopped. Raise `refusal` without them."""
+        if not self._secrets.renew():
+            raise refusal
+        logger.warning("a worker's Kafka consumer: it was refused, and is replaced by one with newer secrets: %s", refusal)
+        stopped = self._consumer.position([TopicPartition(t, p) for t, p, _, _ in self._begins])
+        reached = {(at.topic, at.partition): at.offset for at in stopped if at.offset >= 0}
+        self._consumer.close()
+        self._admin = None
+        self._known_topics.clear()
+        self._connect()
+        self.assign([(t, p, max(begin, reached.get((t, p), begin)), epoch) for t, p, begin, epoch in self._begins])
 
     def unassign(self) -> None:
         """Stop fetching."""
@@ -128,6 +152,8 @@ class KafkaRangeConsumer:
             return FetchErrorKind.END_OF_PARTITION
         if code in (ClientError._AUTO_OFFSET_RESET, ClientError._LOG_TRUNCATION, ClientError.OFFSET_OUT_OF_RANGE):
             return FetchErrorKind.OUT_OF_RANGE
+        if code == ClientError._AUTHENTICATION:  # of a request, after the connection was refused: the watch judges connections
+            return FetchErrorKind.RETRIABLE
         if code in UNREACHABLE | LEADER_CHANGING | UNKNOWN_TOPIC | GROUP_ERRORS or (error.retriable() and not error.fatal()):
             return FetchErrorKind.RETRIABLE
         return FetchErrorKind.FATAL
@@ -150,7 +176,7 @@ class KafkaRangeConsumer:
     def _request_topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """Ask the broker for topic ids, with an admin client that the first request creates. KafkaError if that fails."""
         if self._admin is None:
-            self._admin = new_client(AdminClient, {k: v for k, v in self._settings.items() if k not in CONSUMER})
+            self._admin = new_client(AdminClient, {k: v for k, v in self._secrets.values.items() if k not in CONSUMER})
         try:
             return request_topic_ids(self._admin, topics, TOPIC_IDS_S)
         except KafkaException as e:

@@ -29,6 +29,8 @@ from kstream_kafka.planning.packing import RangeSplit
 
 CHUNK = 10_000
 """The most messages of one `consume` call."""
+SAMPLE = 50
+"""The number of records of a split whose length is looked at. All others count as their mean."""
 SLICE_S = 0.05
 """The longest wait of one `consume` call, in seconds. The call waits for all the messages it was asked for, but gaps hold no messages."""
 
@@ -193,11 +195,13 @@ class _Group:
         for state in self.unfinished:
             if records := state.records:
                 state.records = []
+                if not state.yielded:
+                    state.mean_length = mean_length(records[:SAMPLE])
                 state.yielded += len(records)
                 yield state.wanted, records
             if state.left:
                 break
-            self.report.record_read(state.wanted, state.yielded)
+            self.report.record_read(state.wanted, state.yielded, round(state.yielded * state.mean_length))
             done += 1
         del self.unfinished[:done]
 
@@ -229,6 +233,11 @@ class _Group:
             del self._topic_ids[topic]
 
 
+def mean_length(messages: Sequence[Any]) -> float:
+    """Return the mean bytes of key and value of messages; there is at least one."""
+    return sum(len(message.value() or b"") + len(message.key() or b"") for message in messages) / len(messages)
+
+
 def _where(message: Any) -> tuple[str, int]:
     """Return the (topic, partition) of a message."""
     return (message.topic(), message.partition())
@@ -244,6 +253,7 @@ class RangeReadState:
             epoch that ended before the offset.
         records: messages that wait for their turn.
         yielded: how many records were yielded.
+        mean_length: the mean bytes of the first of them.
         must_reassign: whether the consumer must be assigned again, at `position`.
         last_retriable_error: the text of the last error that a retry may resolve; empty if there was none.
     """
@@ -275,6 +285,7 @@ class RangeReadState:
         self.position = self.wanted.fromOffset
         self.records: list[Any] = []
         self.yielded = 0
+        self.mean_length = 0.0
         self.must_reassign = False
         self.last_retriable_error = ""
         self._planned_epoch = split.leader_epoch

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 
+from kstream.batch import SkippedRecord
+from kstream.errors import KStreamError
 from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.read_report import ReadReport, ReportData
+from kstream.worker.current_record import between_chunks, hand_out, note_decoding
+from kstream.worker.record_errors import ErrorsPolicy, TaskErrors, in_this_task
 from kstream_kafka.client import params
 from kstream_kafka.client.ports import RangeConsumer
-from kstream_kafka.planning.packing import NOT_PACKED, Packing, RangeSplit, TaskSplits, groups, is_small, pack
+from kstream_kafka.planning.packing import NOT_PACKED, Packing, RangeSplit, TaskSplits, groups, is_small, leave_out, pack
 from kstream_kafka.reader import consumer_cache
 from kstream_kafka.reader.decoding import Decoding
 from kstream_kafka.reader.range_reader import read_splits
+from kstream_kafka.reader.tolerant_decoding import TolerantDecoding, record_of
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
@@ -32,12 +38,14 @@ class BatchReadContext:
         topic_ids: topic → topic id of the plan.
         tolerate_loss: whether a loss is reported and the read continues; otherwise the loss is raised.
         accumulator: collects the reports of tasks, by batch time; None if there are no reports to send.
+        errors: the errors policy of the stream; None if a record that fails ends the task.
     """
 
     time_ms: int = 0
     topic_ids: Mapping[str, str] = field(default_factory=dict[str, str])
     tolerate_loss: bool = False
     accumulator: Accumulator[dict[int, ReportData]] | None = None
+    errors: ErrorsPolicy | None = None
 
 
 NO_BATCH = BatchReadContext()
@@ -67,6 +75,7 @@ class RangeReads:
         poll_timeout_ms: int,
         packing: Packing = NOT_PACKED,
         read_context: BatchReadContext = NO_BATCH,
+        skipped: Collection[SkippedRecord] = (),
     ) -> RangeReads:
         """Pack whole ranges into tasks. Without packing, task i reads range i.
 
@@ -76,8 +85,12 @@ class RangeReads:
             poll_timeout_ms: how long a task waits for the next record, in ms.
             packing: the limits for the distribution of ranges over tasks.
             read_context: the batch.
+            skipped: the records that are left out.
         """
-        return RangeReads(pack(splits, packing), executor, poll_timeout_ms, read_context)
+        tasks = pack(splits, packing)
+        if skipped:
+            tasks = tuple(leave_out(task, skipped) for task in tasks)
+        return RangeReads(tasks, executor, poll_timeout_ms, read_context)
 
     def __len__(self) -> int:
         """Return the number of tasks."""
@@ -88,14 +101,15 @@ class RangeReads:
         rows = [[(*p.range.to_json(), p.leader_epoch, p.from_epoch) for p in task] for task in self.tasks]
         return (_unpickled, (rows, self.executor, self.poll_timeout_ms, self.read_context))
 
-    def chunks(self, index: int) -> Iterator[tuple[OffsetRange, list[Any]]]:
+    def chunks(self, index: int, errors: TaskErrors | None = None) -> Iterator[tuple[OffsetRange, list[Any]]]:
         """Read the messages of a task.
 
-        Lazy. Runs in a Spark task and blocks on the broker. An empty range sends no request. At the end the read report goes to the
-        accumulator, also if the task stops reading early, but not if the read fails.
+        Lazy. Runs in a Spark task and blocks on the broker. An empty range sends no request. At the end the dead letters of the task are
+        made durable, and the read report goes to the accumulator, also if the task stops reading early, but not if the read fails.
 
         Args:
             index: the index of the task.
+            errors: the record errors of the task; None without an errors policy.
 
         Yields:
             (range, messages), in the order of the splits, with rising offsets. No chunk is empty; those of small ranges are small.
@@ -103,15 +117,36 @@ class RangeReads:
         Raises:
             DataLossError: records are lost, and the batch does not tolerate losses.
             PollTimeoutError: no message came in `poll_timeout_ms`.
+            DeadLetterNotStoredError: a dead letter could not be stored.
             KafkaError: another error of the client.
         """
         report = ReadReport(self.read_context.tolerate_loss)
         try:
             yield from self._read(index, report)
         except GeneratorExit:
+            if errors is not None:
+                self._end(index, errors, report, is_cut_short=True)
             self._send(report)
             raise
+        if errors is not None:
+            self._end(index, errors, report)
         self._send(report)
+
+    def _end(self, index: int, errors: TaskErrors, report: ReadReport, is_cut_short: bool = False) -> None:
+        """Make the dead letters of a task durable, and put its record errors into the report.
+
+        Python drops what a generator raises that is closed early. So the report tells the driver that a dead letter was not stored.
+        """
+        first = self.tasks[index][0].range if self.tasks[index] else OffsetRange("", index, 0, 0)
+        start = first.topic, first.partition, first.fromOffset
+        try:
+            errors.flush()
+        except KStreamError as e:
+            if not is_cut_short:
+                raise
+            report.undelivered[start] = str(e)
+        if errors.kinds:
+            report.errors[start] = errors.kinds
 
     def _send(self, report: ReadReport) -> None:
         """Add the report to the accumulator, unless the report is empty or there is no accumulator."""
@@ -166,7 +201,48 @@ class RangeTask:
         """Return the elements of a partition of the RDD. Lazy: the read, and its errors, come with the iteration."""
         return itertools.chain.from_iterable(self._decoded(index))
 
-    def _decoded(self, index: int) -> Iterator[list[Any]]:
-        """Yield the elements of each chunk of a task."""
-        for where, messages in self.reads.chunks(index):
-            yield self.decoding.of_chunk(where)(messages)
+    def _decoded(self, index: int) -> Iterator[Iterator[Any]]:
+        """Yield the elements of each chunk of a task. While they are handed out, `current_record` knows which record each one is of."""
+        try:
+            for messages, elements in self._chunks(index):
+                handed_out = hand_out(elements, partial(record_of, messages))
+                del elements  # else the elements of two chunks would be alive while the next one is decoded
+                yield handed_out
+                del handed_out
+                between_chunks()
+        except GeneratorExit:  # the task does not want the rest
+            between_chunks(abandoned=True)
+            raise
+
+    def _chunks(self, index: int) -> Iterator[tuple[list[Any], list[Any]]]:
+        """Yield the messages and the elements of each chunk of a task; under an errors policy without those that cannot be decoded."""
+        policy = self.reads.read_context.errors
+        if policy is None:
+            for where, messages in self.reads.chunks(index):
+                yield messages, decode_chunk(self.decoding.of_chunk(where), messages)
+            return
+        errors = TaskErrors(policy, index)
+        tolerant = TolerantDecoding(self.decoding, errors)
+        with in_this_task(errors):
+            for where, messages in self.reads.chunks(index, errors):
+                yield tolerant.decoded(where, messages)
+
+
+def decode_chunk(decode: Callable[[list[Any]], list[Any]], messages: list[Any]) -> list[Any]:
+    """Return the elements of a chunk. If that fails, decode record by record, to find the record that fails: it is the current record then.
+
+    Args:
+        decode: decodes a chunk; see `Decoding.of_chunk`.
+        messages: the messages.
+
+    Raises:
+        Exception: the error of the user's decoder or handler for the first record that fails; that of the whole chunk if none fails alone.
+    """
+    try:
+        return decode(messages)
+    except Exception:
+        for position, message in enumerate(messages):
+            note_decoding(position, partial(record_of, messages))
+            decode([message])
+        between_chunks()
+        raise

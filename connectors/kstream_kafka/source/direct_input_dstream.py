@@ -7,25 +7,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kstream.batch import InputOutcome, Json
+from kstream.batch import BatchInfo, InputOutcome, Json, SkippedRecord
 from kstream.batch.plan import DATA_LOSS_POLICIES, FAIL, REPORT, SKIP
 from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
+from kstream.dstream.arguments import check_function
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import InputServices
 from kstream.dstream.recipe import Recipe, recorded
+from kstream.offsets.admission_control import AdmissionControl, AdmissionSettings
+from kstream.offsets.errors_policy import OnRecordError, log_errors
 from kstream.offsets.offset_range import OffsetRange, Partition, TopicAndPartition
 from kstream.offsets.progress import metadata_of, outcome_of
-from kstream.offsets.rate_limits import RateLimits, estimated_rate
-from kstream.offsets.read_report import counts_of, lost_ranges
+from kstream.offsets.read_report import bytes_of, counts_of, errors_of, lost_ranges
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient, LogEnd
+from kstream_kafka.client.renewing_client import RenewingDriverClient
 from kstream_kafka.errors import KafkaConfigError, check_one_of
 from kstream_kafka.planning.packing import Packing
 from kstream_kafka.planning.plan import KafkaPlan, has_nothing_of, left_behind, skipped_between
-from kstream_kafka.planning.planner import plan_ranges
+from kstream_kafka.planning.planner import checked_ends
+from kstream_kafka.source.dead_letter_topic import check_apart, check_exists
 from kstream_kafka.source.downtime import Downtime
 from kstream_kafka.source.offset_committer import CommitCallback, OffsetCommitter, as_callback
 from kstream_kafka.source.partition_offsets import PartitionOffsets, describe_offsets
@@ -60,6 +65,8 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
     """
 
     operator = "Kafka direct stream"
+    adapts_rate = True
+    has_errors_policy = True
 
     def __init__(self, ssc: StreamHost, spec: StreamSpec, make_client: MakeClient | None = None, clock: Clock | None = None) -> None:
         """Create the stream and add it to the graph of its context. Sends no request.
@@ -91,7 +98,8 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         self._read_reports: ReadReportAccumulator | None = None
         self._client: DriverClient | None = None
         self._hosts: Mapping[Partition, str] = {}
-        self._latest: tuple[Time, Mapping[Partition, LogEnd]] | None = None
+        self._admission = AdmissionControl(AdmissionSettings(), self.slide_duration)
+        self._latest: tuple[Time, Mapping[Partition, int]] | None = None
 
     # -- life
 
@@ -105,15 +113,18 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
             services: the driver's services for inputs.
 
         Raises:
-            KafkaConfigError: a policy does not exist, or a starting or stopping offset cannot be resolved.
+            KafkaConfigError: a policy or the dead-letter topic does not exist, or a starting or stopping offset cannot be resolved.
             UnknownTopicError: a named topic does not exist.
             BrokerUnreachableError: no broker answered.
             KafkaError: another error of the client.
         """
         super().start(services)
+        self._admission = AdmissionControl(self._admission_settings(), self.slide_duration)
         check_one_of(self._policy(), DOWNTIME_POLICIES, "spark.streaming.kstream.downtime")
         check_one_of(self._on_data_loss(), DATA_LOSS_POLICIES, "spark.streaming.kstream.kafka.onDataLoss")
+        check_apart(self._on_record_error().dead_letter_topic, self.spec.topics)
         self._client = self._make_client(self.spec.params, self.ssc.settings.get("spark.streaming.kafka.maxRetries"))
+        check_exists(self._on_record_error().dead_letter_topic, self._client, self.spec.params.bootstrap)
         if not self._restored:
             self._offsets.begin(self._client)
         elif self.exhausted:
@@ -222,7 +233,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         client = self._connected()
         snapshot = self._offsets.snapshot(client)
         self._downtime = Downtime.query(client, snapshot, times, self._clock.time_ms(), self.slide_duration)
-        return times if self._limits().limited else self._downtime.busy
+        return times if self._admission.caps_rates else self._downtime.busy
 
     def plan(self, time: Time) -> KafkaPlan:
         """Plan a batch: each range ends at the end of its log, or earlier by rate limits and stopping offsets.
@@ -246,10 +257,10 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         client = self._connected()
         if self._downtime is not None and self._downtime.covers(time):
             snapshot = self._downtime.snapshot(time, self._offsets.positions, self._offsets.ahead, self._clock.time_ms())
-            self._latest = (time, self._downtime.latest)
+            self._latest = (time, _offsets_of(self._downtime.latest))
         else:
             snapshot = self._offsets.snapshot(client)
-            self._latest = (time, snapshot.latest)
+            self._latest = (time, _offsets_of(snapshot.latest))
             if self._downtime is not None:
                 late = self._downtime.still_late(client, snapshot, time, self._clock.time_ms())
                 snapshot, self._downtime = (snapshot, None) if late is None else (late, self._downtime)
@@ -257,20 +268,36 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
             self._hosts = client.leader_hosts()
         self._resolve_stopping_offsets(client, snapshot.current, self._clock.time_ms())
         snapshot = self._stopping_offsets.limit(snapshot)
-        latest = {p: end.offset for p, end in snapshot.latest.items()}
-        ranges = plan_ranges(snapshot.current, latest, self._limits(), snapshot.ahead)
+        current, ends = snapshot.current, checked_ends(snapshot.current, _offsets_of(snapshot.latest), snapshot.ahead)
+        if self._downtime is None:
+            until = self._admission.admit(time, current, ends, self.services.open_batches())
+        else:
+            until = self._admission.admit_missed(current, ends)
+        ranges = [OffsetRange(*p, current[p], until[p]) for p in sorted(current)]
         epochs = [snapshot.latest[r.topic, r.partition].leader_epoch for r in ranges]
         return self._plan_of(ranges, epochs, snapshot.ahead)
 
     def planned(self, time: Time, plan: KafkaPlan) -> None:
         """Move the offsets to the ends of a plan that is durable now."""
         self._offsets.advance(plan)
+        if self._latest is not None and self._latest[0] == time and self._downtime is None:
+            self._admission.planned(time, plan.ranges, self._latest[1])
 
     def remember_plan(self, time: Time, plan: KafkaPlan) -> None:
         """Keep the plan of a batch for its RDDs. Until the batch has ended, no commit passes its first offsets."""
         super().remember_plan(time, plan)
         if self._committer is not None:
             self._committer.planned(time, plan.ranges)
+
+    def without(self, plan: KafkaPlan, skipped: Collection[SkippedRecord]) -> KafkaPlan:
+        """Return the plan without these records. Its ranges and its stored form do not change. Pure."""
+        return replace(plan, skipped=frozenset(skipped))
+
+    def leave_out(self, time: Time, skipped: Collection[SkippedRecord]) -> None:
+        """Leave records out of a batch from now on, and drop what earlier tries have reported about its ranges."""
+        super().leave_out(time, skipped)
+        if self._read_reports is not None:
+            self._read_reports.drop_counts(time.milliseconds)
 
     def batches_ended(self, unfinished: Collection[Time]) -> None:
         """Send the commits that have become due by the end of a batch. Does not wait for the answers. Called by the generator's thread.
@@ -295,8 +322,34 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         lost = [*plan.lost, *lost_ranges(found.get("lost", {}))]
         if any(entry.cause == "recreation" for entry in lost):
             self._offsets.recheck_topic_ids()
-        counts = counts_of(plan.ranges, found.get("counts", {}))
-        return outcome_of(time, counts, lost, self._on_data_loss() == REPORT, logger)
+        counts = counts_of(plan.ranges, found.get("counts", {}), plan.skipped)
+        errors = errors_of(found)
+        log_errors(time, errors, self._on_record_error(), logger)
+        return outcome_of(time, counts, lost, self._on_data_loss() == REPORT, logger, plan.skipped, errors, bytes_of(found))
+
+    def check_records(self, time: Time, plan: KafkaPlan) -> None:
+        """Check the record errors that the tasks of a batch have reported. Called after each job, in its thread. Sends no request.
+
+        Raises:
+            TooManyRecordErrorsError: more records failed than the errors policy allows.
+            DeadLetterNotStoredError: a dead letter was not stored.
+        """
+        if self._read_reports is not None and self.tolerates_record_errors:
+            self._on_record_error().check(plan.ranges, self._read_reports.errors(time.milliseconds))
+
+    @property
+    def tolerates_record_errors(self) -> bool:
+        """Whether the stream has an errors policy other than `fail`."""
+        return self._on_record_error().tolerates
+
+    @property
+    def errors_policy(self) -> str:
+        """The errors policy: fail, skip or dead-letter."""
+        return self._on_record_error().policy or super().errors_policy
+
+    def _on_record_error(self) -> OnRecordError:
+        """Return the errors policy: that of the stream, and of the settings where the stream has none."""
+        return self.spec.on_record_error.resolved(self.ssc.settings)
 
     def _connected(self) -> DriverClient:
         """Return the client. RuntimeError before `start` and after `stop`."""
@@ -314,18 +367,31 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
             return SKIP
         return self.spec.on_data_loss or self.ssc.settings.get("spark.streaming.kstream.kafka.onDataLoss")
 
-    def _limits(self) -> RateLimits:
-        """Return the rate limits of the next batch. Limits of the user's PerPartitionConfig win over the settings."""
-        conf, rates = self.ssc.settings.get, self.spec.rates
+    def update_rate(self, recordsPerSecond: int) -> None:
+        """Let the partitions share this rate from the next plan on. Called on the listeners' thread."""
+        self._admission.update_rate(recordsPerSecond)
+
+    def batch_completed(self, info: BatchInfo) -> None:
+        """Note the speed of a batch and the length of its records. Called on the listeners' thread."""
+        self._admission.batch_completed(info, self.id, repr(self))
+
+    def _admission_settings(self) -> AdmissionSettings:
+        """Return the limits of a batch. Those of the user's PerPartitionConfig win over the settings.
+
+        A bounded run has an end, and nobody waits for its single batches: nothing but a rate or a number of bytes limits it.
+        """
+        conf, rates, is_bounded = self.ssc.settings.get, self.spec.rates, bool(self.spec.stopping_offsets)
         most, least = conf("spark.streaming.kafka.maxRatePerPartition"), conf("spark.streaming.kafka.minRatePerPartition")
-        initial = conf("spark.streaming.backpressure.initialRate")
-        estimate = estimated_rate(conf("spark.streaming.backpressure.enabled"), None, initial)
-        return RateLimits(
-            batch_ms=self.slide_duration.milliseconds,
+        return AdmissionSettings(
             max_rate=(lambda _: most) if rates is None else (lambda p: rates.maxRatePerPartition(TopicAndPartition(*p))),
             min_rate=(lambda _: least) if rates is None else (lambda p: rates.minRatePerPartition(TopicAndPartition(*p))),
-            estimate=estimate,
-            limited=most > 0 or rates is not None or estimate is not None,
+            caps_rates=most > 0 or rates is not None,
+            backpressure=conf("spark.streaming.backpressure.enabled"),
+            initial_rate=conf("spark.streaming.backpressure.initialRate"),
+            first_records=0 if is_bounded else conf("spark.streaming.kstream.kafka.firstBatchRecords"),
+            max_bytes=conf("spark.streaming.kstream.kafka.maxBytesPerBatch"),
+            min_records=0 if is_bounded else conf("spark.streaming.kstream.kafka.minRecordsPerBatch"),
+            max_wait_ms=conf("spark.streaming.kstream.kafka.maxWait"),
         )
 
     def _plan_of(self, ranges: list[OffsetRange], epochs: list[int | None], ahead: frozenset[Partition]) -> KafkaPlan:
@@ -347,6 +413,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
             plan: the plan of the batch.
         """
         from kstream.offsets.read_report import ReadReportAccumulator
+        from kstream_kafka.reader.dead_letter_writer import dead_letters
         from kstream_kafka.reader.kafka_rdd import KafkaRDD  # imported late, because it needs a JVM and planning does not
         from kstream_kafka.reader.location_strategy import executor_locations
         from kstream_kafka.reader.range_task import BatchReadContext
@@ -355,6 +422,9 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         if self._read_reports is None:
             self._read_reports = ReadReportAccumulator(sc)
         packing = Packing(conf("spark.streaming.kstream.kafka.maxTasks"), conf("spark.streaming.kstream.kafka.maxRecordsPerTask"))
+        policy = self._on_record_error()
+        errors = policy.in_tasks(plan.ranges, dead_letters(self.spec.params, policy.dead_letter_topic, str(sc.appName), time))
+        tolerate_loss = self._on_data_loss() != FAIL
         return KafkaRDD(
             sc,
             plan.ranges,
@@ -362,10 +432,11 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
             self.spec.decoding,
             splits=plan.splits,
             poll_timeout_ms=conf("spark.streaming.kafka.consumer.poll.ms"),
-            exact_counts=not conf("spark.streaming.kafka.allowNonConsecutiveOffsets"),
+            exact_counts=errors is None and not conf("spark.streaming.kafka.allowNonConsecutiveOffsets"),
             packing=packing,
             locations=executor_locations(sc, self.spec.locations, plan.ranges, packing, self._hosts),
-            read_context=BatchReadContext(time.milliseconds, plan.topic_ids, self._on_data_loss() != FAIL, self._read_reports.accumulator),
+            read_context=BatchReadContext(time.milliseconds, plan.topic_ids, tolerate_loss, self._read_reports.accumulator, errors),
+            skipped=plan.skipped,
         )
 
     def metadata(self, time: Time, plan: KafkaPlan) -> Mapping[str, Any]:
@@ -377,9 +448,9 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
             time: the batch time.
             plan: the plan of the batch.
         """
-        latest = {p: end.offset for p, end in self._latest[1].items()} if self._latest is not None and self._latest[0] == time else None
+        latest = self._latest[1] if self._latest is not None and self._latest[0] == time else None
         pinned = self._downtime.pinned if self._downtime is not None else {}
-        return metadata_of(plan.ranges, latest, pinned, f"Kafka[{self.spec.topics}]")
+        return metadata_of(plan.ranges, latest, pinned, f"Kafka[{self.spec.topics}]", self._admission.limits_of(time))
 
     def clear_metadata(self, time: Time) -> None:
         """Drop the plans and the read reports of batches that are older than the remember duration."""
@@ -427,6 +498,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
             func: `func(df, batch_id)`, called on the driver in the batch's job. `batch_id` is the batch time in ms.
 
         Raises:
+            TypeError: `func` is not a function.
             MissingDependencyError: in the batch's job, if pyarrow or pandas is missing or too old.
 
         Example:
@@ -435,6 +507,8 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         from pyspark.sql import SparkSession
 
         from kstream_kafka.reader.data_frame import kafka_data_frame
+
+        check_function("foreachBatch", "func", func)
 
         def output(time: Time, rdd: Any) -> None:
             spark = SparkSession.getActiveSession() or SparkSession(rdd.context)
@@ -473,8 +547,13 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         return DirectKafkaInputDStream(ssc, StreamSpec.from_recipe(recipe))
 
 
+def _offsets_of(ends: Mapping[Partition, LogEnd]) -> dict[Partition, int]:
+    """Return the offset at which each log ends."""
+    return {p: end.offset for p, end in ends.items()}
+
+
 def _real_client(params: KafkaParams, max_retries: int) -> DriverClient:
-    """Create a KafkaDriverClient. Sends no request; with an `oauth_cb` it blocks for the first token."""
+    """Create a KafkaDriverClient, replaced when its secrets change. Sends no request; blocks for secrets and the first token."""
     from kstream_kafka.client.driver_client import KafkaDriverClient  # imported late: to build a graph needs no librdkafka
 
-    return KafkaDriverClient(params, max_retries)
+    return RenewingDriverClient(params, lambda plain: KafkaDriverClient(plain, max_retries))

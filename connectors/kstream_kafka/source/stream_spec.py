@@ -8,12 +8,14 @@ from typing import Any
 
 from kstream.batch.plan import DATA_LOSS_POLICIES
 from kstream.dstream.recipe import Recipe
+from kstream.offsets.errors_policy import NO_POLICY, OnRecordError
 from kstream.offsets.positions import NO_POSITIONS, Positions
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError, check_one_of
 from kstream_kafka.planning.planner import PerPartitionConfig
 from kstream_kafka.reader.decoding import TEXT, Decoding, utf8_decoder
 from kstream_kafka.reader.location_strategy import NO_PREFERENCE, LocationStrategy
+from kstream_kafka.source.dead_letter_topic import check_apart
 from kstream_kafka.source.subscription import Subscribed, from_json
 
 KIND = "kafka-direct"
@@ -39,6 +41,7 @@ class StreamSpec:
         locations: the rule for the executors that should read.
         downtime: the policy for missed batches; None for the setting `spark.streaming.kstream.downtime`.
         on_data_loss: the policy for lost records; None for the setting `spark.streaming.kstream.kafka.onDataLoss`.
+        on_record_error: the policy for records that fail.
     """
 
     topics: Subscribed
@@ -50,6 +53,7 @@ class StreamSpec:
     locations: LocationStrategy = NO_PREFERENCE
     downtime: str | None = None
     on_data_loss: str | None = None
+    on_record_error: OnRecordError = NO_POLICY
 
     def __post_init__(self) -> None:
         """Check the positions and the policies. KafkaConfigError if they cannot work."""
@@ -59,6 +63,7 @@ class StreamSpec:
                 raise KafkaConfigError(name, f"has offsets of {stray} where the topics are {self.topics.to_json()}")
         check_one_of(self.downtime, DOWNTIME_POLICIES, "downtime")
         check_one_of(self.on_data_loss, DATA_LOSS_POLICIES, "onDataLoss")
+        check_apart(self.on_record_error.dead_letter_topic, self.topics)
 
     def recipe(self) -> Recipe | None:
         """Return the stored form of the definition.
@@ -81,6 +86,8 @@ class StreamSpec:
             "key_decoder": _decoder_kind(self.decoding.key_decoder),
             "value_decoder": _decoder_kind(self.decoding.value_decoder),
         }
+        if self.on_record_error != NO_POLICY:
+            args["on_record_error"] = self.on_record_error.to_json()
         given = (self.decoding.key_decoder, self.decoding.value_decoder, self.decoding.message_handler, self.rates)
         functions: dict[str, Any] = {name: f for name, f in zip(_FUNCTIONS, given, strict=True) if f is not None and f is not utf8_decoder}
         return Recipe(KIND, args, functions)
@@ -103,6 +110,7 @@ class StreamSpec:
 
         Args:
             recipe: the result of the method `recipe`. A recipe of an older kstream may lack `on_data_loss`.
+                `on_record_error` is there if it was given.
 
         Raises:
             KafkaConfigError: a stored parameter, position or policy cannot work.
@@ -124,6 +132,7 @@ class StreamSpec:
             locations=LocationStrategy.from_json(args["locations"]),
             downtime=args["downtime"],
             on_data_loss=args.get("on_data_loss"),
+            on_record_error=OnRecordError.from_json(args.get("on_record_error", {})),
         )
 
 

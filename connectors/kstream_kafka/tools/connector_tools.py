@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kstream.connectors import ConnectorTools, Partition, PlannedRange, ResetResult
+from kstream.connectors import ConnectorTools, Finding, LogRecord, Partition, PlannedRange, ResetResult, UnreadableRange
 from kstream.errors import ConfigurationError
 from kstream_kafka.client.params import RENAMED
 
@@ -26,6 +26,7 @@ class KafkaTools(ConnectorTools):
 
     name = "Kafka"
     input_kind = "kafka-direct"
+    leaves_out = True
     client_loggers = ("kstream.kafka.librdkafka", "kstream.kafka.zookeeper")
 
     def ranges(self, data: Mapping[str, Any]) -> list[PlannedRange] | None:
@@ -63,6 +64,20 @@ class KafkaTools(ConnectorTools):
             return {p: end.offset for p, end in client.latest(partitions).items()}
         finally:
             client.close()
+
+    def read_records(
+        self, connection: Mapping[str, Any], data: Mapping[str, Any], ranges: Sequence[PlannedRange]
+    ) -> Iterator[LogRecord | UnreadableRange]:
+        """Read the records of ranges with a consumer like a worker's; see the function `read_records`. Lazy; blocks."""
+        from kstream_kafka.tools.record_reading import read_records
+
+        return read_records(connection, data, ranges)
+
+    def examine(self, connection: Mapping[str, Any], data: Mapping[str, Any]) -> list[Finding]:
+        """Look whether a direct stream could read on; see the function `examine`. Asks the brokers. Blocks."""
+        from kstream_kafka.tools.examination import examine
+
+        return examine(connection, data)
 
     def reset(self, connection: Mapping[str, Any], data: Mapping[str, Any], to: Any, topics: Collection[str]) -> ResetResult:
         """Move a stream to other offsets; see `reset_offsets` for arguments and errors. Asks the brokers. Blocks."""

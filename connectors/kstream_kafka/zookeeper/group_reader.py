@@ -15,6 +15,7 @@ from kstream.offsets.offset_range import Partition
 from kstream_kafka.client.params import bulk
 from kstream_kafka.client.ports import DriverClient, FetchErrorKind, RangeConsumer, Settings
 from kstream_kafka.client.redaction import redact
+from kstream_kafka.client.renewing_client import RenewingDriverClient
 from kstream_kafka.errors import KafkaConfigError, KafkaError
 from kstream_kafka.reader.decoding import key_values
 from kstream_kafka.source.subscription import Topics
@@ -48,7 +49,7 @@ def open_reader(settings: ReceiverSettings) -> GroupReader:
     from kstream_kafka.client.driver_client import KafkaDriverClient
     from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
 
-    return GroupReader(settings, KafkaRangeConsumer, lambda: KafkaDriverClient(settings.params))
+    return GroupReader(settings, KafkaRangeConsumer, lambda: RenewingDriverClient(settings.params, KafkaDriverClient))
 
 
 class GroupReader:

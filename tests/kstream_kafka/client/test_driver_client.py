@@ -14,6 +14,7 @@ from kstream_kafka.client.driver_client import TIMES_IN_FLIGHT, KafkaDriverClien
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaError as OurError
 from kstream_kafka.errors import LeaderNotAvailableError, NotAuthorizedError, UnknownTopicError
+from kstream_kafka.source.subscription import subscription
 
 P, Q = ("t", 0), ("t", 1)
 
@@ -184,3 +185,14 @@ def test_a_commit_tells_how_it_went_partition_errors_included() -> None:
     for _ in range(3):
         client(admin).commit("g", {P: 4}, told.append)
     assert told[0] is None and all(isinstance(error, OurError) for error in told[1:]) and len(told) == 3
+
+
+def test_an_unknown_topic_is_named_with_the_topics_of_nearly_this_name() -> None:
+    admin = Admin()
+    names = ["orders", "returns", "__orders"]
+    admin.list_topics = lambda timeout: SimpleNamespace(  # pyright: ignore[reportAttributeAccessIssue]
+        topics={name: SimpleNamespace(partitions={0: SimpleNamespace(leader=-1)}, error=None) for name in names}, brokers={}
+    )
+    with pytest.raises(UnknownTopicError, match=r"no topic 'ordesr' .* Did you mean 'orders'\? Create the topic") as caught:
+        client(admin).partitions(subscription(["ordesr"]))
+    assert caught.value.facts["near"] == ["orders"]

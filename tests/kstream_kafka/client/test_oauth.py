@@ -11,7 +11,7 @@ from kstream_kafka.client.oauth import TokenCallback
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.redaction import redact
 from kstream_kafka.errors import AuthenticationFailedError, KafkaConfigError
-from kstream_kafka.reader.consumer_cache import _key  # pyright: ignore[reportPrivateUsage]
+from kstream_kafka.reader.consumer_cache import settings_key
 
 from kstream.spark.spark_context import dump_functions, load_functions
 
@@ -49,7 +49,7 @@ def test_two_callbacks_of_one_name_never_share_a_consumer_and_copies_of_one_do()
 
     one, other = params(of("alice")).executor(), params(of("bob")).executor()
     (copy,) = load_functions(dump_functions([one]))
-    assert _key(one) == _key(copy) and _key(one) != _key(other)
+    assert settings_key(one) == settings_key(copy) and settings_key(one) != settings_key(other)
 
 
 def test_the_first_token_is_got_once_and_stays_in_its_process():

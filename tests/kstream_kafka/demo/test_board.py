@@ -99,3 +99,12 @@ def test_the_table_keeps_the_running_batch_in_sight_when_many_wait() -> None:
     shown = board.newest(6)
     assert [r.batch for r in shown] == [8000, 9000, 10000, 11000, 12000, 13000]
     assert shown[3].state == "running"
+
+
+def test_a_batch_that_was_completed_before_the_kill_counts_though_its_listener_never_heard_of_it() -> None:
+    board = Board()
+    board.add({"event": "started", "pid": 7, "at": 500})
+    for line in lines(7, 1000, 0, 10, ended=False):
+        board.add(line)
+    board.killed(set())
+    assert [(r.batch, r.records) for r in board.ended()] == [(1000, 10)]

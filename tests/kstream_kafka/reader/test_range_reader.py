@@ -6,9 +6,10 @@ import pytest
 from kstream_kafka.client.ports import FetchErrorKind
 from kstream_kafka.errors import KafkaError, LogTruncatedError, PollTimeoutError, RecordsRemovedError
 from kstream_kafka.planning.packing import RangeSplit
-from kstream_kafka.reader.range_reader import CHUNK, read_range, read_splits
+from kstream_kafka.reader.range_reader import CHUNK, SAMPLE, read_range, read_splits
 
 from kstream.offsets.offset_range import OffsetRange
+from kstream.offsets.read_report import ReadReport
 from tests.kstream_kafka.fakes import FakeConsumer, Message, records
 
 EOF = FetchErrorKind.END_OF_PARTITION
@@ -270,3 +271,11 @@ def test_an_error_of_a_broker_is_of_no_partition_and_is_named_when_it_does_not_p
 def test_an_early_end_that_the_broker_takes_back_holds_for_one_of_many_too():
     consumer = FakeConsumer([[event(1, EOF, B)], [*records([0], where=A), *records([1], where=B)]], log_range=(0, 2))
     assert read_all(consumer, (A, 0, 1), (B, 1, 2)) == [("t", 0, [0]), ("t", 1, [1])]
+
+
+def test_the_bytes_of_a_split_are_estimated_from_its_first_records() -> None:
+    report = ReadReport()
+    short = [Message(at, b"four", where=A) for at in range(SAMPLE)]
+    long = [Message(at, b"x" * 1000, where=A) for at in range(SAMPLE, 2 * SAMPLE)]
+    list(read_splits(FakeConsumer([short + long]), (RangeSplit(OffsetRange("t", 0, 0, 2 * SAMPLE)),), 1000, report=report))
+    assert report.num_bytes == 2 * SAMPLE * 4

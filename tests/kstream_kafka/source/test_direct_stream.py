@@ -197,6 +197,26 @@ def test_KD7_the_maximum_rate_holds_over_batches():
     assert [s.batch()[0][2:] for _ in range(4)] == [[0, 10], [10, 20], [20, 25], [25, 25]]
 
 
+def test_partitions_share_the_rate_of_back_pressure_by_their_lags():
+    conf = {"spark.streaming.backpressure.enabled": "true", "spark.streaming.backpressure.initialRate": "4"}
+    s = Stream({("t", 0): (0, 60), ("t", 1): (0, 20)}, conf=conf, auto_offset_reset="earliest").start()
+    assert s.stream.adapts_rate
+    assert [r[2:] for r in s.batch()] == [[0, 3], [0, 1]], "the initial rate"
+    s.stream.update_rate(8)
+    assert [r[3] - r[2] for r in s.batch()] == [6, 2]
+
+
+def test_the_first_batch_of_a_start_takes_a_limited_number_of_each_partition():
+    s = Stream({("t", 0): (0, 250_000), ("t", 1): (0, 7)}, auto_offset_reset="earliest").start()
+    assert [r[2:] for r in s.batch()] == [[0, 100_000], [0, 7]]
+    assert s.stream._admission.is_behind
+
+
+def test_a_bounded_run_takes_all_records_at_once():
+    s = Stream({("t", 0): (0, 250_000)}, auto_offset_reset="earliest", until="latest").start()
+    assert [r[2:] for r in s.batch()] == [[0, 250_000]]
+
+
 def test_the_leader_epoch_of_each_partition_is_in_the_plan():
     s = Stream({("t", 0): (0, 1), ("t", 1): (0, 1)}).start()
     assert s.plan()["leader_epochs"] == [7, 7]

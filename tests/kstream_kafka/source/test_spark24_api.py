@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from kstream_kafka import Broker, KafkaMessageAndMetadata, KafkaUtils, OffsetRange, TopicAndPartition, utf8_decoder
 from pyspark import SparkContext
 
-from kstream import StreamingContext, StreamingListener
+from kstream import BatchTime, StreamingContext, StreamingListener
 from kstream.testing import CollectedOutput, ManualClock
 
 DECODERS = [("keyDecoder", utf8_decoder), ("valueDecoder", utf8_decoder), ("messageHandler", None)]
@@ -80,8 +80,8 @@ def test_the_names_of_spark_2_4_are_there() -> None:
 
 @pytest.mark.parametrize("bootstrap", ["metadata.broker.list", "bootstrap.servers"])
 def test_a_stream_gives_pairs_of_text_and_its_rdds_know_their_ranges(sc: SparkContext, address: str, bootstrap: str) -> None:
-    """KP1: in foreachRDD with and without the time, and in transform; the only range is [0, 6). KD4: listeners are told 6 from the
-    beginning."""
+    """KP1: in foreachRDD with and without the time, which is a BatchTime, and in transform; the only range is [0, 6). KD4: listeners are
+    told 6 from the beginning."""
     ssc, clock = job(sc)
     ssc.addStreamingListener(told := NumRecords())
     start = {TopicAndPartition("orders", 0): 0}
@@ -100,7 +100,8 @@ def test_a_stream_gives_pairs_of_text_and_its_rdds_know_their_ranges(sc: SparkCo
     ssc.stop(stopSparkContext=False)
     ssc.awaitTermination(1)
     expected = [OffsetRange("orders", 0, 0, 6)]
-    assert seen == [("transform", expected), ("rdd", expected), (datetime, expected)]
+    assert seen == [("transform", expected), ("rdd", expected), (BatchTime, expected)]
+    assert issubclass(BatchTime, datetime)
     assert pairs.batches == [[(None if i == 0 else f"key {i}", f"value {i}") for i in range(6)]]
     assert texts.batches == [[f"value {i}" for i in range(6)]]
     assert told.heard == [("submitted", 6), ("started", 6), ("completed", 6)]

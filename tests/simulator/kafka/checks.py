@@ -22,8 +22,7 @@ def violations(cluster: SimulatedCluster, planned: Planned, history: History) ->
 def _gaps(history: History) -> list[str]:
     """Each batch that ran, or is still to run, begins in every partition where the one before ended."""
     wrong: list[str] = []
-    batches = {s.plan.time.milliseconds: data for s in history.plans for data in s.plan.inputs.values()
-               if s.plan.time.milliseconds in history.pending}  # fmt: skip
+    batches = dict(history.pending_data)
     batches.update({a.time: a.data for a in history.attempts})
     for (_, before), (time, after) in pairwise(sorted(batches.items())):
         ends = {(t, p): until for t, p, _, until in _ranges(before)}
@@ -117,13 +116,14 @@ def _waits_to_be_told(ident: str, p: Partition, offset: int, cluster: SimulatedC
         return False
     newest = max(history.attempts, key=lambda a: a.time)
     stands_still = bool(history.trouble) and "LogShrankError" in history.trouble[-1]
-    mine = [(until, epoch) for t, n, _, until, epoch in _rows(newest) if (t, n) == p]
+    mine = [(until, epoch) for t, n, _, until, epoch in _rows(newest.data) if (t, n) == p]
     if any((until == log.end or (stands_still and offset < until)) and _is_older(epoch, record) for until, epoch in mine):
         return True
-    # The batch that would have told failed over another partition first: nobody counts it as done, and its next run will tell.
+    # The batch that would have told failed over another partition first, or a failed one holds it: its next run will tell.
     finished = {a.time for a in history.attempts if a.finished}
     failed = [a for a in history.attempts if a.error is not None and a.time not in finished]
-    rows = [row for a in failed for row in _rows(a)]
+    held = [history.pending_data[time] for time in history.pending_data.keys() - {a.time for a in history.attempts}]
+    rows = [row for data in [*(a.data for a in failed), *held] for row in _rows(data)]
     return any((t, n) == p and offset < begin < until and _is_older(epoch, record) for t, n, begin, until, epoch in rows)
 
 
@@ -131,10 +131,10 @@ def _is_older(epoch: int | None, record: Record) -> bool:
     return epoch is not None and epoch < record.epoch
 
 
-def _rows(attempt: Attempt) -> Iterable[tuple[str, int, int, int, int | None]]:
-    """The attempt's ranges, each with the epoch its first record may not be newer than."""
-    ranges = attempt.data["ranges"]
-    for (t, p, begin, until), epoch in zip(ranges, attempt.data.get("from_epochs", [None] * len(ranges)), strict=True):
+def _rows(data: Mapping[str, Any]) -> Iterable[tuple[str, int, int, int, int | None]]:
+    """The ranges of a plan, each with the epoch its first record may not be newer than."""
+    ranges = data["ranges"]
+    for (t, p, begin, until), epoch in zip(ranges, data.get("from_epochs", [None] * len(ranges)), strict=True):
         yield t, p, begin, until, epoch
 
 

@@ -1,0 +1,98 @@
+"""RecordProducer: an idempotent producer that tells which of its records were not stored. Dead letters are written with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError as ClientError
+from confluent_kafka import KafkaException, Producer
+
+from kstream_kafka.client.librdkafka import UNKNOWN_TOPIC, new_client
+from kstream_kafka.client.ports import Settings
+from kstream_kafka.client.redaction import redact
+
+FLUSH_S = 70.0
+"""Seconds that a flush waits: longer than `message.timeout.ms`, so that each record has had its answer."""
+
+
+class RecordProducer:
+    """A producer of one process. One thread at a time."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Create the producer. Sends nothing.
+
+        Args:
+            settings: complete producer properties, from `KafkaParams.producer`.
+
+        Raises:
+            KafkaConfigError: librdkafka refuses a property.
+            AuthenticationFailedError: `oauth_cb` returned no token.
+        """
+        self._bootstrap = str(settings.get("bootstrap.servers", ""))
+        self._trouble = ""
+        self._producer = new_client(Producer, {**settings, "error_cb": self._on_error})
+
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        on_failure: Callable[[str], None],
+        timestamp: int | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Send a record. Blocks only while the queue of the producer is full.
+
+        Args:
+            topic: its topic.
+            key: its key.
+            value: its value.
+            headers: its headers.
+            on_failure: called within `send` or `flush` with the reason, if the record was not stored.
+            timestamp: its timestamp, in ms; None for now.
+            partition: its partition; None for that of its key.
+        """
+
+        def answered(error: Any, _message: Any) -> None:
+            if error is not None:
+                on_failure(self._reason(error, topic))
+
+        where = {} if partition is None else {"partition": partition}
+        stamp = {} if timestamp is None else {"timestamp": timestamp}
+        until = time.monotonic() + FLUSH_S
+        while True:
+            try:
+                self._producer.produce(topic, value, key, headers=list(headers), on_delivery=answered, **where, **stamp)
+                self._producer.poll(0)
+                return
+            except BufferError:  # the queue is full
+                if time.monotonic() > until:
+                    on_failure(f"{topic}: the queue of the producer stays full. {self._trouble}")
+                    return
+                self._producer.poll(0.1)
+            except KafkaException as e:
+                on_failure(self._reason(e.args[0], topic))
+                return
+
+    def flush(self) -> int:
+        """Wait until every record has had its answer; return how many have none. Blocks up to FLUSH_S."""
+        return self._producer.flush(FLUSH_S)
+
+    def _on_error(self, error: Any) -> None:
+        """Note an error of the connections. confluent_kafka calls it within `send` and `flush`."""
+        self._trouble = redact(error.str())
+
+    def _reason(self, error: Any, topic: str) -> str:
+        """Return why a record of a topic was not stored, with what to do."""
+        code, said = error.code(), redact(error.str())
+        if code in (ClientError.TOPIC_AUTHORIZATION_FAILED, ClientError.CLUSTER_AUTHORIZATION_FAILED):
+            return f"{topic}: Kafka at {self._bootstrap} lets this user not write to it ({said}). Allow it the operation WRITE on the topic"
+        if code in UNKNOWN_TOPIC:
+            return f"{topic}: Kafka at {self._bootstrap} has no such topic ({said}). Create it"
+        if code == ClientError.MSG_SIZE_TOO_LARGE:
+            return f"{topic}: the record with its headers is too large ({said}). Raise max.message.bytes of the topic"
+        because = f" ({self._trouble})" if self._trouble else ""
+        return f"{topic}: Kafka at {self._bootstrap} did not store it: {said}{because}"

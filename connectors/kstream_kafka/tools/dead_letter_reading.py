@@ -1,0 +1,177 @@
+"""Dead letters for `kstream dlq`: reading a dead-letter topic, counting its letters, and putting records back into their topics.
+
+What was put back is remembered as the committed offsets of a consumer group named for the topic. The group has no members.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kstream.connectors import LogRecord, Partition, PlannedRange, UnreadableRange
+from kstream_kafka.client.driver_client import KafkaDriverClient
+from kstream_kafka.client.params import KafkaParams
+from kstream_kafka.client.record_producer import RecordProducer
+from kstream_kafka.errors import KafkaError
+from kstream_kafka.planning.dead_letter import DeadLetter, dead_letter_of
+from kstream_kafka.planning.plan import KafkaPlan
+from kstream_kafka.source.subscription import Topics
+from kstream_kafka.tools.record_reading import read_records
+
+PORTION = 1000
+"""The number of records that are put back before their offsets are committed."""
+COMMIT_S = 30.0
+"""Seconds to wait for the answer to a commit."""
+Place = tuple[str, int | None, int | None]
+"""Topic, partition and offset of origin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A record of a dead-letter topic. `dead` is None if it is no dead letter."""
+
+    record: LogRecord
+    dead: DeadLetter | None
+
+
+class DeadLetterTopic:
+    """A dead-letter topic as a command sees it. One thread. All methods block on the brokers, and raise KafkaError."""
+
+    def __init__(self, connection: Mapping[str, Any], topic: str) -> None:
+        """
+        Args:
+            connection: the Kafka parameters.
+            topic: the dead-letter topic.
+        """
+        self._connection = connection
+        self._params = KafkaParams.parse(connection)
+        self._client = KafkaDriverClient(self._params)
+        self._topic = topic
+        self.group = f"kstream-dlq-{topic}"
+        """The consumer group whose offsets tell what was put back."""
+
+    def close(self) -> None:
+        """Close the client."""
+        self._client.close()
+
+    def letters(self) -> Iterator[Letter]:
+        """Yield the letters that are in the topic now, partition by partition, oldest first."""
+        partitions = self._client.partitions(Topics((self._topic,)))
+        begins, ends = self._client.earliest(partitions), self._client.latest(partitions)
+        ranges = [PlannedRange(*p, begins[p].offset, ends[p].offset) for p in sorted(partitions)]
+        for found in read_records(self._connection, KafkaPlan([], [], []).encode(), ranges):
+            if not isinstance(found, UnreadableRange):
+                yield Letter(found, dead_letter_of(found.headers))
+
+    def put_back_up_to(self) -> dict[Partition, int]:
+        """Return the offset of each partition up to which an earlier call has put letters back."""
+        return self._client.committed(self.group, self._client.partitions(Topics((self._topic,))))
+
+    def put_back(self, write: bool = True) -> PutBack:
+        """Put the records of letters back into their partitions of origin, without the headers of their errors.
+
+        Letters that an earlier call has put back are left out, and so are repeats. If the call is ended early, the next one may repeat up
+        to PORTION records.
+
+        Args:
+            write: whether to write; otherwise the letters are only counted.
+        """
+        result, done, seen = PutBack(), self.put_back_up_to(), set[Place]()
+        producer = RecordProducer(self._params.producer())
+        offsets: dict[Partition, int] = {}
+        pending = 0
+        for letter in self.letters():
+            record, dead = letter.record, letter.dead
+            where = (record.topic, record.partition)
+            if dead is None:
+                result.others += 1
+            elif record.offset < done.get(where, 0):
+                seen.add(dead.place)
+                result.before += 1
+            elif dead.place in seen:
+                result.repeats += 1
+            else:
+                seen.add(dead.place)
+                result.records += 1
+                result.topics.add(dead.topic)
+                if write:
+                    producer.send(dead.topic, record.key, record.value, dead.headers, result.failures.append, partition=dead.partition)
+            offsets[where] = max(record.offset + 1, done.get(where, 0))
+            pending += 1
+            if write and pending == PORTION:
+                self._commit(producer, result, offsets)
+                pending = 0
+        if write:
+            self._commit(producer, result, offsets)
+        return result
+
+    def _commit(self, producer: RecordProducer, result: PutBack, offsets: Mapping[Partition, int]) -> None:
+        """Wait until all records are stored, then commit. KafkaError if a record was not stored, or for the commit."""
+        unanswered = producer.flush()
+        if result.failures or unanswered:
+            reason = result.failures[0] if result.failures else f"{unanswered} records have had no answer"
+            raise KafkaError(f"a record could not be put back into {reason}. The next run begins with it", reason=reason)
+        if offsets:
+            answers: queue.Queue[Exception | None] = queue.Queue()
+            self._client.commit(self.group, offsets, answers.put)
+            try:
+                error: object = answers.get(timeout=COMMIT_S)
+            except queue.Empty:
+                error = "no answer"
+            if error is not None:
+                said = str(error)
+                raise KafkaError(f"the records are put back, but the group {self.group} could not remember it: {said}", reason=said)
+
+
+@dataclass(slots=True)
+class PutBack:
+    """The result of putting letters back.
+
+    Attributes:
+        records: how many records went back.
+        topics: the topics of origin.
+        repeats: how many letters were repeats of others.
+        before: how many letters an earlier call has put back.
+        others: how many records of the topic are no dead letters.
+        failures: why records were not stored.
+    """
+
+    records: int = 0
+    topics: set[str] = field(default_factory=set[str])
+    repeats: int = 0
+    before: int = 0
+    others: int = 0
+    failures: list[str] = field(default_factory=list[str])
+
+
+@dataclass(slots=True)
+class LetterCount:
+    """The letters of one origin, one exception and one batch: how many, and of how many records."""
+
+    letters: int = 0
+    places: set[Place] = field(default_factory=set[Place])
+
+
+Kind = tuple[str, str, str, int | None]
+"""Topic of origin, class of the exception, operator, batch time in ms."""
+
+
+def counts_by_kind(letters: Iterable[Letter], on_other: Callable[[], object] = lambda: None) -> dict[Kind, LetterCount]:
+    """Count letters by topic of origin, exception, operator and batch, sorted. Pure.
+
+    Args:
+        letters: the letters.
+        on_other: called for each record that is no dead letter.
+    """
+    found: dict[Kind, LetterCount] = {}
+    for letter in letters:
+        dead = letter.dead
+        if dead is None:
+            on_other()
+            continue
+        counted = found.setdefault((dead.topic, dead.exception, dead.operator, dead.batch_ms), LetterCount())
+        counted.letters += 1
+        counted.places.add(dead.place)
+    return dict(sorted(found.items(), key=lambda entry: (*entry[0][:3], entry[0][3] or 0)))

@@ -1,0 +1,166 @@
+"""`kstream dlq`: the letters of a dead-letter topic, and the way back. Needs neither Java nor pyspark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from kstream.checkpoint import read_log
+from kstream.cli.exit_codes import ReadingCode
+from kstream.cli.inputs import Connections, connection_options, newest_plans, open_existing, tools_of
+from kstream.cli.record_text import FORMATS, JSON, TEXT, as_data, lines_of, printable
+from kstream.cli.terminal import clear_errors, count, table_console
+from kstream.errors import ConfigurationError
+from kstream_kafka.planning.dead_letter import DeadLetter
+from kstream_kafka.tools.connector_tools import KafkaTools, names_brokers, read_parameters
+from kstream_kafka.tools.dead_letter_reading import DeadLetterTopic, counts_by_kind
+
+Command = Callable[..., Any]
+
+
+@click.group("dlq")
+def dlq_command() -> None:
+    """Dead letters: count them, show them, put their records back into their topics.
+
+    TOPIC is a dead-letter topic. Its brokers are those of a stream of --checkpoint, or of --bootstrap.
+    """
+
+
+def _of_a_topic(command: Command) -> Command:
+    """Add the argument TOPIC, and the options by which its brokers are reached."""
+    command = connection_options(command)
+    stored = click.option("--checkpoint", metavar="PATH", help="The checkpoint of the job: its stored parameters reach the brokers.")
+    return click.argument("topic")(stored(command))
+
+
+@dlq_command.command("ls")
+@_of_a_topic
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def ls_command(topic: str, as_json: bool, **options: Any) -> None:
+    """Count the letters by topic of origin, exception, operator and batch."""
+    others: list[int] = []
+    with clear_errors(code=ReadingCode.UNREADABLE), _opened(topic, **options) as letters:
+        counted = counts_by_kind(letters.letters(), lambda: others.append(1))
+    names = ("topic", "exception", "operator", "batch")
+    rows = [{**dict(zip(names, kind, strict=True)), "letters": n.letters, "records": len(n.places)} for kind, n in counted.items()]
+    if as_json:
+        click.echo(json.dumps({"topic": topic, "kinds": rows, "others": len(others)}))
+        return
+    if not rows:
+        click.echo(f"{topic} has no dead letters" + (f", but {count(len(others), 'other record')}" if others else ""))
+        return
+    table = Table("topic", "exception", "operator", "batch (ms)", "letters", "records")
+    for row in rows:
+        table.add_row(*(escape(printable("" if value is None else str(value))) for value in row.values()))
+    table_console().print(table)
+    if others:
+        click.echo(f"{count(len(others), 'other record')} of {topic} {'is' if len(others) == 1 else 'are'} no dead letter")
+
+
+@dlq_command.command("show")
+@_of_a_topic
+@click.option("-n", "most", type=click.IntRange(min=1), default=5, show_default=True, help="The most letters.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default=TEXT, show_default=True, help="json: one object a line.")
+@click.option("--stacktrace", is_flag=True, help="Print the stack traces, too.")
+def show_command(topic: str, most: int, form: str, stacktrace: bool, **options: Any) -> None:
+    """Print the first letters: each record as it was, its place of origin, and its error."""
+    shown = 0
+    with clear_errors(code=ReadingCode.UNREADABLE), _opened(topic, **options) as letters:
+        for letter in letters.letters():
+            if (dead := letter.dead) is None:
+                continue
+            record = replace(letter.record, headers=dead.headers)
+            if form == JSON:
+                click.echo(json.dumps({**as_data(record), "error": _error_data(dead)}))
+            else:
+                for line in [*lines_of(record, form), *_error_lines(dead, stacktrace)]:
+                    click.echo(line)
+            shown += 1
+            if shown == most:
+                break
+    if not shown:
+        click.echo(f"{topic} has no dead letters", err=True)
+
+
+@dlq_command.command("replay")
+@_of_a_topic
+@click.option("--dry-run", is_flag=True, help="Only count what would go back.")
+def replay_command(topic: str, dry_run: bool, **options: Any) -> None:
+    """Put the records back into their partitions of origin: key, value and headers as they were, without those of the error.
+
+    Letters of one topic, partition and offset are one record. A consumer group remembers what went back, so a second run goes on after it.
+    Run it when the job is mended: a record that fails again becomes a new letter.
+    """
+    with clear_errors(), _opened(topic, **options) as letters:
+        result = letters.put_back(write=not dry_run)
+        group = letters.group
+    would = "would go" if dry_run else "went"
+    into = f" into {', '.join(sorted(map(printable, result.topics)))}" if result.topics else ""
+    click.echo(f"{count(result.records, 'record')} of {topic} {would} back{into}")
+    notes = (
+        (result.repeats, "letter", "repeats of these were left out"),
+        (result.before, "letter", f"went back before, as the group {group} remembers"),
+        (result.others, "record", "of the topic are no dead letters"),
+    )
+    for number, what, said in notes:
+        if number:
+            click.echo(f"{count(number, what)} {said}")
+
+
+@contextmanager
+def _opened(
+    topic: str, checkpoint: str | None, bootstrap: str | None, params: tuple[str, ...], params_file: str | None
+) -> Generator[DeadLetterTopic]:
+    """Open a dead-letter topic, and close its client afterwards. KStreamError if its brokers are not known or do not answer."""
+    opened = DeadLetterTopic(_connection(checkpoint, bootstrap, params, params_file), topic)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def _connection(checkpoint: str | None, bootstrap: str | None, params: tuple[str, ...], params_file: str | None) -> dict[str, Any]:
+    """Return the Kafka parameters: those of the command line, else those of the first Kafka stream of a checkpoint."""
+    if checkpoint is None:
+        given = read_parameters(bootstrap, params, params_file)
+        if not names_brokers(given):
+            raise ConfigurationError("which brokers? Give --checkpoint PATH or --bootstrap HOST:PORT", key="bootstrap", value=None)
+        return given
+    store = open_existing(checkpoint)
+    for number, data in newest_plans(read_log(store)).items():
+        tools = tools_of(data)
+        if isinstance(tools, KafkaTools):
+            return Connections(store, bootstrap, params, params_file).parameters_of(number, tools)
+    raise ConfigurationError(f"{checkpoint} has no Kafka stream: give --bootstrap HOST:PORT", key="checkpoint", value=checkpoint)
+
+
+def _error_lines(dead: DeadLetter, with_stacktrace: bool) -> list[str]:
+    """Return the lines about the error of a letter."""
+    batch = "" if dead.batch_ms is None else f", batch {dead.batch_ms} ms"
+    lines = [f"  origin  {printable(dead.topic)}-{dead.partition}@{dead.offset}{batch}"]
+    lines.append(f"  error   {printable(dead.exception)} in {printable(dead.operator)}: {printable(dead.message)}")
+    if with_stacktrace:
+        lines += [f"          {printable(line)}" for line in dead.stacktrace.splitlines()]
+    return [*lines, ""]
+
+
+def _error_data(dead: DeadLetter) -> dict[str, Any]:
+    """Return the error of a letter as JSON values."""
+    return {
+        "topic": dead.topic,
+        "partition": dead.partition,
+        "offset": dead.offset,
+        "timestamp": dead.timestamp,
+        "batch": dead.batch_ms,
+        "operator": dead.operator,
+        "exception": dead.exception,
+        "message": dead.message,
+        "stacktrace": dead.stacktrace,
+    }

@@ -1,0 +1,170 @@
+"""A job whose closure has 2 MB, for many short batches: what grows with the number of batches is a leak.
+
+    python -m integration.leaks [--batches N] [--bootstrap HOST:PORT] [--bars]
+
+After each tenth batch it looks at what the driver and its JVM hold. It prints a line of JSON: for each figure its samples. Without an
+address it starts a broker of its own. Under `--bars` a figure that has grown is exit status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import math
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kstream_kafka import KafkaUtils, value_only
+from py4j.finalizer import ThreadSafeFinalizer
+from pyspark import SparkConf
+
+from integration.kafka_broker import running_broker
+from kstream import StreamingContext
+from kstream.testing import ManualClock
+
+INTERVAL_S = 1
+EACH = 10
+"""A sample is taken after so many batches."""
+A_BATCH = 20
+SETTLED = 120
+"""The first batches fill what has a bound: the progress of a hundred batches, fifty plans, Spark's caches."""
+CLOSURE = os.urandom(2_000_000)
+
+
+def with_closure(value: Any) -> int:
+    """Use two megabytes that are pickled with the function."""
+    return len(value) + len(CLOSURE)
+
+
+def filled_topic(bootstrap: str, records: int) -> str:
+    """A new topic with so many records in two partitions."""
+    name = "leaks-" + uuid.uuid4().hex[:8]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for made in admin.create_topics([NewTopic(name, 2, 1)]).values():
+        made.result(30)
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+    for n in range(records):
+        producer.produce(name, b"x" * 100, partition=n % 2)
+    producer.flush(60)
+    return name
+
+
+def files_under(*folders: str) -> int:
+    return sum(len(names) for folder in folders for _, _, names in os.walk(folder))
+
+
+class Probe:
+    """Samples of what the driver holds.
+
+    Args:
+        ssc: the running context.
+        folder: where Spark has its local files, and the checkpoint lies.
+    """
+
+    def __init__(self, ssc: StreamingContext, folder: Path) -> None:
+        jvm: Any = ssc.sparkContext._jvm  # pyright: ignore[reportPrivateUsage]
+        threads = jvm.java.lang.management.ManagementFactory.getThreadMXBean()
+        runtime = jvm.Runtime.getRuntime()
+
+        def heap() -> float:
+            for _ in range(2):  # the first collection lets Spark's cleaner see what is unreachable
+                jvm.System.gc()
+                time.sleep(0.05)
+            return (runtime.totalMemory() - runtime.freeMemory()) / 1e6
+
+        self._looks: dict[str, Callable[[], float]] = {
+            "python_objects": lambda: gc.collect() * 0 + len(gc.get_objects()),
+            "python_mb": lambda: int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6,
+            "heap_mb": heap,
+            "py4j_objects": lambda: len(ThreadSafeFinalizer.finalizers),
+            "threads": lambda: float(threading.active_count()),
+            "jvm_threads": lambda: float(threads.getThreadCount()),
+            "descriptors": lambda: float(len(os.listdir("/proc/self/fd"))),
+            "files": lambda: float(files_under(str(folder))),
+        }
+        self.samples: dict[str, list[float]] = {name: [] for name in self._looks}
+
+    def look(self) -> None:
+        for name, look in self._looks.items():
+            self.samples[name].append(float(look()))
+
+
+def run(batches: int, bootstrap: str, folder: Path) -> dict[str, list[float]]:
+    """Run the job for so many batches."""
+    topic = filled_topic(bootstrap, batches * A_BATCH)
+    (folder / "local").mkdir()
+    conf = SparkConf().setMaster("local[2]").setAppName("leaks").set("spark.ui.enabled", "false")
+    conf.set("spark.local.dir", str(folder / "local"))
+    conf.set("spark.streaming.kafka.maxRatePerPartition", str(int(A_BATCH / 2 / INTERVAL_S)))
+    clock = ManualClock(time.time_ns() // 1_000_000)  # the next batch is due when the last one has ended, whatever the machine
+    ssc = StreamingContext(conf, INTERVAL_S, clock=clock)
+    ssc.checkpoint(str(folder / "checkpoint"))
+
+    def count(rdd: Any) -> None:
+        rdd.map(with_closure).count()
+
+    params = {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}
+    stream = KafkaUtils.createDirectStream(ssc, [topic], params, messageHandler=value_only)
+    stream.foreachRDD(count)
+    stream.map(len).window(5 * INTERVAL_S).count().foreachRDD(lambda rdd: rdd.collect())
+    ssc.start()
+    try:
+        probe = Probe(ssc, folder)
+        for number in range(1, batches + 1):
+            clock.advance(1000 * INTERVAL_S)
+            if number % EACH == 0:
+                probe.look()
+    finally:
+        ssc.stop()
+    return probe.samples
+
+
+def growth(samples: Sequence[float]) -> float:
+    """How much a figure grows over its samples, by a straight line; 0 if chance explains it, or if it is less than 5 % of the mean."""
+    xs = range(len(samples))
+    mean_x, mean = statistics.mean(xs), statistics.mean(samples)
+    spread = sum((x - mean_x) ** 2 for x in xs)
+    slope = sum((x - mean_x) * (y - mean) for x, y in zip(xs, samples, strict=True)) / spread
+    rest = sum((y - mean - slope * (x - mean_x)) ** 2 for x, y in zip(xs, samples, strict=True))
+    error = math.sqrt(rest / (len(samples) - 2) / spread)
+    grown = slope * (len(samples) - 1)
+    return grown if slope > 4 * error and grown > 0.05 * abs(mean) else 0.0
+
+
+def grown(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """The figures that have grown since the first batches, and by how much."""
+    found = {name: growth(values[SETTLED // EACH :]) for name, values in samples.items()}
+    return {name: value for name, value in found.items() if value}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batches", type=int, default=300)
+    parser.add_argument("--bootstrap", default="")
+    parser.add_argument("--bars", action="store_true")
+    options = parser.parse_args()
+    with ExitStack() as resources:
+        folder = Path(resources.enter_context(tempfile.TemporaryDirectory()))
+        bootstrap = options.bootstrap or resources.enter_context(running_broker(folder / "kafka")).bootstrap
+        (folder / "job").mkdir()
+        samples = run(options.batches, bootstrap, folder / "job")
+    print(json.dumps(samples))
+    found = grown(samples) if options.bars else {}
+    print("\n".join(f"{name} has grown by {value:.1f}" for name, value in found.items()), file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,305 @@
+"""A job that is offered five times what it can process, for a while; then the load ends and the job reads what has waited.
+
+    python -m integration.overload INPUT [--seconds N] [--without] [--bootstrap HOST:PORT] [--zookeeper HOST:PORT] [--bars]
+
+INPUT is direct (Kafka's direct stream), socket or kafka (receivers). With `backlog` a direct stream without back-pressure finds all records
+at its start, as after a downtime of so many seconds. The job sleeps for each record, so its capacity is the same on every
+machine. It prints a line of JSON: the batches, and the memory of driver and JVM. `--without` switches back-pressure off, to show the
+difference. Under `--bars` the bars are checked, and a missed one is exit status 1. Without addresses it starts its own servers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import socket
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kstream_kafka import KafkaUtils, value_only
+from pyspark import SparkConf
+
+from integration.kafka_broker import running_broker
+from integration.zookeeper_server import running_zookeeper
+from kstream import StreamingContext
+from kstream.listener import StreamingListener, StreamingListenerBatchCompleted
+
+INPUTS = ("direct", "socket", "kafka")
+BACKLOG = "backlog"
+FIRST_BATCH = 500
+"""The limit of each of two partitions in the first batch of a backlog: what the job can process in a second."""
+MOST_AFTER_A_START = 2.0
+"""The most intervals that a batch after the first may take while a backlog is read."""
+SECONDS_A_RECORD = 0.001
+CAPACITY = 1 / SECONDS_A_RECORD
+OVERLOAD = 5
+RECORD = b"x" * 100
+LOADED = 0.2
+"""The share of the time for which records come. As they are five times too many, the job needs the rest of the time for them."""
+WARM_S = 10
+"""The first batches are slower, because workers start. Bars count from then on."""
+PEAK = 3.0
+"""The most intervals that a batch may be late, in all, with back-pressure."""
+USE = 0.8
+GROWTH_MB = 16.0
+
+
+@dataclass
+class Batch:
+    """A batch that has ended; times in seconds since the start of the job."""
+
+    time: float
+    records: int
+    processing: float
+    delay: float
+
+
+@dataclass
+class Outcome:
+    """What a run has shown. Memory is in MB: resident of the driver, and used heap of the JVM after a collection."""
+
+    input: str
+    backpressure: bool
+    produced: int = 0
+    batches: list[Batch] = field(default_factory=list[Batch])
+    driver_mb: list[float] = field(default_factory=list[float])
+    heap_mb: list[float] = field(default_factory=list[float])
+
+    @property
+    def processed(self) -> int:
+        return sum(batch.records for batch in self.batches)
+
+    @property
+    def capacity(self) -> float:
+        """Records a second: the median speed of the batches."""
+        return statistics.median(batch.records / batch.processing for batch in self.batches if batch.records)
+
+    @property
+    def throughput(self) -> float:
+        """Records a second from the end of the warm-up to the last batch with records."""
+        busy = [batch for batch in self.batches if batch.records and batch.time >= WARM_S]
+        return sum(batch.records for batch in busy[:-1]) / (busy[-1].time - busy[0].time)
+
+    @property
+    def latest(self) -> float:
+        """The longest total delay after the warm-up, in seconds. The interval is one second."""
+        return max(batch.delay for batch in self.batches if batch.time >= WARM_S)
+
+    @property
+    def longest_after_the_first(self) -> float:
+        """The longest processing time of the batches with records after the first one, in seconds."""
+        return max(batch.processing for batch in [batch for batch in self.batches if batch.records][1:])
+
+    def growth(self, samples: list[float]) -> float:
+        """How much memory has grown since the warm-up: the mean of the last third of the samples, less that of the first third."""
+        third = max(1, len(samples) // 3)
+        return statistics.mean(samples[-third:]) - statistics.mean(samples[:third])
+
+    def missed(self) -> list[str]:
+        """The bars that the run has missed."""
+        if self.input == BACKLOG:
+            late = (self.longest_after_the_first <= MOST_AFTER_A_START, f"a batch took {self.longest_after_the_first:.1f} intervals")
+        else:
+            late = (self.latest < PEAK, f"total delay up to {self.latest:.1f} intervals")
+        figures = [
+            late,
+            (self.processed == self.produced, f"{self.processed} of {self.produced} records"),
+            (self.throughput >= USE * self.capacity, f"{self.throughput:.0f} of {self.capacity:.0f} records a second"),
+            (self.growth(self.driver_mb) < GROWTH_MB, f"the driver has grown by {self.growth(self.driver_mb):.1f} MB"),
+            (self.growth(self.heap_mb) < GROWTH_MB, f"the heap of the JVM has grown by {self.growth(self.heap_mb):.1f} MB"),
+        ]
+        return [text for holds, text in figures if not holds]
+
+
+class Watcher(StreamingListener):
+    """Notes each batch."""
+
+    def __init__(self, outcome: Outcome, started: float) -> None:
+        self.outcome, self.started = outcome, started
+
+    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
+        info = batchCompleted.info
+        assert not any(output.failure_reason for output in info.outputs.values()), info
+        at = info.batch_time.milliseconds / 1000 - self.started
+        self.outcome.batches.append(Batch(at, info.numRecords(), max(0.001, info.processingDelay() / 1000), info.totalDelay() / 1000))
+
+
+class Load:
+    """A source of records that come at five times the capacity, in steps of 50 ms, for a while.
+
+    Args:
+        send: send(n) sends so many records; it may block.
+        seconds: how long.
+    """
+
+    def __init__(self, send: Any, seconds: float) -> None:
+        self._send, self._seconds = send, seconds
+        self.sent = 0
+        self.ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        if self._seconds:
+            self._send(1)  # a socket waits here for the receiver
+            self.sent = 1
+        begun = time.monotonic()
+        while (passed := time.monotonic() - begun) < self._seconds:
+            due = int(passed * CAPACITY * OVERLOAD) - self.sent
+            if due > 0:
+                self._send(due)
+                self.sent += due
+            time.sleep(0.05)
+        self.ended.set()
+
+
+def work(records: Iterable[Any]) -> None:
+    """Sleep for the records, whatever the machine."""
+    time.sleep(sum(1 for _ in records) * SECONDS_A_RECORD)
+
+
+def process(rdd: Any) -> None:
+    rdd.coalesce(1).foreachPartition(work)
+
+
+@contextmanager
+def kafka_topic(bootstrap: str) -> Iterator[tuple[str, Any]]:
+    """A new topic of two partitions, and what sends records to it."""
+    name = "overload-" + uuid.uuid4().hex[:8]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for made in admin.create_topics([NewTopic(name, 2, 1)]).values():
+        made.result(30)
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+
+    def send(records: int) -> None:
+        for n in range(records):
+            producer.produce(name, RECORD, partition=n % 2)
+            if n % 10_000 == 0:
+                producer.flush(30)  # its queue has a limit
+        producer.flush(30)
+
+    yield name, send
+
+
+@contextmanager
+def line_server() -> Iterator[tuple[int, Any]]:
+    """A socket on loopback that one receiver connects to, and what sends lines to it: it blocks while the receiver does not read."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        connections: list[socket.socket] = []
+
+        def send(records: int) -> None:
+            if not connections:
+                connections.append(server.accept()[0])
+            connections[0].sendall((RECORD + b"\n") * records)
+
+        yield server.getsockname()[1], send
+        for connection in connections:
+            connection.close()
+
+
+def make_context(backpressure: bool) -> StreamingContext:
+    """The context of the job."""
+    conf = SparkConf().setMaster("local[3]").setAppName("overload")
+    conf.set("spark.streaming.backpressure.enabled", str(backpressure).lower())
+    if backpressure:  # as in Spark, receivers obey the initial rate also without it
+        conf.set("spark.streaming.backpressure.initialRate", str(int(CAPACITY / 2)))
+    conf.set("spark.streaming.kstream.kafka.firstBatchRecords", str(FIRST_BATCH))
+    conf.set("spark.ui.enabled", "false")
+    return StreamingContext(conf, 1)
+
+
+def resident_mb() -> float:
+    """The resident memory of this process."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+
+
+def heap_mb(ssc: StreamingContext) -> float:
+    """The used heap of the JVM after a collection."""
+    jvm: Any = ssc.sparkContext._jvm
+    jvm.System.gc()
+    runtime = jvm.Runtime.getRuntime()
+    return (runtime.totalMemory() - runtime.freeMemory()) / 1e6
+
+
+def run(outcome: Outcome, seconds: float, bootstrap: str, zookeeper: str) -> Outcome:
+    """Run the job, and wait until it has read everything. Its memory is looked at each second after the warm-up."""
+    with ExitStack() as resources:
+        ssc = make_context(outcome.backpressure)
+        if outcome.input == "socket":
+            port, send = resources.enter_context(line_server())
+            stream = ssc.socketTextStream("127.0.0.1", port)
+        else:
+            topic, send = resources.enter_context(kafka_topic(bootstrap))
+            params = {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}
+            if outcome.input in ("direct", BACKLOG):
+                stream = KafkaUtils.createDirectStream(ssc, [topic], params, messageHandler=value_only)
+            else:
+                reset = {**params, "auto.offset.reset": "smallest"}
+                stream = KafkaUtils.createStream(ssc, zookeeper, topic, {topic: 1}, reset)
+        stream.foreachRDD(process)
+        started = time.time()
+        ssc.addStreamingListener(Watcher(outcome, started))
+        load = Load(send, 0 if outcome.input == BACKLOG else seconds * LOADED)
+        if outcome.input == BACKLOG:
+            load.sent = int(seconds * CAPACITY)
+            send(load.sent)
+        ssc.start()
+        load.start()
+        patience = started + 3 * seconds + 60
+        while not load.ended.is_set() or outcome.processed < load.sent:
+            if time.time() > patience:
+                break
+            ssc.awaitTerminationOrTimeout(1)
+            if time.time() > started + WARM_S:
+                outcome.driver_mb.append(resident_mb())
+                outcome.heap_mb.append(heap_mb(ssc))
+        outcome.produced = load.sent
+        ssc.stop(stopGraceFully=False)
+    return outcome
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("input", choices=(*INPUTS, BACKLOG))
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--without", action="store_true")
+    parser.add_argument("--bootstrap", default="")
+    parser.add_argument("--zookeeper", default="")
+    parser.add_argument("--bars", action="store_true")
+    options = parser.parse_args()
+    outcome = Outcome(options.input, not options.without and options.input != BACKLOG)
+    with ExitStack() as servers:
+        folder = Path(servers.enter_context(tempfile.TemporaryDirectory()))
+        bootstrap, zookeeper = options.bootstrap, options.zookeeper
+        if not bootstrap and options.input != "socket":
+            bootstrap = servers.enter_context(running_broker(folder / "kafka")).bootstrap
+        if not zookeeper and options.input == "kafka":
+            zookeeper = servers.enter_context(running_zookeeper(folder / "zookeeper")).hosts
+        run(outcome, options.seconds, bootstrap, zookeeper)
+    print(json.dumps(asdict(outcome)))
+    if not options.bars:
+        return 0
+    missed = outcome.missed()
+    print(f"{outcome.input}: " + ("; ".join(missed) if missed else f"total delay up to {outcome.latest:.1f} intervals, "
+          f"{outcome.throughput:.0f} of {outcome.capacity:.0f} records a second"), file=sys.stderr)  # fmt: skip
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,44 @@
+"""A job that is offered five times what it can process: with back-pressure it is never late and reads everything, without it it is late."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from integration.kafka_broker import Broker
+from integration.overload import BACKLOG, INPUTS, PEAK, Batch, Outcome
+from integration.zookeeper_server import ZooKeeper
+
+
+def overloaded(*arguments: str, kafka: Broker, zookeeper: ZooKeeper) -> Outcome:
+    """The outcome of a run in a process of its own."""
+    command = [sys.executable, "-m", "integration.overload", *arguments, "--bootstrap", kafka.bootstrap, "--zookeeper", zookeeper.hosts]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=400, check=True)
+    outcome = Outcome(**json.loads(found.stdout.splitlines()[-1]))
+    outcome.batches = [Batch(**batch) for batch in outcome.batches]  # pyright: ignore[reportCallIssue]
+    return outcome
+
+
+@pytest.mark.timeout(420)
+@pytest.mark.parametrize("source", INPUTS)
+def test_a_job_under_back_pressure_is_never_late_is_used_keeps_its_memory_and_reads_everything(
+    source: str, kafka: Broker, zookeeper: ZooKeeper
+) -> None:
+    outcome = overloaded(source, kafka=kafka, zookeeper=zookeeper)
+    assert outcome.missed() == [], outcome
+
+
+@pytest.mark.timeout(420)
+@pytest.mark.parametrize("source", INPUTS)
+def test_without_back_pressure_the_same_job_falls_behind(source: str, kafka: Broker, zookeeper: ZooKeeper) -> None:
+    outcome = overloaded(source, "--without", "--seconds", "30", kafka=kafka, zookeeper=zookeeper)
+    assert max(batch.delay for batch in outcome.batches) > 3 * PEAK, outcome
+
+
+@pytest.mark.timeout(420)
+def test_after_a_downtime_no_batch_but_the_first_takes_longer_than_two_intervals(kafka: Broker, zookeeper: ZooKeeper) -> None:
+    outcome = overloaded(BACKLOG, "--seconds", "30", kafka=kafka, zookeeper=zookeeper)
+    assert outcome.missed() == [], outcome

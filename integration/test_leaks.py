@@ -1,0 +1,29 @@
+"""Nothing that a driver holds grows with the number of its batches."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+
+import pytest
+
+from integration.kafka_broker import Broker
+from integration.leaks import grown, growth
+
+
+def test_a_line_that_rises_is_told_from_chance() -> None:
+    noise = random.Random(7)
+    assert all(growth([100 + noise.gauss(0, 10) for _ in range(20)]) == 0 for _ in range(100))
+    assert growth([100.0] * 20) == 0
+    assert growth([100 + n + noise.gauss(0, 2) for n in range(20)]) > 10
+
+
+@pytest.mark.timeout(900)
+def test_after_many_batches_with_a_large_closure_the_driver_holds_what_it_held_before(kafka: Broker) -> None:
+    command = [sys.executable, "-m", "integration.leaks", "--batches", "300", "--bootstrap", kafka.bootstrap]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
+    assert found.returncode == 0, found.stderr[-3000:]
+    samples: dict[str, list[float]] = json.loads(found.stdout.splitlines()[-1])
+    assert {name: samples[name] for name in grown(samples)} == {}

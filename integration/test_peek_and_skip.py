@@ -1,0 +1,178 @@
+"""`kstream peek` and `kstream skip` as a user types them, on a real broker: a poison record is looked at and left out, under kill -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from integration.driver_process import running
+from integration.kafka_broker import KafkaBroker
+from integration.skip_job import INTERVAL_S
+from kstream import crash_point
+from kstream.checkpoint import read_log
+from kstream.storage import open_store
+
+ROOT = Path(__file__).resolve().parent.parent
+PATH = os.pathsep.join([str(ROOT), str(ROOT / "connectors"), os.environ.get("PYTHONPATH", "")])
+PARTITIONS = 2
+EACH = 10
+"""Good records of a round, in each partition; the poison record lies in their middle."""
+KILLS = [
+    f"at {point}" for point in (crash_point.PLAN_DURABLE, crash_point.RUNNING, crash_point.JOB_DONE)
+] * 2 + ["retry", "command", "done"] * 2  # fmt: skip
+"""The driver dies before and in the batch, while it tries the batch again, and after the batch; and once the command does."""
+
+
+class World:
+    """A topic, a checkpoint, and the drivers and commands that use them."""
+
+    def __init__(self, kafka: KafkaBroker, topic: str, directory: Path) -> None:
+        self.kafka, self.topic, self.directory = kafka, topic, directory
+        self.checkpoint = directory / "checkpoint"
+        self.good: list[int] = []
+        self.poison: list[str] = []
+        self.ends = [0] * PARTITIONS
+        for folder in ("sink", "windows"):
+            (directory / folder).mkdir()
+
+    def command(self, *words: object) -> subprocess.Popen[str]:
+        line = [sys.executable, "-m", "kstream.cli", *map(str, words)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(line, env={**os.environ, "PYTHONPATH": PATH}, stdin=subprocess.DEVNULL, **pipes)  # pyright: ignore
+
+    def kstream(self, *words: object) -> tuple[int, str, str]:
+        process = self.command(*words)
+        out, err = process.communicate(timeout=120)
+        return process.returncode, out, err
+
+    @contextmanager
+    def driver(self, crash_at: str = "") -> Iterator[subprocess.Popen[bytes]]:
+        """A driver; killed at the end of the block if it lives."""
+        words = [sys.executable, "-m", "integration.skip_job", self.kafka.bootstrap, self.topic, str(self.directory)]
+        environment = {**os.environ, "PYTHONPATH": PATH, **({crash_point.VARIABLE: crash_at} if crash_at else {})}
+        with open(self.directory / "driver.log", "ab") as log:
+            driver = subprocess.Popen(words, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        with running(driver):
+            yield driver
+
+    def produce(self, number: int) -> str:
+        """A round of records with one that is no number; its place."""
+        records: list[tuple[str, str, int]] = []
+        bad, place = number % PARTITIONS, ""
+        for partition in range(PARTITIONS):
+            for i in range(EACH):
+                if partition == bad and i == EACH // 2:
+                    place = f"{self.topic}-{partition}@{self.ends[partition]}"
+                    records.append(("poison", f'{{"n": {number}\x1b[2J', partition))
+                    self.ends[partition] += 1
+                self.good.append(len(self.good))
+                records.append(("good", str(self.good[-1]), partition))
+                self.ends[partition] += 1
+        self.kafka.produce(self.topic, records)
+        self.poison.append(place)
+        return place
+
+    def is_pending(self, place: str) -> bool:
+        """Whether the record lies in a batch that is planned and has not ended."""
+        if not self.checkpoint.exists():
+            return False
+        contents = read_log(open_store(str(self.checkpoint)))
+        topic, _, offset = place.rpartition("@")
+        ranges = [r for at in contents.pending for r in contents.plans[at].inputs[0]["ranges"]]
+        return any(f"{t}-{p}" == topic and a <= int(offset) < b for t, p, a, b in ranges)
+
+    def wait(self, what: Callable[[], Any], why: str, seconds: float = 120) -> None:
+        end = time.monotonic() + seconds
+        while not what():
+            if time.monotonic() > end:
+                raise AssertionError(f"{why} did not happen:\n{(self.directory / 'driver.log').read_text(errors='replace')[-4000:]}")
+            time.sleep(0.1)
+
+    def skip(self, place: str) -> None:
+        code, out, err = self.kstream("skip", self.checkpoint, place, "--reason", "no number")
+        assert (code, err) == (0, "") and place in out
+
+    def ledger(self) -> dict[str, str]:
+        """Place of each record that was skipped → what became of it."""
+        code, out, err = self.kstream("ledger", self.checkpoint, "--json", "--all")
+        assert code == 0, err
+        return {f"{row['topic']}-{row['partition']}@{row['from']}": row["skip"] for row in json.loads(out)["lost"]}
+
+    def files(self, folder: str) -> dict[int, list[int]]:
+        return {int(file.stem): json.loads(file.read_text()) for file in (self.directory / folder).glob("[0-9]*.json")}
+
+
+def round_of(world: World, number: int, kill: str) -> None:
+    """Produce a poison record, skip it, and kill the driver, or the command, at a moment."""
+    place = world.produce(number)
+    if kill.startswith("at "):
+        with world.driver(f"{kill.removeprefix('at ')}:1") as driver:
+            assert driver.wait(120) == -signal.SIGKILL
+        if not world.is_pending(place):  # it died in an older batch: another driver plans the records
+            with world.driver():
+                world.wait(lambda: world.is_pending(place), "the plan of the records")
+        world.skip(place)
+        return
+    with world.driver() as driver:
+        world.wait(lambda: world.is_pending(place), "the plan of the records")
+        if kill == "command":
+            process = world.command("skip", world.checkpoint, place)
+            time.sleep(0.1 * (number % 5))
+            process.kill()
+            process.communicate()
+        world.skip(place)
+        if kill == "done":
+            world.wait(lambda: not world.is_pending(place), "the end of the batch")
+        driver.kill()
+
+
+@pytest.mark.timeout(900)
+def test_under_twelve_kills_the_poison_records_and_no_others_are_left_out(
+    kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    world = World(kafka, topic(PARTITIONS), tmp_path)
+    assert len(KILLS) == 12
+    for number, kill in enumerate(KILLS):
+        round_of(world, number, kill)
+    with world.driver():
+        world.wait(lambda: sum(map(len, world.files("sink").values())) == len(world.good), "reading the rest")
+        world.wait(lambda: not any(world.is_pending(place) for place in world.poison), "the end of every batch")
+    sink = world.files("sink")
+    assert sorted(n for numbers in sink.values() for n in numbers) == world.good, "a record is missing, or in two batches"
+    assert world.ledger() == dict.fromkeys(world.poison, "skipped")
+    for at, numbers in world.files("windows").items():
+        assert numbers == sorted(sink.get(at, []) + sink.get(at - 1000 * INTERVAL_S, [])), f"the window at {at}"
+
+
+@pytest.mark.timeout(300)
+def test_a_poison_record_is_shown_until_it_is_gone(kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path) -> None:
+    world = World(kafka, topic(PARTITIONS), tmp_path)
+    place = world.produce(0)
+    with world.driver():
+        world.wait(lambda: world.is_pending(place), "the plan of the records")
+    code, out, err = world.kstream("peek", world.checkpoint, "--offset", place, "-n", 1)
+    assert (code, err) == (0, "") and out.splitlines()[0].startswith(f"{place}  ") and r'{"n": 0\x1b[2J' in out and "\x1b" not in out
+    (pending,) = [at for at in read_log(open_store(str(world.checkpoint))).pending if at]
+    words = ("peek", world.checkpoint, "--batch", pending.milliseconds, "-n", 100, "--format", "json")
+    code, out, err = world.kstream(*words)
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert (code, len(rows), sum(row["key"] == "poison" for row in rows)) == (0, 2 * EACH + 1, 1)
+
+    kafka.admin.delete_records([TopicPartition(world.topic, 0, 3)])[TopicPartition(world.topic, 0, 3)].result(30)
+    code, out, err = world.kstream(*words)
+    assert (code, len(out.splitlines())) == (3, 2 * EACH - 2)
+    assert err == f"kstream: {world.topic}-0 [0, 3) cannot be shown: retention has removed the records, the log begins at 3\n"
+    kafka.delete_topic(world.topic)
+    code, out, err = world.kstream(*words)
+    assert (code, out) == (3, "") and err.startswith(f"kstream: Kafka knows no topic '{world.topic}'") and err.count("\n") == 1

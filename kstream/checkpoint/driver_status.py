@@ -1,0 +1,272 @@
+"""DriverStatus: how a driver and its batches are, as the driver itself says. A record of it in the checkpoint is for people and monitors.
+
+    status/<epoch>    written by the driver of `epoch`, again and again, in place of the one before
+
+No driver reads the record, and nothing depends on it. It holds no secret: an error whose text may hold one is only named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kstream.batch_time import Duration, Time
+from kstream.checkpoint import format, names
+from kstream.errors import MissingFileError
+from kstream.storage import FileStore
+
+_KIND = "status"
+RECENT = 10
+"""The number of batches whose figures a record has: enough for a rate, and a record stays below 4 KB."""
+RENEWAL_MS = 20_000
+"""The milliseconds between two writes of a record. On a local disk that and the looks for a request to stop take 3 % of the time that the
+plan and the completion of a batch a second take."""
+GONE_MS = 3 * RENEWAL_MS
+"""A record that is older was not renewed three times: its driver is dead, suspended, or cannot reach the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFigures:
+    """A batch that has ended. Times are milliseconds; a delay is −1 if it is not known.
+
+    `record_errors` are the records that the errors policies have left out.
+    """
+
+    time: Time
+    records: int
+    scheduling_delay_ms: int
+    processing_ms: int
+    failed: bool = False
+    record_errors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLag:
+    """How far an input is behind the ends of its logs.
+
+    Attributes:
+        stream: the stream id.
+        description: what the input reads.
+        records: the records that no batch had when its last batch was planned.
+        limited_by: why that batch did not take them all, as in `kstream.offsets.admission_control.ReadLimit`; None if it did.
+    """
+
+    stream: int
+    description: str
+    records: int
+    limited_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LastError:
+    """The last error of a driver.
+
+    Attributes:
+        at_ms: when, in milliseconds since the Unix epoch.
+        text: the error in one line.
+        batch: the batch; None if the error is of none.
+        operation: the output operation that failed, such as `0, pprint at job.py:7`; None if the error is of none.
+    """
+
+    at_ms: int
+    text: str
+    batch: Time | None = None
+    operation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DriverStatus:
+    """The status of a driver at one moment. Moments are milliseconds since the Unix epoch, by the clock of the driver.
+
+    Attributes:
+        application: the name of the application.
+        epoch: the epoch of the driver; 0 without a checkpoint directory.
+        host, pid: where the driver runs.
+        started_ms: when the context was started.
+        written_ms: the moment of this status.
+        interval: the batch interval.
+        last_planned: the newest batch with a durable plan, of this driver or an earlier one; None before the first.
+        unfinished: the number of planned batches that have not succeeded.
+        oldest_unfinished: the oldest of them; None without one.
+        failed: how many of them have failed, and no retry is left.
+        waiting: how many of them wait: between two tries, or for an earlier batch that has failed.
+        recent: the last batches that ended, oldest first, at most RECENT.
+        lag: the lag of each input for which it is known.
+        last_error: the last error; None without one.
+        ended: how the driver has ended: `gracefully`, `at once`, `after an error`, `fenced` or `start failed`; None while it lives.
+        metrics_url: where the driver shows its metrics; None without a port for them.
+    """
+
+    application: str
+    epoch: int
+    host: str
+    pid: int
+    started_ms: int
+    written_ms: int
+    interval: Duration
+    last_planned: Time | None = None
+    unfinished: int = 0
+    oldest_unfinished: Time | None = None
+    failed: int = 0
+    waiting: int = 0
+    recent: Sequence[BatchFigures] = ()
+    lag: Sequence[StreamLag] = ()
+    last_error: LastError | None = None
+    ended: str | None = None
+    metrics_url: str | None = None
+
+    @property
+    def last_ended(self) -> BatchFigures | None:
+        """The batch that ended last, in success or failure; None before the first."""
+        return self.recent[-1] if self.recent else None
+
+    @property
+    def input_rate(self) -> float | None:
+        """The records per second of the last batches; None before the first."""
+        return sum(batch.records for batch in self.recent) / (len(self.recent) * self.interval.seconds) if self.recent else None
+
+    @property
+    def record_errors(self) -> int:
+        """The records that the errors policies have left out of the last batches."""
+        return sum(batch.record_errors for batch in self.recent)
+
+    @property
+    def processing_rate(self) -> float | None:
+        """The records per second of processing in the last batches; None if they took no time."""
+        seconds = sum(max(batch.processing_ms, 0) for batch in self.recent) / 1000
+        return sum(batch.records for batch in self.recent) / seconds if seconds > 0 else None
+
+    def seconds_behind(self, now_ms: int) -> float:
+        """Return for how long the oldest batch has been due that has not succeeded. A batch is due at its batch time; see `batches_behind`.
+
+        Args:
+            now_ms: the moment, in milliseconds since the Unix epoch.
+        """
+        due = [time for time in (self.oldest_unfinished, self._next_due()) if time is not None]
+        return max(0, now_ms - min(due).milliseconds) / 1000 if due else 0
+
+    def batches_behind(self, now_ms: int) -> int:
+        """Return the number of batches that are due and have not succeeded, planned or not. A batch that runs counts.
+
+        Args:
+            now_ms: the moment, in milliseconds since the Unix epoch.
+        """
+        due = self._next_due()
+        late = 0 if due is None else max(0, (now_ms - due.milliseconds) // self.interval.milliseconds + 1)
+        return self.unfinished + late
+
+    def _next_due(self) -> Time | None:
+        """Return the first batch time without a plan; None before the first plan."""
+        return None if self.last_planned is None else self.last_planned + self.interval
+
+
+def status_fields(status: DriverStatus) -> dict[str, Any]:
+    """Return the status as JSON values; batch times and moments in milliseconds."""
+    error = status.last_error
+    return {
+        "application": status.application,
+        "epoch": status.epoch,
+        "host": status.host,
+        "pid": status.pid,
+        "started": status.started_ms,
+        "written": status.written_ms,
+        "interval": status.interval.milliseconds,
+        "last_planned": _ms(status.last_planned),
+        "unfinished": status.unfinished,
+        "oldest_unfinished": _ms(status.oldest_unfinished),
+        "failed": status.failed,
+        "waiting": status.waiting,
+        "recent": [_batch_fields(batch) for batch in status.recent],
+        "lag": [_lag_fields(lag) for lag in status.lag],
+        "last_error": None
+        if error is None
+        else {"at": error.at_ms, "text": error.text, "batch": _ms(error.batch), "operation": error.operation},
+        "ended": status.ended,
+        **({} if status.metrics_url is None else {"metrics": status.metrics_url}),
+    }
+
+
+def _batch_fields(batch: BatchFigures) -> dict[str, Any]:
+    """Return the fields of a batch; record errors only if there are any."""
+    return {
+        "time": batch.time.milliseconds,
+        "records": batch.records,
+        "scheduling_delay": batch.scheduling_delay_ms,
+        "processing": batch.processing_ms,
+        "failed": batch.failed,
+        **({"record_errors": batch.record_errors} if batch.record_errors else {}),
+    }
+
+
+def _lag_fields(lag: StreamLag) -> dict[str, Any]:
+    """Return the fields of a lag, without unknown ones."""
+    limited = {} if lag.limited_by is None else {"limited_by": lag.limited_by}
+    return {"stream": lag.stream, "description": lag.description, "records": lag.records, **limited}
+
+
+def status_of(fields: Mapping[str, Any]) -> DriverStatus:
+    """Make a status from its fields: the inverse of `status_fields`."""
+    error = fields["last_error"]
+    return DriverStatus(
+        application=fields["application"],
+        epoch=fields["epoch"],
+        host=fields["host"],
+        pid=fields["pid"],
+        started_ms=fields["started"],
+        written_ms=fields["written"],
+        interval=Duration(fields["interval"]),
+        last_planned=_time(fields["last_planned"]),
+        unfinished=fields["unfinished"],
+        oldest_unfinished=_time(fields["oldest_unfinished"]),
+        failed=fields["failed"],
+        waiting=fields["waiting"],
+        recent=tuple(
+            BatchFigures(Time(b["time"]), b["records"], b["scheduling_delay"], b["processing"], b["failed"], b.get("record_errors", 0))
+            for b in fields["recent"]
+        ),
+        lag=tuple(StreamLag(lag["stream"], lag["description"], lag["records"], lag.get("limited_by")) for lag in fields["lag"]),
+        last_error=None if error is None else LastError(error["at"], error["text"], _time(error["batch"]), error["operation"]),
+        ended=fields["ended"],
+        metrics_url=fields.get("metrics"),
+    )
+
+
+def write_status(store: FileStore, status: DriverStatus) -> None:
+    """Store the status in place of the last one of its driver. Blocks: one write. StorageError."""
+    store.replace(names.status(status.epoch), format.encode(_KIND, status_fields(status)))
+
+
+def drop_statuses_before(store: FileStore, epoch: int) -> None:
+    """Delete the records of drivers of lower epochs. Blocks: one listing, and a request for each record. StorageError."""
+    for older in names.epochs_of(store.list(names.STATUS)):
+        if older < epoch:
+            store.delete(names.status(older))
+
+
+def read_status(store: FileStore) -> DriverStatus | None:
+    """Read the record of the highest epoch; None if there is none. Blocks: one listing, and one read if there is a record.
+
+    Raises:
+        CorruptRecordError: the record is damaged.
+        FormatVersionError: a newer kstream has written the record.
+        StorageError: the store failed.
+    """
+    epochs = names.epochs_of(store.list(names.STATUS))
+    if not epochs:
+        return None
+    name = names.status(epochs[-1])
+    try:
+        return status_of(format.decode(_KIND, store.read(name), store.path(name)))
+    except MissingFileError:  # a newer driver has written its own record, and deleted this one since the listing
+        return read_status(store)
+
+
+def _ms(time: Time | None) -> int | None:
+    """Return a batch time in milliseconds; None for None."""
+    return None if time is None else time.milliseconds
+
+
+def _time(ms: int | None) -> Time | None:
+    """Return a batch time from milliseconds; None for None."""
+    return None if ms is None else Time(ms)

@@ -1,0 +1,71 @@
+"""The record of a changed batch interval, `interval-changes/<epoch>`. The meta record keeps the first interval: it is never rewritten.
+
+The driver that changes the interval writes the record at its start, before its first plan. Each later driver writes the record again under
+its own epoch and deletes the older ones. So a record whose epoch is lower than that of any plan does not count: its writer was fenced
+before it wrote the record, and the driver that took over has planned without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kstream.batch_time import Duration, Time
+from kstream.checkpoint import format, names
+from kstream.errors import AlreadyExistsError, MissingFileError
+from kstream.storage import FileStore
+
+_KIND = "interval-change"
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalChange:
+    """The batch interval since its newest change.
+
+    Attributes:
+        after: the last batch of the former interval.
+        zero_time: the zero time of the batches since then. They are later than `after`.
+        interval: the batch interval since then.
+    """
+
+    after: Time
+    zero_time: Time
+    interval: Duration
+
+
+def write_change(store: FileStore, epoch: int, change: IntervalChange) -> None:
+    """Store the record of the driver of `epoch`, then delete those of lower epochs. Blocks on the store; StorageError."""
+    fields = {
+        "epoch": epoch,
+        "after": change.after.milliseconds,
+        "zero_time": change.zero_time.milliseconds,
+        "interval": change.interval.milliseconds,
+    }
+    try:
+        store.create(names.interval_change(epoch), format.encode(_KIND, fields))
+    except AlreadyExistsError:  # a retry of the store's client: no other driver has this epoch
+        pass
+    for older in names.epochs_of(store.list(names.INTERVAL_CHANGES)):
+        if older < epoch:
+            store.delete(names.interval_change(older))
+
+
+def read_change(store: FileStore) -> IntervalChange | None:
+    """Read the record that counts; None if the interval has never changed. Blocks: one listing; after a change another one and a read.
+
+    Raises:
+        CorruptRecordError: the record is damaged.
+        StorageError: the store failed.
+    """
+    epochs = names.epochs_of(store.list(names.INTERVAL_CHANGES))
+    if not epochs:
+        return None
+    plans = (key[1][0] for key in map(names.parse_key, store.list(names.PLANS)) if key is not None)
+    if epochs[-1] < max(plans, default=0):
+        return None
+    name = names.interval_change(epochs[-1])
+    try:
+        fields = format.decode(_KIND, store.read(name), store.path(name))
+    except MissingFileError:  # a driver that wrote a newer record has deleted this one since the listing
+        return read_change(store)
+    format.check_name(store.path(name), fields, {"epoch": epochs[-1]})
+    return IntervalChange(Time(fields["after"]), Time(fields["zero_time"]), Duration(fields["interval"]))

@@ -1,0 +1,86 @@
+"""The function `setup` of a job: finding it by its name, and sending its file to executors."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from kstream.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from kstream.context import StreamingContext
+
+
+def check_job(job: str) -> tuple[str, str]:
+    """Return module or file, and function, that `module:name` or `file.py:name` names. Imports nothing.
+
+    Raises:
+        ConfigurationError: the text is wrong, or the file does not exist.
+    """
+    where, _, name = job.rpartition(":")
+    if not where or not name:
+        raise ConfigurationError(f"{job!r} does not name a job: give module:function, or file.py:function", key="job", value=job)
+    if where.endswith(".py") and not Path(where).is_file():
+        raise ConfigurationError(f"there is no file {where}", key="job", value=where)
+    return where, name
+
+
+def load_setup(job: str) -> Callable[[], Any]:
+    """Return the function that `module:name` or `file.py:name` names. Imports the module; errors of the module itself pass.
+
+    Raises:
+        ConfigurationError: the text, the module or the function is wrong.
+    """
+    where, name = check_job(job)
+    module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
+    setup = getattr(module, name, None)
+    if not callable(setup):
+        what = "has no function" if setup is None else "has no function but a value"
+        raise ConfigurationError(f"{where} {what} {name!r}: give module:function, or file.py:function", key="job", value=job)
+    return setup
+
+
+def ship(setup: Callable[[], Any], context: StreamingContext) -> None:
+    """Send the file of the job to executors on other machines.
+
+    A job in a package is not sent, and neither are other modules that the job imports. They must be installed there.
+    """
+    file = getattr(sys.modules.get(setup.__module__), "__file__", None)
+    sc = context.sparkContext
+    if file and "." not in setup.__module__ and not (sc.master or "").startswith("local"):
+        sc.addPyFile(file)
+
+
+def _load_module(name: str) -> ModuleType:
+    """Import a module, from the working directory or PYTHONPATH. Raises ConfigurationError if it does not exist."""
+    _importable_from(Path.cwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as e:
+        if e.name is None or not (name == e.name or name.startswith(e.name + ".")):
+            raise  # the module exists, but one of its imports does not
+        raise ConfigurationError(f"there is no module {e.name!r} in {Path.cwd()} or on PYTHONPATH", key="job", value=name) from e
+
+
+def _load_file(path: Path) -> ModuleType:
+    """Import a file as a module."""
+    _importable_from(path.resolve().parent)
+    spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _importable_from(folder: Path) -> None:
+    """Put a folder first on sys.path, here and in the Python workers of this machine."""
+    sys.path.insert(0, str(folder))
+    known = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = f"{folder}{os.pathsep}{known}" if known else str(folder)

@@ -1,0 +1,125 @@
+"""`kstream stop`: asks the driver of a checkpoint to stop, from any machine that may write there. Needs neither Java nor pyspark.
+
+The request is a record for the epoch of the driver. The driver looks for it every 3 s, and says in its status record that it has ended. No
+signal and no port is needed, and the request never stops a later driver.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import click
+
+from kstream.checkpoint.driver_status import GONE_MS, DriverStatus
+from kstream.checkpoint.stop_request import StopRequest, ask_to_stop
+from kstream.cli.exit_codes import ReadingCode
+from kstream.cli.inputs import open_existing
+from kstream.cli.status import WAIT_S, Report, look, read_sign
+from kstream.cli.terminal import clear_errors, count, fail, this_process
+from kstream.storage import FileStore, open_store
+
+_LOOK_S = 1.0
+
+
+@click.command("stop")
+@click.argument("path")
+@click.option("--after-batch", "now", flag_value=False, default=False, type=bool, help="Finish the planned batches first (the default).")
+@click.option("--now", "now", flag_value=True, type=bool, help="Stop at once; batches that did not end run at the next start.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait until the driver has ended. The request stands afterwards, too.",
+)
+def stop_command(path: str, now: bool, timeout: float) -> None:
+    """Ask the driver of a checkpoint to stop, and wait until it has ended.
+
+    The driver ends as after a graceful stop, and a supervisor does not start it again. --now after --after-batch ends the wait for batches.
+
+    Exit code 0: the driver has ended. 1: it has not ended in time, or another driver has taken its place. 2: no driver was there, or
+    it died or was fenced. 3: the checkpoint cannot be read.
+    """
+    with clear_errors(code=ReadingCode.UNREADABLE):
+        store = open_existing(path, open_store)
+        report = look(store, None, WAIT_S)
+        status = _living(report)
+        request = StopRequest(status.epoch, round(time.time() * 1000), this_process(), now)
+        stored = ask_to_stop(store, request)
+        how = "at once" if stored.now else "after its planned batches"
+        click.echo(f"asked the driver of epoch {status.epoch} ({status.host}, pid {status.pid}) to stop {how}")
+        told, code = wait_for_the_end(store, status.epoch, timeout)
+    if code is not ReadingCode.WELL:
+        fail(told, code)
+    click.echo(told)
+
+
+def _living(report: Report) -> DriverStatus:
+    """Return the status of the driver that lives. End the program if none does.
+
+    A driver that was stopped is what the user wants. One that ended after an error may have a supervisor that starts the next one.
+    """
+    if report.state == "ended" and report.sign is not None and report.sign.status.ended in ("gracefully", "at once"):
+        click.echo(report.sentence)
+        raise SystemExit(int(ReadingCode.WELL))
+    if report.state == "ended":
+        hint = "If a supervisor runs, it may start the next driver: stop the supervisor (SIGTERM), or ask again when the next driver runs"
+        fail(f"there is no driver to stop: {report.sentence}. {hint}", ReadingCode.DEAD)
+    if report.sign is None or report.code is ReadingCode.DEAD:
+        fail(f"there is no driver to stop: {report.sentence}", ReadingCode.DEAD)
+    return report.sign.status
+
+
+def wait_for_the_end(
+    store: FileStore,
+    epoch: int,
+    timeout: float,
+    sleep: Callable[[float], None] = time.sleep,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> tuple[str, ReadingCode]:
+    """Block until the driver of an epoch has ended. No clock is compared with another: a record lives while it changes.
+
+    Args:
+        store: the checkpoint.
+        epoch: the epoch of the driver.
+        timeout: seconds.
+        sleep: sleep(seconds) waits.
+        monotonic: returns seconds that never fall.
+
+    Returns:
+        What happened, as a sentence, and the exit code.
+
+    Raises:
+        CheckpointError: the status record is damaged.
+        StorageError: the store failed.
+    """
+    begin = changed = monotonic()
+    last: DriverStatus | None = None
+    while True:
+        sign = read_sign(store)
+        if sign is None or sign.status.epoch != epoch:
+            newer = "the record of its end is gone" if sign is None else f"the driver of epoch {sign.status.epoch} has taken its place"
+            return f"the driver of epoch {epoch} no longer runs: {newer}", ReadingCode.BEHIND
+        status = sign.status
+        if status.ended is not None:
+            return _end_of(status), ReadingCode.DEAD if status.ended == "fenced" else ReadingCode.WELL
+        moment = monotonic()
+        if status != last:
+            last, changed = status, moment
+        if (moment - changed) * 1000 > GONE_MS:
+            return f"the driver of epoch {epoch} died: it has not renewed its status for {moment - changed:.0f} s", ReadingCode.DEAD
+        if moment - begin >= timeout:
+            rest = f"{count(status.unfinished, 'batch')} did not end"
+            said = f"the driver of epoch {epoch} has not ended within {timeout:g} s ({rest}); the request stands"
+            return f"{said}. Wait with a longer --timeout, or give --now", ReadingCode.BEHIND
+        sleep(min(_LOOK_S, max(0.05, begin + timeout - moment)))
+
+
+def _end_of(status: DriverStatus) -> str:
+    """Return how a driver has ended, as a sentence."""
+    if status.ended == "fenced":
+        return f"the driver of epoch {status.epoch} was fenced: another driver has taken the checkpoint"
+    rest = f"{count(status.unfinished, 'batch')} left: the next start runs {'it' if status.unfinished == 1 else 'them'}"
+    return f"the driver of epoch {status.epoch} has ended: {status.ended}" + (f", {rest}" if status.unfinished else "")

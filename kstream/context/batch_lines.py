@@ -1,0 +1,90 @@
+"""BatchLines: one line in the log for each batch that has ended, for people, with its figures as fields for machines.
+
+A batch never waits for its line: the thread of the listeners writes it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from kstream.batch import BatchInfo
+from kstream.batch_time import Duration, Time, format_batch_time
+from kstream.context.status import lag_of
+from kstream.listener import StreamingListener, StreamingListenerBatchCompleted
+
+logger = logging.getLogger("kstream.batches")
+"""A logger of its own, so that a program can switch these lines off, or send them elsewhere."""
+
+
+class BatchLines(StreamingListener):
+    """Logs a line for each batch, from INFO up. Called on the listeners' thread.
+
+    Args:
+        interval: the batch interval.
+    """
+
+    def __init__(self, interval: Duration) -> None:
+        self._interval = interval
+
+    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
+        """Log the line of a batch that has ended."""
+        if logger.isEnabledFor(logging.INFO):
+            fields = fields_of(batchCompleted.info)
+            logger.info("%s", line_of(fields, self._interval), extra=fields)
+
+
+def fields_of(info: BatchInfo) -> dict[str, Any]:
+    """Return the figures of a batch that has ended, by their names in the JSON log. Times are in milliseconds; None is unknown. Pure.
+
+    `lag_records` is what was in the logs when the batch was planned, and in no batch yet. `behind_ms` is how long after its batch time the
+    batch has ended: that late its results are. `limited_by` is why the batch did not take all records that were there.
+    """
+    lags = [lag for number, source in info.inputs.items() if (lag := lag_of(number, source)) is not None]
+    limits = ", ".join(sorted({lag.limited_by for lag in lags if lag.limited_by is not None}))
+    end = info.processing_end_ms
+    return {
+        "batch_time": info.batch_time.milliseconds,
+        "records": info.numRecords(),
+        **({"record_errors": info.numRecordErrors()} if info.numRecordErrors() else {}),
+        "scheduling_delay_ms": info.scheduling_delay_ms,
+        "processing_ms": info.processing_delay_ms,
+        "behind_ms": None if end is None else end - info.batch_time.milliseconds,
+        "lag_records": sum(lag.records for lag in lags) if lags else None,
+        **({"limited_by": limits} if limits else {}),
+        "failed": any(output.failure_reason is not None for output in info.outputs.values()),
+    }
+
+
+def line_of(fields: dict[str, Any], interval: Duration) -> str:
+    """Return the line of a batch, without unknown figures. Pure.
+
+    Args:
+        fields: as of `fields_of`.
+        interval: the batch interval.
+    """
+    lag, behind = fields["lag_records"], fields["behind_ms"]
+    parts = [
+        f"{fields['records']} records",
+        f"{fields['record_errors']} of them failed" if "record_errors" in fields else None,
+        _ms("scheduling delay", fields["scheduling_delay_ms"]),
+        _ms("processing", fields["processing_ms"]),
+        None if lag is None else f"lag {lag} records",
+        f"limited by {fields['limited_by']}" if "limited_by" in fields else None,
+        None if behind is None else f"{behind / 1000:.1f} s behind",
+        "failed" if fields["failed"] else None,
+    ]
+    said = ", ".join(part for part in parts if part is not None)
+    return f"batch {_local(Time(fields['batch_time']), behind, interval)}: {said}"
+
+
+def _ms(what: str, milliseconds: int | None) -> str | None:
+    """Return a named time; None if it is unknown."""
+    return None if milliseconds is None else f"{what} {milliseconds} ms"
+
+
+def _local(time: Time, behind: int | None, interval: Duration) -> str:
+    """Return the local time of a batch; with its date if the batch ended on another day."""
+    clock, day = format_batch_time(time, interval), time.to_datetime().date()
+    ended_on = Time(time.milliseconds + (behind or 0)).to_datetime().date()
+    return clock if day == ended_on else f"{day} {clock}"

@@ -1,0 +1,92 @@
+"""LateBatches: one warning, when batches wait longer and longer and a setting would help. It names the setting and a value.
+
+`advice` and `are_ever_later` are pure. They only claim what holds: a setting is named where the figures of the batches show its cause.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kstream.batch import BatchInfo
+from kstream.batch_time import Duration
+from kstream.conf import Settings
+from kstream.listener import StreamingListener, StreamingListenerBatchCompleted
+
+logger = logging.getLogger(__name__)
+IN_A_ROW = 5
+MAX_TASKS = "spark.streaming.kstream.kafka.maxTasks"
+_TASKS_PER_CORE = 4
+_FEW_RECORDS = 1000
+"""Records of a task below which its fixed cost (milliseconds, as for any Python task) is more than that of its records."""
+
+
+class LateBatches(StreamingListener):
+    """Logs one warning in the life of a context, at most. Called on the listeners' thread.
+
+    Args:
+        interval: the batch interval.
+        settings: those of the context.
+        cores: cores() returns how many tasks Spark runs at a time. Called when batches are late, and not before.
+    """
+
+    def __init__(self, interval: Duration, settings: Settings, cores: Callable[[], int]) -> None:
+        self._interval = interval
+        self._settings = settings
+        self._cores = cores
+        self._delays: deque[int] = deque(maxlen=IN_A_ROW)
+        self._warned = False
+
+    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
+        """Keep the delay of a batch that has ended; warn if it is time."""
+        info = batchCompleted.info
+        delay = info.scheduling_delay_ms
+        if self._warned or delay is None:
+            return
+        self._delays.append(delay)
+        if not are_ever_later(self._delays, self._interval) or self._settings.get(MAX_TASKS):
+            return
+        said = advice(kafka_ranges(info), info.numRecords(), self._cores())
+        if said is not None:
+            self._warned = True
+            logger.warning("batches wait ever longer, the last one %.1f s: %s", delay / 1000, said)
+
+
+def are_ever_later(delays: Sequence[int], interval: Duration) -> bool:
+    """Return whether batches are late and do not catch up: IN_A_ROW of them, each later than the one before. Pure.
+
+    Args:
+        delays: the scheduling delays of the last batches in milliseconds, in the order of their ends.
+        interval: the batch interval. The first of the batches must have waited longer than that.
+    """
+    rising = all(before < after for before, after in zip(delays, list(delays)[1:], strict=False))
+    return len(delays) == IN_A_ROW and rising and delays[0] > interval.milliseconds
+
+
+def kafka_ranges(info: BatchInfo) -> int:
+    """Return the number of ranges of Kafka in a batch. Each is a task, unless ranges share tasks. Pure."""
+    return sum(len(_ranges(source.facts)) for source in info.inputs.values())
+
+
+def _ranges(facts: Any) -> Sequence[Any]:
+    """Return the ranges of an input that reads Kafka; none for any other input."""
+    is_kafka = str(facts.get("progress", {}).get("description", "")).startswith("Kafka[")
+    return facts.get("offsets", ()) if is_kafka else ()
+
+
+def advice(tasks: int, records: int, cores: int) -> str | None:
+    """Return what to set, as a sentence; None if no setting is known to help. Pure.
+
+    Args:
+        tasks: the tasks by which a batch reads Kafka.
+        records: the records of the batch.
+        cores: how many tasks run at a time.
+    """
+    if tasks <= _TASKS_PER_CORE * cores or records >= _FEW_RECORDS * tasks:
+        return None
+    return (
+        f"a batch reads Kafka by {tasks} tasks of {records / tasks:.0f} records on average, and {cores} tasks run at a time. "
+        f"Set {MAX_TASKS}={cores * 2}: small ranges then share tasks"
+    )

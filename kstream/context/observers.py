@@ -1,0 +1,142 @@
+"""Observers: what watches a running context: progress, status, lines in the log, metrics. No batch waits for any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kstream.batch_time import Duration
+from kstream.clock import Clock, SettableClock
+from kstream.conf import Settings
+from kstream.context.batch_lines import BatchLines
+from kstream.context.engine import Engine
+from kstream.context.late_batches import LateBatches
+from kstream.context.progress import ProgressListener
+from kstream.context.status import StatusCollector, StatusReporter
+from kstream.errors import MissingDependencyError
+from kstream.listener import StreamingListenerBus
+
+if TYPE_CHECKING:
+    from kstream.checkpoint.driver_status import DriverStatus
+    from kstream.checkpoint.stop_request import StopRequest
+    from kstream.metrics.metrics_system import MetricsSystem
+    from kstream.metrics.streaming_source import EngineFigures
+    from kstream.storage import FileStore
+
+METRICS_PORT = "spark.streaming.kstream.metrics.port"
+
+
+class Observers:
+    """The observers of one context. The thread that starts and stops the context calls `start`, `opened`, `report` and `ended`.
+
+    Args:
+        application: the name of the application.
+        settings: those of the context.
+        interval: the batch interval.
+        clock: the clock of the context.
+        bus: the listener bus of the context.
+        parallelism: returns Spark's default parallelism; called on the listeners' thread.
+        executors: returns the number of the executors that the driver found last, 0 if it has not looked; any thread, asks nobody.
+    """
+
+    def __init__(
+        self,
+        application: str,
+        settings: Settings,
+        interval: Duration,
+        clock: Clock,
+        bus: StreamingListenerBus,
+        parallelism: Callable[[], int],
+        executors: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._clock = clock
+        self._executors = executors
+        self.progress = ProgressListener(interval, application)
+        self.collector = StatusCollector(application, interval, clock)
+        for listener in self.progress, self.collector, BatchLines(interval), LateBatches(interval, settings, parallelism):
+            bus.add(listener)
+        self._metrics = None if settings.get(METRICS_PORT) is None else _metrics_system(settings, bus)
+        self._reporter: StatusReporter | None = None
+        self._ended: str | None = None
+
+    def measured(self, store: FileStore | None) -> FileStore | None:
+        """Return the store for the plan log: with metrics one that measures its requests."""
+        return store if store is None or self._metrics is None else self._metrics.measured(store)
+
+    def start(self, engine: Engine) -> None:
+        """Open the port for metrics, if one is set. Called before the engine opens its checkpoint: a port that is taken fences nobody.
+
+        Raises:
+            PortTakenError: another process has the port.
+            ConfigurationError: the port cannot be opened, or a setting has no meaning.
+        """
+        if self._metrics is not None:
+            self._metrics.start(partial(self.status, engine), partial(_figures_of, engine, self._executors))
+        self.collector.started(self.metrics_url)
+
+    def opened(self, engine: Engine) -> None:
+        """Note where the earlier driver ended. Called when the engine has opened its checkpoint and runs nothing yet."""
+        if self._metrics is not None:
+            self._metrics.continues_after(engine.last_planned())
+
+    def report(self, store: FileStore, engine: Engine, on_stop: Callable[[StopRequest], None]) -> None:
+        """Begin to renew the status record. On a clock that a test moves there is none: its thread would only wait for the test.
+
+        Args:
+            store: the checkpoint.
+            engine: the engine of the context.
+            on_stop: as of StatusReporter.
+        """
+        if not isinstance(self._clock, SettableClock):
+            self._reporter = StatusReporter(store, self._clock, partial(self.collector.status, engine), on_stop)
+            self._reporter.start()
+
+    def ended(self, how: str) -> None:
+        """Write the last status record of this driver, which says how it has ended; close the port. Blocks for a few seconds at most."""
+        self._ended = how
+        if self._reporter is not None:
+            self._reporter.stop(how)
+        if self._metrics is not None:
+            self._metrics.stop()
+
+    def status(self, engine: Engine) -> DriverStatus:
+        """Return the status of this moment. Any thread; asks no store."""
+        return self.collector.status(engine, self._ended)
+
+    @property
+    def metrics_url(self) -> str | None:
+        """The address of the metrics; None without a port. Any thread."""
+        return None if self._metrics is None else self._metrics.url
+
+
+def _metrics_system(settings: Settings, bus: StreamingListenerBus) -> MetricsSystem:
+    """Make the metrics. Imported late: prometheus_client takes a tenth of a second, and most drivers have no port.
+
+    Raises:
+        MissingDependencyError: prometheus_client is not installed.
+    """
+    try:
+        from kstream.metrics.metrics_system import MetricsSystem
+    except ModuleNotFoundError as e:
+        if e.name != "prometheus_client":
+            raise
+        install = "pip install prometheus-client"
+        raise MissingDependencyError(f"{METRICS_PORT} needs {e.name}: {install}", package=e.name, install=install) from e
+    return MetricsSystem(settings, bus)
+
+
+def _figures_of(engine: Engine, executors: Callable[[], int]) -> EngineFigures:
+    """Return what an engine knows at this moment, for metrics. Any thread; asks nobody."""
+    from kstream.metrics.streaming_source import EngineFigures
+
+    decided = None if engine.allocation is None else engine.allocation.latest
+    return EngineFigures(
+        held=len(engine.unfinished.held()),
+        retries=engine.unfinished.retries,
+        rates=engine.rates(),
+        error_policies=engine.error_policies(),
+        waiting_blocks=engine.waiting_blocks(),
+        executors=executors() or None,
+        executors_wanted=None if decided is None else decided.total,
+    )

@@ -1,0 +1,249 @@
+"""The status of a running context: StatusCollector makes it from the events of batches, StatusReporter renews its record in the checkpoint.
+
+StatusReporter also looks for a request to stop, which `kstream stop` leaves in the checkpoint.
+
+A batch never waits for either. The collector is a listener: it hears of a batch when the batch has ended. The reporter has a thread of its
+own; a store that is slow delays only the next renewal.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kstream.batch import BatchInfo, StreamInputInfo
+from kstream.batch_time import Duration
+from kstream.checkpoint.driver_status import (
+    RECENT,
+    RENEWAL_MS,
+    BatchFigures,
+    DriverStatus,
+    LastError,
+    StreamLag,
+    drop_statuses_before,
+    write_status,
+)
+from kstream.checkpoint.stop_request import StopRequest, drop_stops_before, read_stop
+from kstream.clock import Clock
+from kstream.context.engine import Engine
+from kstream.errors import CheckpointError, StorageError, in_a_line, where_of, with_record
+from kstream.listener import StreamingListener, StreamingListenerBatchCompleted, StreamingListenerOutputOperationCompleted
+from kstream.secret import looks_secret
+from kstream.storage import FileStore
+
+logger = logging.getLogger(__name__)
+LOOK_MS = 3000
+"""The milliseconds between two looks for a request to stop: one small read. A person who stops a driver waits as long at most."""
+_LONGEST_TEXT = 500
+_LAST_WRITE_S = 5.0
+"""Seconds that a stop waits for the last record. Without that record `kstream status` shows the driver as dead, which is true, too."""
+
+
+class StatusCollector(StreamingListener):
+    """Keeps what the status of a context needs of its last batches and errors. Thread-safe.
+
+    Args:
+        application: the name of the application.
+        interval: the batch interval.
+        clock: the clock of the context.
+    """
+
+    def __init__(self, application: str, interval: Duration, clock: Clock) -> None:
+        self._application = application
+        self._interval = interval
+        self._clock = clock
+        self._started_ms = clock.time_ms()
+        self._recent: deque[BatchFigures] = deque(maxlen=RECENT)
+        self._lag: dict[int, StreamLag] = {}
+        self._last_error: LastError | None = None
+        self._metrics_url: str | None = None
+        self._lock = threading.Lock()
+
+    def started(self, metrics_url: str | None = None) -> None:
+        """Note that the context is started now.
+
+        Args:
+            metrics_url: where it shows its metrics; None without a port for them.
+        """
+        self._started_ms, self._metrics_url = self._clock.time_ms(), metrics_url
+
+    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
+        """Keep the figures of a batch that has ended, and the lag that its inputs report."""
+        info = batchCompleted.info
+        lags = {number: lag for number, source in info.inputs.items() if (lag := lag_of(number, source)) is not None}
+        with self._lock:
+            self._recent.append(figures_of(info))
+            self._lag.update(lags)
+
+    def onOutputOperationCompleted(self, outputOperationCompleted: StreamingListenerOutputOperationCompleted) -> None:
+        """Keep the error of an output operation that failed."""
+        info = outputOperationCompleted.info
+        if info.error is not None:
+            self._note(LastError(self._clock.time_ms(), harmless(info.error), info.batch_time, f"{info.output_op_id}, {info.op_name}"))
+
+    def note_error(self, message: str, error: BaseException) -> None:
+        """Keep an error of the streams, with the message that names the failed step. Any thread.
+
+        The error of an output operation comes as an event, too. Of the two the event is kept: it names the batch.
+        """
+        line, where = in_a_line(error), where_of(error)
+        with self._lock:
+            known = self._last_error
+            if known is not None and known.batch is not None and known.text == harmless(with_record(error)):
+                return
+        self._note(LastError(self._clock.time_ms(), harmless(f"{message}{f' ({where})' if where else ''}: {line}")))
+
+    def _note(self, error: LastError) -> None:
+        with self._lock:
+            self._last_error = error
+
+    def status(self, engine: Engine, ended: str | None = None) -> DriverStatus:
+        """Return the status of this moment. Any thread; asks no store.
+
+        Args:
+            engine: the engine of the context.
+            ended: how the context has ended; None if it has not.
+        """
+        batches = engine.unfinished
+        unfinished, running, failed = batches.all(), batches.running(), batches.failed()
+        with self._lock:
+            return DriverStatus(
+                application=self._application,
+                epoch=engine.epoch,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                started_ms=self._started_ms,
+                written_ms=self._clock.time_ms(),
+                interval=self._interval,
+                last_planned=engine.last_planned(),
+                unfinished=len(unfinished),
+                oldest_unfinished=min(unfinished, default=None),
+                failed=len(failed),
+                waiting=len(unfinished - running - failed),
+                recent=tuple(self._recent),
+                lag=tuple(lag for _, lag in sorted(self._lag.items())),
+                last_error=self._last_error,
+                ended="fenced" if engine.is_fenced else ended,
+                metrics_url=self._metrics_url,
+            )
+
+
+def figures_of(info: BatchInfo) -> BatchFigures:
+    """Return the figures of a batch that has ended. Pure."""
+    failed = any(output.failure_reason is not None for output in info.outputs.values())
+    return BatchFigures(info.batch_time, info.numRecords(), info.schedulingDelay(), info.processingDelay(), failed, info.numRecordErrors())
+
+
+def lag_of(number: int, source: StreamInputInfo) -> StreamLag | None:
+    """Return the lag of an input from its progress (`kstream.offsets.progress`); None if it reports no log ends. Pure."""
+    progress: dict[str, Any] = source.facts.get("progress", {})
+    latest: dict[str, dict[str, int]] | None = progress.get("latestOffset")
+    if latest is None:
+        return None
+    ends: dict[str, dict[str, int]] = progress["endOffset"]
+    behind = (max(0, latest[topic][n] - at) for topic, ats in ends.items() for n, at in ats.items() if n in latest.get(topic, {}))
+    limit: dict[str, Any] | None = progress.get("readLimit")
+    return StreamLag(number, str(progress.get("description", "")), sum(behind), None if limit is None else str(limit["reason"]))
+
+
+def harmless(text: str) -> str:
+    """Return the text of an error for the checkpoint, in one line and cut; of a text that may hold a secret only the error's type. Pure."""
+    line = " ".join(text.split())
+    if looks_secret("", line):
+        return f"{line.partition(':')[0][:_LONGEST_TEXT]}: its text may hold a secret and is in the log of the driver only"
+    return line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 1]}…"
+
+
+class StatusReporter:
+    """Writes the status record at the start, every RENEWAL_MS and at the end; looks for a request to stop every LOOK_MS. On one thread.
+
+    A write that fails is a warning, once until a write succeeds; the next renewal tries again. A write that takes long delays the next
+    one: there is never more than one, and none is made up for.
+
+    Args:
+        store: the checkpoint.
+        clock: the thread waits on it between two looks.
+        status: status(ended) returns the status of this moment. Called on the thread.
+        on_stop: on_stop(request) is called on the thread for a request to stop, and once more if it is now to be at once. Must not block.
+    """
+
+    def __init__(
+        self,
+        store: FileStore,
+        clock: Clock,
+        status: Callable[[str | None], DriverStatus],
+        on_stop: Callable[[StopRequest], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._status = status
+        self._on_stop = on_stop
+        self._stopping = threading.Event()
+        self._ended: str | None = None
+        self._failing = False
+        self._written: DriverStatus | None = None
+        self._obeyed: StopRequest | None = None
+        self._thread = threading.Thread(target=self._run, name="StatusReporter", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread. Call once. Never blocks."""
+        self._thread.start()
+
+    def stop(self, ended: str) -> None:
+        """Write the last record and end the thread. Blocks until then, a few seconds at most.
+
+        Args:
+            ended: how the driver has ended.
+        """
+        self._ended = ended
+        self._stopping.set()
+        self._thread.join(_LAST_WRITE_S)
+
+    def _run(self) -> None:
+        due = self._clock.monotonic_ms()
+        while not self._stopping.is_set():
+            if self._clock.monotonic_ms() >= due:
+                self._guarded(partial(self._renew, None))
+                due = self._clock.monotonic_ms() + RENEWAL_MS
+            if self._written is not None and self._written.ended is not None:
+                return  # it is fenced, and its successor removes the record
+            self._guarded(self._look)
+            self._clock.wait(max(0, min(LOOK_MS, due - self._clock.monotonic_ms())), self._stopping)
+        self._guarded(partial(self._renew, self._ended))
+
+    def _renew(self, ended: str | None) -> None:
+        """Write the record; after the first write delete the records for earlier drivers. Raises StorageError."""
+        status = self._status(ended)
+        write_status(self._store, status)
+        first, self._written = self._written is None, status
+        self._failing = False
+        if first:
+            drop_statuses_before(self._store, status.epoch)
+            drop_stops_before(self._store, status.epoch)
+
+    def _look(self) -> None:
+        """Look for a request to stop, one read; obey it. Raises StorageError, CorruptRecordError."""
+        known = self._obeyed
+        if self._written is None or (known is not None and known.now):
+            return
+        request = read_stop(self._store, self._written.epoch)
+        if request is not None and (known is None or request.now):
+            self._obeyed = request
+            self._on_stop(request)
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        """Run an action. Its error is a warning, once until a record is written; it is never raised, as no batch depends on it."""
+        try:
+            action()
+        except (StorageError, CheckpointError) as e:
+            if not self._failing:
+                logger.warning("status record not written, or request to stop not read; the driver tries again: %s", e)
+            self._failing = True
+        except Exception:
+            logger.exception("status record not written, or request to stop not read")

@@ -1,0 +1,15 @@
+"""Metrics of a running context for Prometheus, and the same values as JSON. Off unless `spark.streaming.kstream.metrics.port` is set.
+
+One idea: a batch leaves small figures behind, and a scrape reads them. A scrape asks neither a broker nor a store, and what a batch costs
+does not grow with the number of partitions or with the past. The files:
+
+    families            each metric with its type, labels and meaning; Histogram
+    log_lag             LogLag: how far an input is behind the ends of its logs, in records and in seconds
+    metrics_listener    MetricsListener: keeps the figures of batches, outputs and receivers
+    measured_store      MeasuredStore: measures the requests of the plan log to its store
+    streaming_source    StreamingSource: makes the metrics of one moment from the figures
+    metrics_server      MetricsServer: the port
+    metrics_system      MetricsSystem: all of them, from the start of a context to its stop
+
+The room imports prometheus_client, so the context imports this room only if a port is set.
+"""

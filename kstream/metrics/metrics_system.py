@@ -1,0 +1,82 @@
+"""MetricsSystem: the metrics of one context, from its start to its stop (Spark's `MetricsSystem`): figures, registry and port."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+
+from kstream.batch_time import Time
+from kstream.checkpoint.driver_status import DriverStatus
+from kstream.conf import Settings
+from kstream.errors import ConfigurationError
+from kstream.listener import StreamingListenerBus
+from kstream.metrics.measured_store import MeasuredStore, StoreFigures
+from kstream.metrics.metrics_listener import MetricsListener
+from kstream.metrics.metrics_server import HOST, PORT, MetricsServer
+from kstream.metrics.streaming_source import EngineFigures, StreamingSource
+from kstream.storage import FileStore
+
+logger = logging.getLogger(__name__)
+MOST_PARTITIONS = "spark.streaming.kstream.metrics.maxPartitions"
+
+
+class MetricsSystem:
+    """Started and stopped once, by the thread that starts and stops the context. `url` may be read by any thread.
+
+    Args:
+        settings: those of the context. The port is set.
+        bus: the listener bus of the context.
+    """
+
+    def __init__(self, settings: Settings, bus: StreamingListenerBus) -> None:
+        self._settings = settings
+        self._bus = bus
+        self._listener = MetricsListener()
+        self._store = StoreFigures()
+        self._registry = CollectorRegistry()
+        self._server: MetricsServer | None = None
+
+    @property
+    def url(self) -> str | None:
+        """The address for Prometheus; None before the start and after the stop."""
+        return None if self._server is None else self._server.url
+
+    def measured(self, store: FileStore) -> FileStore:
+        """Return a store for the plan log whose requests are measured."""
+        return MeasuredStore(store, self._store)
+
+    def start(self, status: Callable[[], DriverStatus], engine: Callable[[], EngineFigures]) -> None:
+        """Open the port, and keep figures from now on.
+
+        Args:
+            status: returns the status of the driver at this moment. Any thread.
+            engine: returns what the engine knows at this moment. Any thread.
+
+        Raises:
+            PortTakenError: another process has the port.
+            ConfigurationError: the port cannot be opened, or a setting has no meaning.
+        """
+        most = self._settings.get(MOST_PARTITIONS)
+        if most < 0:
+            raise ConfigurationError(f"{MOST_PARTITIONS} is {most}; it must be 0 or more", key=MOST_PARTITIONS, value=most)
+        self._server = MetricsServer(self._settings.get(HOST), self._settings.get(PORT), self._registry, status)
+        self._registry.register(StreamingSource(status, engine, self._listener, self._store, most))
+        ProcessCollector(registry=self._registry)
+        self._bus.add(self._listener)
+        self._server.start()
+        logger.info("metrics are at %s", self._server.url)
+
+    def continues_after(self, time: Time | None) -> None:
+        """Note the newest batch of an earlier driver, before the first event; None if there was none."""
+        self._listener.continues_after(time)
+
+    def stop(self) -> None:
+        """Close the port and end its threads; forget the registry. Blocks for a moment. Does nothing before the start."""
+        if self._server is None:
+            return
+        self._bus.remove(self._listener)
+        self._server.stop()
+        self._server = None
+        self._registry = CollectorRegistry()

@@ -1,0 +1,172 @@
+"""StreamingSource: the metrics of a running context (Spark's `StreamingSource`), made from the figures when somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from kstream.checkpoint.driver_status import DriverStatus
+from kstream.metrics import families as f
+from kstream.metrics.families import Family, Kind
+from kstream.metrics.log_lag import LogLag, PartitionLag
+from kstream.metrics.measured_store import StoreFigures
+from kstream.metrics.metrics_listener import ListenerFigures, MetricsListener
+
+Values = Iterable[tuple[tuple[str, ...], float]]
+"""The values of a metric, each with the values of its labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFigures:
+    """What an engine knows beside the status of its driver.
+
+    Attributes:
+        held: the planned batches that wait for an earlier one.
+        retries: how often a batch was tried again.
+        rates: the rate of each input that back-pressure has computed last, by stream id.
+        error_policies: the policy of each input for a record that fails, by stream id.
+        waiting_blocks: the received blocks that are in no batch; None without receivers.
+        executors: the executors that the driver found last; None if it has not looked.
+        executors_wanted: the executors that executor allocation has decided on last; None without a decision.
+    """
+
+    held: int = 0
+    retries: int = 0
+    rates: Mapping[int, int] = field(default_factory=dict[int, int])
+    error_policies: Mapping[int, str] = field(default_factory=dict[int, str])
+    waiting_blocks: int | None = None
+    executors: int | None = None
+    executors_wanted: int | None = None
+
+
+class StreamingSource(Collector):
+    """Makes all metrics. It reads what is in memory: no broker, store or executor is asked. Any thread.
+
+    Args:
+        status: returns the status of the driver at this moment.
+        engine: returns what the engine knows at this moment.
+        listener: has the figures of batches.
+        store: has the figures of the plan log's requests.
+        most_partitions: up to so many partitions, and so many topics, have a series of their own.
+    """
+
+    def __init__(
+        self,
+        status: Callable[[], DriverStatus],
+        engine: Callable[[], EngineFigures],
+        listener: MetricsListener,
+        store: StoreFigures,
+        most_partitions: int,
+    ) -> None:
+        self._status = status
+        self._engine = engine
+        self._listener = listener
+        self._store = store
+        self._most_partitions = most_partitions
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each metric with its values of this moment."""
+        status, engine, figures = self._status(), self._engine(), self._listener.figures()
+        yield from _of_driver(status)
+        yield from _of_batches(status, engine, figures)
+        yield from _of_inputs(engine, figures)
+        yield from _of_lags(figures.lags, status.written_ms, self._most_partitions)
+        yield from self._of_the_rest(engine, figures)
+
+    def _of_the_rest(self, engine: EngineFigures, figures: ListenerFigures) -> Iterator[Metric]:
+        """Yield the metrics of receivers, executors and the plan log."""
+        receivers = sorted(figures.receivers.items())
+        yield _metric(f.RECEIVERS, [((str(number), known.name), float(known.active)) for number, known in receivers])
+        yield _metric(f.RECEIVER_STARTS, [((str(number), known.name), known.starts) for number, known in receivers])
+        yield _metric(f.RECEIVER_ERRORS, [((str(number), known.name), known.errors) for number, known in receivers])
+        yield _metric(f.WAITING_BLOCKS, [] if engine.waiting_blocks is None else [((), engine.waiting_blocks)])
+        yield _metric(f.EXECUTORS, [] if engine.executors is None else [((), engine.executors)])
+        yield _metric(f.WANTED, [] if engine.executors_wanted is None else [((), engine.executors_wanted)])
+        times = HistogramMetricFamily(f.LOG_TIME.name, f.LOG_TIME.meaning, labels=f.LOG_TIME.labels)
+        for request, buckets, seconds in self._store.times():
+            times.add_metric((request,), buckets, seconds)
+        yield times
+        yield _metric(f.LOG_ERRORS, [((request,), count) for request, count in self._store.errors()])
+
+
+def _of_driver(status: DriverStatus) -> Iterator[Metric]:
+    """Yield the metrics of the driver."""
+    yield _metric(f.DRIVER_INFO, [((status.application,), 1)])
+    yield _one(f.EPOCH, status.epoch)
+    yield _one(f.STARTED, status.started_ms / 1000)
+    yield _one(f.FENCED, float(status.ended == "fenced"))
+
+
+def _of_batches(status: DriverStatus, engine: EngineFigures, figures: ListenerFigures) -> Iterator[Metric]:
+    """Yield the metrics of batches and output operations."""
+    yield _one(f.INTERVAL, status.interval.seconds)
+    yield _one(f.BEHIND, status.seconds_behind(status.written_ms))
+    yield _one(f.BATCHES_BEHIND, status.batches_behind(status.written_ms))
+    held = min(engine.held, status.waiting)
+    running = status.unfinished - status.waiting - status.failed
+    states = {"running": running, "retrying": status.waiting - held, "held": held, "failed": status.failed}
+    yield _metric(f.PENDING, [((state,), count) for state, count in states.items()])
+    yield _metric(f.LAST_PLANNED, [] if status.last_planned is None else [((), status.last_planned.milliseconds / 1000)])
+    ended = figures.last_ended
+    yield _metric(f.LAST_ENDED, [] if ended is None else [((), ended.milliseconds / 1000)])
+    yield _metric(f.LAST_RECORDS, [] if ended is None else [((), figures.last_records)])
+    yield _metric(f.BATCHES, [((result,), count) for result, count in figures.batches.items()])
+    yield _one(f.RETRIES, engine.retries)
+    delays = (f.SCHEDULING, figures.scheduling), (f.PROCESSING, figures.processing), (f.TOTAL, figures.total)
+    for family, (buckets, seconds) in delays:
+        yield HistogramMetricFamily(family.name, family.meaning, buckets=buckets, sum_value=seconds)
+    runs = sorted(figures.operations.items())
+    yield _metric(f.OPERATIONS, [((str(number), name, result), count) for (number, name, result), count in runs])
+
+
+def _of_inputs(engine: EngineFigures, figures: ListenerFigures) -> Iterator[Metric]:
+    """Yield the metrics of inputs, except their lags."""
+    known = sorted(figures.inputs.items())
+    yield _metric(f.INPUT_INFO, [((str(number), each.description), 1) for number, each in known])
+    yield _metric(f.RECORDS, [((str(number),), each.records) for number, each in known])
+    yield _metric(f.BYTES, [((str(number),), each.bytes) for number, each in known if each.bytes is not None])
+    yield _metric(f.RECORD_ERRORS, [((str(number), engine.error_policies.get(number, "fail")), each.errors) for number, each in known])
+    yield _metric(f.SKIPPED, [((str(number),), each.skipped) for number, each in known])
+    yield _metric(f.LOSSES, [((str(number),), each.losses) for number, each in known])
+    yield _metric(f.LIMITED, [((str(number), reason), count) for (number, reason), count in sorted(figures.limited.items())])
+    yield _metric(f.RATE, [((str(number),), rate) for number, rate in sorted(engine.rates.items())])
+
+
+def _of_lags(lags: Mapping[int, LogLag], now_ms: int, most: int) -> Iterator[Metric]:
+    """Yield the lags of inputs; of topics and of partitions if there are no more than `most`, of all inputs together."""
+    known = [(str(number), list(lag.by_partition(now_ms))) for number, lag in sorted(lags.items())]
+    yield from _lags(f.INPUT_LAG, f.INPUT_LAG_S, (((number,), lag) for number, found in known for lag in found))
+    by_topic = [((number, lag.topic), lag) for number, found in known for lag in found]
+    topics = len({labels for labels, _ in by_topic})
+    yield from _lags(f.TOPIC_LAG, f.TOPIC_LAG_S, by_topic if topics <= most else ())
+    few = len(by_topic) <= most
+    each = [((*labels, lag.partition), lag) for labels, lag in by_topic] if few else []
+    yield _metric(f.PARTITION_LAG, [(labels, lag.records) for labels, lag in each])
+    yield _metric(f.PARTITION_LAG_S, [(labels, lag.seconds) for labels, lag in each])
+
+
+def _lags(records: Family, seconds: Family, partitions: Iterable[tuple[tuple[str, ...], PartitionLag]]) -> Iterator[Metric]:
+    """Yield the sum of the records and the most seconds of the partitions with the same labels."""
+    summed, longest = dict[tuple[str, ...], int](), dict[tuple[str, ...], float]()
+    for labels, lag in partitions:
+        summed[labels] = summed.get(labels, 0) + lag.records
+        longest[labels] = max(longest.get(labels, 0.0), lag.seconds)
+    yield _metric(records, summed.items())
+    yield _metric(seconds, longest.items())
+
+
+def _one(family: Family, value: float) -> Metric:
+    """Return a metric without labels."""
+    return _metric(family, [((), value)])
+
+
+def _metric(family: Family, values: Values) -> Metric:
+    """Return a metric with its values."""
+    kind = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
+    made = kind(family.name, family.meaning, labels=family.labels)
+    for labels, value in values:
+        made.add_metric(labels, value)
+    return made

@@ -1,0 +1,214 @@
+"""AdmissionControl: how many of the records that wait in its logs a batch of a direct stream may have, and why no more.
+
+The name is that of Structured Streaming's interface for sources with a limit (`SupportsAdmissionControl`, `ReadLimit`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from kstream.batch import BatchInfo
+from kstream.batch_time import Duration, Time
+from kstream.offsets.catch_up import MOST_LATE, CatchUp, Ceiling
+from kstream.offsets.offset_range import OffsetRange, Partition
+from kstream.offsets.rate_limits import RateLimits, clamp, estimated_rate
+
+Offsets: TypeAlias = Mapping[Partition, int]
+
+LARGEST_RECORD = 1024 * 1024
+"""The bytes that a record may have by Kafka's default. Until a batch has shown how long the records are, each counts as so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionSettings:
+    """The limits that the user of a stream sets. 0 is no limit.
+
+    Attributes:
+        max_rate: partition → the most records a second.
+        min_rate: partition → the fewest records of a batch that a rate limits.
+        caps_rates: whether `max_rate` may limit a partition.
+        backpressure: whether the stream takes only as many records as its last batches have shown to be possible.
+        initial_rate: the rate of the stream before the first measurement, under back-pressure, in records a second.
+        first_records: the most records of a partition in a batch without a measurement; see CatchUp.
+        max_bytes: the most bytes of a batch.
+        min_records: a batch with fewer records waits, and takes none.
+        max_wait_ms: how long it waits at most.
+    """
+
+    max_rate: Callable[[Partition], int] = lambda _: 0
+    min_rate: Callable[[Partition], int] = lambda _: 1
+    caps_rates: bool = False
+    backpressure: bool = False
+    initial_rate: float = 0
+    first_records: int = 0
+    max_bytes: int = 0
+    min_records: int = 0
+    max_wait_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimit:
+    """Why a batch has fewer records than were in the logs.
+
+    Attributes:
+        reason: `maxRatePerPartition`, `initialRate`, `backpressure`, `firstBatchRecords`, `firstBatchRuns`, `catchUp`, `lateBatches`,
+            `maxBytesPerBatch` or `minRecordsPerBatch`. docs/back-pressure.md explains them.
+        records: the number of records that the batch has therefore.
+    """
+
+    reason: str
+    records: int
+
+
+class AdmissionControl:
+    """Decides how many records a batch of one stream may have. The generator's thread plans, the listeners' thread measures.
+
+    Args:
+        settings: the limits of the user.
+        interval: the batch interval.
+    """
+
+    def __init__(self, settings: AdmissionSettings, interval: Duration) -> None:
+        self._settings = settings
+        self._interval = interval
+        self._catch_up = CatchUp(settings.first_records, interval)
+        self._lock = threading.Lock()
+        self._measured_rate: int | None = None
+        self._bytes_a_record = float(LARGEST_RECORD)
+        self._has_taken = False
+        """Whether a batch since the start has had records."""
+        self._waiting_since: Time | None = None
+        self._limit: tuple[Time, ReadLimit | None] | None = None
+
+    # -- what is measured; on the listeners' thread
+
+    def update_rate(self, records_a_second: int) -> None:
+        """Let the next batches have no more than this rate, under back-pressure."""
+        with self._lock:
+            self._measured_rate = records_a_second
+
+    def batch_completed(self, info: BatchInfo, stream_id: int, name: str) -> None:
+        """Note the speed of a batch whose outputs have succeeded, and how long its records were.
+
+        Args:
+            info: the batch.
+            stream_id: the id of the stream.
+            name: the name of the stream, for the log.
+        """
+        source = info.inputs.get(stream_id)
+        if source is not None and source.num_bytes and source.num_records:
+            with self._lock:
+                self._bytes_a_record = source.num_bytes / source.num_records
+        self._catch_up.completed(info, stream_id, name)
+
+    # -- planning; on the generator's thread
+
+    @property
+    def caps_rates(self) -> bool:
+        """Whether the user's maximum rates may limit a batch."""
+        return self._settings.caps_rates
+
+    def admit(self, time: Time, current: Offsets, ends: Offsets, open_batches: Collection[Time]) -> dict[Partition, int]:
+        """Return where the range of each partition ends: at the end of its log, or earlier. `limits_of(time)` then tells why.
+
+        Args:
+            time: the batch.
+            current: the next offset of each partition.
+            ends: the end of its log, not before that offset.
+            open_batches: the batches that run or wait.
+        """
+        with self._lock:
+            rate, bytes_a_record = self._measured_rate, self._bytes_a_record
+        estimate = estimated_rate(self._settings.backpressure, rate, self._settings.initial_rate)
+        until = clamp(current, ends, self._rates(estimate))
+        limit: ReadLimit | None = None
+        if until != ends:
+            reason = "maxRatePerPartition" if estimate is None else "backpressure" if rate else "initialRate"
+            limit = ReadLimit(reason, _length(current, until))
+        for ceiling in self._ceilings(time, open_batches, bytes_a_record):
+            lowered = ceiling.lowered(current, until)
+            if lowered != until:
+                until, limit = lowered, ReadLimit(ceiling.reason, _length(current, lowered))
+        if self._must_wait(time, _length(current, ends)):
+            until, limit = dict(current), ReadLimit("minRecordsPerBatch", 0)
+        with self._lock:
+            self._limit = time, limit
+        return until
+
+    def admit_missed(self, current: Offsets, ends: Offsets) -> dict[Partition, int]:
+        """Return where the ranges of a missed batch end that gets the records of its time. Only the user's maximum rates limit it.
+
+        Args:
+            current: the next offset of each partition.
+            ends: the end of its log at the time of the batch, not before that offset.
+        """
+        return clamp(current, ends, self._rates(None))
+
+    def planned(self, time: Time, ranges: Iterable[OffsetRange], ends: Offsets) -> None:
+        """Note the durable plan of a batch of `admit`.
+
+        Args:
+            time: the batch.
+            ranges: its ranges.
+            ends: the ends of the logs at its planning.
+        """
+        ranges = list(ranges)
+        if any(r.count() for r in ranges):
+            self._has_taken, self._waiting_since = True, None
+        self._catch_up.planned(time, ranges, ends)
+
+    def _ceilings(self, time: Time, open_batches: Collection[Time], bytes_a_record: float) -> Iterable[Ceiling]:
+        """Yield the limits of a batch besides its rates."""
+        yield self._catch_up.ceiling(time, open_batches)
+        if self._settings.backpressure and self._is_late(time, open_batches):
+            yield Ceiling(total=0, reason="lateBatches")
+        if self._settings.max_bytes:
+            yield Ceiling(total=max(1, int(self._settings.max_bytes / bytes_a_record)), reason="maxBytesPerBatch")
+
+    def _is_late(self, time: Time, open_batches: Collection[Time]) -> bool:
+        """Return whether an earlier batch should have ended long ago.
+
+        Spark's controller hears of an overload when a batch has ended. The batches that were planned meanwhile, at the old rate, have
+        filled the queue, and then it takes the rate far too low to empty the queue. With empty batches there is no such queue.
+        """
+        oldest = min(open_batches, default=time)
+        return time.since(oldest).milliseconds >= MOST_LATE * self._interval.milliseconds
+
+    def _rates(self, estimate: float | None) -> RateLimits:
+        """Return the rate limits of a batch."""
+        return RateLimits(self._interval.milliseconds, self._settings.max_rate, self._settings.min_rate, estimate)
+
+    def _must_wait(self, time: Time, available: int) -> bool:
+        """Return whether a batch has too few records and waits. The first batch with records never waits: drivers may die early."""
+        settings = self._settings
+        if not 0 < available < settings.min_records or not self._has_taken:
+            return False
+        if self._waiting_since is None:
+            self._waiting_since = time
+        return time.since(self._waiting_since).milliseconds < settings.max_wait_ms
+
+    # -- what is told; any thread
+
+    def limits_of(self, time: Time) -> Mapping[str, Any]:
+        """Return what limits a batch, for its progress, as JSON values.
+
+        `readLimit` is why the batch has fewer records than were in the logs; missing if it has them all, and for any but the newest batch.
+        `backpressureRate` is the rate of the stream in records a second; missing before the first measurement and without back-pressure.
+        """
+        with self._lock:
+            limit = self._limit[1] if self._limit is not None and self._limit[0] == time else None
+            rate = {} if self._measured_rate is None else {"backpressureRate": self._measured_rate}
+        return rate if limit is None else {"readLimit": {"reason": limit.reason, "records": limit.records}, **rate}
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the stream catches up; see CatchUp."""
+        return self._catch_up.is_behind
+
+
+def _length(current: Offsets, until: Offsets) -> int:
+    """Return the number of offsets in ranges."""
+    return sum(end - current[p] for p, end in until.items())

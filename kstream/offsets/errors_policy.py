@@ -1,0 +1,137 @@
+"""OnRecordError: the errors policy of a stream as its user has chosen it; the check of a batch, and what a batch reports of its errors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kstream.batch_time import Time
+from kstream.conf import Settings
+from kstream.dstream.input_dstream import ON_RECORD_ERROR
+from kstream.errors import ConfigurationError, DeadLetterNotStoredError
+from kstream.offsets.offset_range import OffsetRange
+from kstream.offsets.read_report import ReportData, counts_of, errors_of
+from kstream.worker.record_errors import DeadLetters, ErrorLimit, ErrorsPolicy, KindCounts
+
+FAIL, SKIP, DEAD_LETTER = "fail", "skip", "dead-letter"
+"""What becomes of a batch and of a record for which a decoder or an operator fails. fail: the batch fails. skip: the batch goes on without
+the record. dead-letter: as skip, and the record is written to the dead letters first."""
+POLICIES = (FAIL, SKIP, DEAD_LETTER)
+DEAD_LETTER_TOPIC = "spark.streaming.kstream.deadLetterTopic"
+MAX_ERROR_RATIO = "spark.streaming.kstream.maxErrorRatio"
+
+
+@dataclass(frozen=True, slots=True)
+class OnRecordError:
+    """The errors policy of a stream. Immutable. What is None is left to the settings.
+
+    Creating one raises ConfigurationError for a policy that does not exist, or a ratio that is no part of 1.
+
+    Attributes:
+        policy: one of POLICIES.
+        dead_letter_topic: the topic of the dead letters.
+        max_ratio: the largest part of a batch's records that may fail.
+    """
+
+    policy: str | None = None
+    dead_letter_topic: str | None = None
+    max_ratio: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values. ConfigurationError if one cannot work."""
+        if self.policy is not None and self.policy not in POLICIES:
+            raise _refused("onRecordError", self.policy, f"is {self.policy!r}; it must be one of {', '.join(POLICIES)}")
+        if self.max_ratio is not None and not 0 <= self.max_ratio <= 1:
+            raise _refused("maxErrorRatio", self.max_ratio, f"is {self.max_ratio}; it must be from 0 to 1")
+        if self.dead_letter_topic is not None and self.policy in (FAIL, SKIP):
+            because = f"has no effect with onRecordError={self.policy!r}: give onRecordError='dead-letter', or no topic"
+            raise _refused("deadLetterTopic", self.dead_letter_topic, because)
+
+    def resolved(self, settings: Settings) -> OnRecordError:
+        """Return the policy with the settings in the place of what the user left open.
+
+        Raises:
+            ConfigurationError: dead-letter without a topic, or a topic without dead-letter.
+        """
+        policy = self.policy or settings.get(ON_RECORD_ERROR)
+        ratio = settings.get(MAX_ERROR_RATIO) if self.max_ratio is None else self.max_ratio
+        topic = self.dead_letter_topic
+        if policy == DEAD_LETTER:
+            topic = topic or settings.get(DEAD_LETTER_TOPIC)
+            if not topic:
+                because = f"is needed by onRecordError='dead-letter': give deadLetterTopic, or set {DEAD_LETTER_TOPIC}"
+                raise _refused("deadLetterTopic", topic, because)
+        return OnRecordError(policy, topic, ratio)
+
+    @property
+    def tolerates(self) -> bool:
+        """Whether a batch goes on without a record that fails. Only of a resolved policy."""
+        return self.policy in (SKIP, DEAD_LETTER)
+
+    def in_tasks(self, ranges: Sequence[OffsetRange], dead_letters: DeadLetters | None) -> ErrorsPolicy | None:
+        """Return the policy for the tasks of a batch; None for `fail`. Only of a resolved policy.
+
+        Args:
+            ranges: the planned ranges of the batch.
+            dead_letters: the place of the dead letters; None under skip.
+        """
+        if not self.tolerates:
+            return None
+        return ErrorsPolicy(ErrorLimit(self.max_ratio or 0.0, sum(r.count() for r in ranges)), dead_letters)
+
+    def check(self, ranges: Sequence[OffsetRange], report: ReportData) -> None:
+        """Check what the tasks of a batch have reported so far. Only of a resolved policy. Pure.
+
+        Args:
+            ranges: the planned ranges of the batch.
+            report: the report, from `ReadReportAccumulator.errors`.
+
+        Raises:
+            TooManyRecordErrorsError: more records failed than the policy allows.
+            DeadLetterNotStoredError: a dead letter was not stored.
+        """
+        undelivered: Mapping[Any, str] = report.get("undelivered", {})
+        if undelivered:
+            raise DeadLetterNotStoredError(next(iter(undelivered.values())))
+        kinds = errors_of(report)
+        read = counts_of(ranges, report.get("counts", {}))
+        records = sum(r.count() if count is None else count for r, count in zip(ranges, read, strict=True))
+        limit = ErrorLimit(self.max_ratio or 0.0, records)
+        errors = sum(found for found, _ in kinds.values())
+        if limit.is_passed_by(errors):
+            (operator, exception), (_, first) = next(iter(kinds.items()))
+            raise limit.error(errors, f"{exception} in {operator}, {first}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the stored form, for a recipe: what the user has given."""
+        given = ("policy", self.policy), ("deadLetterTopic", self.dead_letter_topic), ("maxErrorRatio", self.max_ratio)
+        return {name: value for name, value in given if value is not None}
+
+    @staticmethod
+    def from_json(stored: Mapping[str, Any]) -> OnRecordError:
+        """Return the policy of a stored form; that of the settings for an empty one."""
+        return OnRecordError(stored.get("policy"), stored.get("deadLetterTopic"), stored.get("maxErrorRatio"))
+
+
+NO_POLICY = OnRecordError()
+"""Everything is left to the settings."""
+
+
+def log_errors(time: Time, kinds: KindCounts, policy: OnRecordError, logger: logging.Logger) -> None:
+    """Log the first record error of each kind of a batch, with their number. Any thread.
+
+    Args:
+        time: the batch time.
+        kinds: the errors.
+        policy: the resolved policy of the stream.
+        logger: the log of the stream.
+    """
+    went = f"are in the dead-letter topic {policy.dead_letter_topic}" if policy.policy == DEAD_LETTER else "were skipped"
+    for (operator, exception), (records, first) in kinds.items():
+        logger.warning("batch %s, %d records failed in %s with %s and %s; the first: %s", time, records, operator, exception, went, first)
+
+
+def _refused(key: str, value: Any, because: str) -> ConfigurationError:
+    return ConfigurationError(f"{key} {because}", key=key, value=value)

@@ -1,0 +1,117 @@
+"""The hook on PySpark's way of reporting an exception of a worker: it adds the WorkerFailure to the text that goes to the driver.
+
+PySpark 4 reports every exception of a task by `handle_worker_exception`, and 3.5 writes its text by `write_with_length`, which does nothing
+else in a worker. The hook takes their place in the module that runs the worker, once in a process. So it costs nothing for a record, and
+covers every function that the worker runs from then on.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from kstream.worker.current_record import CurrentRecord, current_record, is_decoding, last_record, was_abandoned
+from kstream.worker.pipeline import Failing, users_function, where_failed
+from kstream.worker.worker_failure import WorkerFailure, class_name, cut, pickled_exception
+
+_WORKER_MODULES = ("pyspark.worker", "__main__")
+"""Where the function is called: the module that the daemon imports, or that runs as a program where Spark forks no workers."""
+_NAME = "handle_worker_exception"
+_NAME_3_5 = "write_with_length"
+_EXCEPTION_THROWN = struct.pack("!i", -2)
+"""SpecialLengths.PYTHON_EXCEPTION_THROWN. The text follows, with its length before it."""
+
+
+def install() -> None:
+    """Put the hook in its place, unless it is there. Outside of a worker this does nothing."""
+    for name in _WORKER_MODULES:
+        module = sys.modules.get(name)
+        for function, hook in ((_NAME, _Hook), (_NAME_3_5, _TextHook)):
+            original = getattr(module, function, None)
+            if original is not None and not isinstance(original, hook):
+                setattr(module, function, hook(original))
+            if original is not None:
+                break
+
+
+class _Hook:
+    """Stands in for PySpark's `handle_worker_exception`."""
+
+    def __init__(self, original: Callable[..., None]) -> None:
+        self._original = original
+
+    def __call__(self, e: BaseException, outfile: Any, *args: Any, **kwargs: Any) -> None:
+        """Report an exception as PySpark does, with a line about the failure. Called while the exception is being handled."""
+        reported = io.BytesIO()
+        self._original(e, reported, *args, **kwargs)
+        try:
+            outfile.write(_with_line(reported.getvalue(), e))
+        except OSError:  # the JVM has closed the socket; PySpark passes this over, too
+            return
+
+
+class _TextHook:
+    """Stands in for the function by which PySpark 3.5 writes the text of an exception."""
+
+    def __init__(self, original: Callable[[bytes, Any], None]) -> None:
+        self._original = original
+
+    def __call__(self, obj: bytes, stream: Any) -> None:
+        """Write a text as PySpark does, with a line about the exception that is being handled."""
+        error = sys.exc_info()[1]
+        self._original(obj if error is None else _text_with_line(obj, error), stream)
+
+
+def _with_line(report: bytes, error: BaseException) -> bytes:
+    """Return PySpark's report with the line of the failure. The report as it is if it has another form."""
+    if report[:4] != _EXCEPTION_THROWN or len(report) != 8 + struct.unpack("!i", report[4:8])[0]:
+        return report
+    text = _text_with_line(report[8:], error)
+    return _EXCEPTION_THROWN + struct.pack("!i", len(text)) + text
+
+
+def _text_with_line(text: bytes, error: BaseException) -> bytes:
+    """Return the text of an exception with the line of its failure."""
+    try:
+        return text.rstrip(b"\n") + f"\n{failure_of(error).to_line()}\n".encode()
+    except Exception:  # the user's error must reach the driver, whatever is wrong here
+        return text
+
+
+def failure_of(error: BaseException) -> WorkerFailure:
+    """Return what is known of an exception that ends the task of this worker."""
+    failing = where_failed(error.__traceback__)
+    record, certain = _record_of(error, failing)
+    return WorkerFailure(
+        type=class_name(type(error)),
+        message=cut(str(error)),
+        record="" if record is None else cut(str(record)),
+        certain=certain,
+        timestamp=None if record is None else record.timestamp,
+        operator="" if failing is None or is_decoding() else failing.operator,
+        function="" if failing is None or is_decoding() else _line_of(users_function(failing.each)),
+        pickled=pickled_exception(error),
+    )
+
+
+def _record_of(error: BaseException, failing: Failing | None) -> tuple[CurrentRecord | None, bool]:
+    """Return the record of an exception, or the last one that was handed out, and whether the exception is of this record for certain."""
+    if is_decoding():
+        return current_record(), True
+    if failing is None or not failing.from_reader:
+        return None, False
+    record = current_record()
+    if record is not None:
+        return record, failing.one_by_one
+    # The reader was closed on the way of the exception, has handed out all it had, or failed itself. An error of its own is of no record.
+    last = None if type(error).__module__.startswith("kstream") else last_record()
+    return last, last is not None and was_abandoned() and failing.one_by_one
+
+
+def _line_of(func: Any) -> str:
+    """Return the file and the first line of a function; "" of one without."""
+    code = getattr(func, "__code__", None)
+    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"

@@ -1,0 +1,121 @@
+"""The failure of one record in words: its place, its step, the exception and its stack trace. Pure.
+
+Thousands of records may fail alike, and to format frames takes longer than to decode a record. So the text of each place is made once.
+"""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType, TracebackType
+from typing import Any
+
+from kstream.worker.current_record import CurrentRecord
+from kstream.worker.worker_failure import class_name
+
+LONGEST_MESSAGE = 500
+"""The most characters of an exception's message."""
+LONGEST_STACK = 4000
+"""The most characters of a stack trace; its end is kept."""
+MOST_FRAMES = 30
+"""The most frames of a stack trace, the innermost ones."""
+KEY_CONVERTER, VALUE_CONVERTER, TRANSFORMATION = "KEY_CONVERTER", "VALUE_CONVERTER", "TRANSFORMATION"
+"""The stages in which a record fails, by the names of Kafka Connect."""
+_OWN = ("/kstream/worker/", "/kstream_kafka/reader/")
+_CAUSED = "The above exception was the direct cause of the following exception"
+_HANDLING = "During handling of the above exception, another exception occurred"
+_MOST_KNOWN = 1000
+_known_frames: dict[tuple[tuple[CodeType, int], ...], str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a stream in which a record can fail.
+
+    Attributes:
+        stage: the stage, by the name of Kafka Connect.
+        operator: the operator and its line, or the argument that is the function: `map at job.py:12`, `valueDecoder`.
+        function: the name of the user's function.
+    """
+
+    stage: str
+    operator: str
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFailure:
+    """The failure of one record, as the dead letters describe it.
+
+    Attributes:
+        record: the record as its source gave it, with its place.
+        step: the step in which it failed.
+        exception: the class of the exception, with its module.
+        message: the exception's message, cut to LONGEST_MESSAGE.
+        stacktrace: its stack trace without kstream's own frames, cut to LONGEST_STACK.
+    """
+
+    record: CurrentRecord
+    step: Step
+    exception: str
+    message: str
+    stacktrace: str
+
+
+def failure_of(error: Exception, record: CurrentRecord, step: Step) -> RecordFailure:
+    """Return the description of a failure.
+
+    Args:
+        error: the exception, just caught.
+        record: the record.
+        step: the step in which it failed.
+    """
+    return RecordFailure(record, step, class_name(type(error)), message_of(error), _stack_trace(error)[-LONGEST_STACK:])
+
+
+def name_of(function: Any) -> str:
+    """Return the name of a function with its module, such as `job.parse`; of an object without a name that of its class."""
+    name: str = getattr(function, "__qualname__", "") or type(function).__qualname__
+    module: str | None = getattr(function, "__module__", None)  # methods of built-in types have none
+    return f"{module}.{name}" if module and module != "builtins" else name
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message of an exception, cut. An exception whose `__str__` fails has a message that says so."""
+    try:
+        text = str(error)
+    except Exception as e:
+        text = f"its message cannot be made: {type(e).__name__}"
+    return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
+
+
+def _stack_trace(error: BaseException, depth: int = 3) -> str:
+    """Return the stack trace of an exception and of its causes, as Python prints it, without the frames of kstream that called."""
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    before = ""
+    if cause is not None and depth > 0:
+        before = f"{_stack_trace(cause, depth - 1)}\n{_CAUSED if error.__cause__ else _HANDLING}:\n\n"
+    return f"{before}Traceback (most recent call last):\n{_frames(error.__traceback__)}{type(error).__name__}: {message_of(error)}\n"
+
+
+def _frames(trace: TracebackType | None) -> str:
+    """Return the lines of the frames of a traceback. The text of each place in the code is made once."""
+    places: list[tuple[CodeType, int]] = []
+    while trace is not None:
+        if not _is_own(code := trace.tb_frame.f_code):
+            places.append((code, trace.tb_lineno))
+        trace = trace.tb_next
+    key = tuple(places[-MOST_FRAMES:])
+    if key not in _known_frames:
+        if len(_known_frames) >= _MOST_KNOWN:
+            _known_frames.clear()
+        lines = [traceback.FrameSummary(code.co_filename, line, code.co_name) for code, line in key]
+        _known_frames[key] = "".join(traceback.format_list(lines))
+    return _known_frames[key]
+
+
+@lru_cache(maxsize=1000)
+def _is_own(code: CodeType) -> bool:
+    """Return whether this is code of kstream that calls functions of users."""
+    return any(folder in code.co_filename for folder in _OWN)

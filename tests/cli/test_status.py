@@ -1,0 +1,304 @@
+"""`kstream status`: what it says of a driver that lives, that is late, that has died, and where clocks differ."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from prometheus_client import CollectorRegistry
+
+from kstream.batch import BatchPlan, InputOutcome
+from kstream.batch_time import Duration, Time
+from kstream.checkpoint import Meta, PlanLog, take_epoch
+from kstream.checkpoint.driver_status import GONE_MS, BatchFigures, DriverStatus, LastError, StreamLag, write_status
+from kstream.checkpoint.reader import write_meta
+from kstream.cli import main
+from kstream.cli.exit_codes import ReadingCode
+from kstream.cli.status import answer_of, lag_line, look
+from kstream.metrics.metrics_server import MetricsServer
+from kstream.storage import LocalFileStore
+
+PAST_MS = 1000 * (10 * 60)
+
+
+def now_ms() -> int:
+    return round(time.time() * 1000)
+
+
+def last_batch() -> Time:
+    """A batch time that has just passed."""
+    return Time(now_ms() // 1000 * 1000)
+
+
+def checkpoint(folder: Path) -> PlanLog:
+    """A checkpoint of a driver of epoch 1 whose batch of just now has ended."""
+    store = LocalFileStore(folder)
+    write_meta(store, Meta(last_batch() - Duration(PAST_MS), Duration(1000)))
+    log = PlanLog(store, take_epoch(store, now_ms() - PAST_MS))
+    log.write_plan(BatchPlan(last_batch(), log.epoch, "n", {0: {"ranges": [["orders", 0, 5, 9]]}}, {0: 4}, last_batch()))
+    return log
+
+
+def living(**changes: Any) -> DriverStatus:
+    """The status of a driver that is well, written now."""
+    status = DriverStatus("orders", 1, "host-1", 4711, now_ms() - PAST_MS, now_ms(), Duration(1000), last_planned=last_batch())
+    return replace(status, recent=(BatchFigures(last_batch(), 40, 3, 500),), **changes)
+
+
+def leave(folder: Path, status: DriverStatus, *, modified_ms: int | None = None) -> DriverStatus:
+    """Writes a status record; the store dates it with the moment of the status, unless another date is given."""
+    write_status(LocalFileStore(folder), status)
+    seconds = (status.written_ms if modified_ms is None else modified_ms) / 1000
+    os.utime(folder / "status" / f"{status.epoch:06d}", (seconds, seconds))
+    return status
+
+
+def status(folder: Path, *options: str) -> Result:
+    return CliRunner().invoke(main, ["status", str(folder), "--wait", "0", *options])
+
+
+def told(folder: Path, *options: str) -> dict[str, Any]:
+    return json.loads(status(folder, "--json", *options).stdout)
+
+
+def test_a_driver_that_is_well_is_exit_code_0_and_told_with_its_figures(tmp_path: Path) -> None:
+    log = checkpoint(tmp_path)
+    log.complete(last_batch(), 1, now_ms(), {0: InputOutcome([], [{"topic": "orders", "partition": 1, "from": 5, "until": 8}])})
+    error = LastError(now_ms(), "ValueError: boom", last_batch(), "0, pprint at job.py:7")
+    leave(tmp_path, living(lag=(StreamLag(0, "Kafka[Subscribe[orders]]", 17),), last_error=error))
+    result = status(tmp_path)
+    assert result.exit_code == ReadingCode.WELL, result.output
+    lines = result.output.splitlines()
+    assert lines[:2] == [str(tmp_path), "well: batches succeed, and none is late"]
+    assert any(line.startswith("driver: orders, epoch 1, host-1, pid 4711, since ") for line in lines)
+    assert "rates: 40.0 records a second, 80 a second of processing (last 1 batch)" in lines
+    assert "lag of stream 0: 17 records in no batch yet (Kafka[Subscribe[orders]])" in lines
+    assert "pending: 0 batches" in lines and "ledger: 1 entry" in lines
+    assert any(
+        line.startswith("last error: ") and line.endswith("in output operation 0, pprint at job.py:7: ValueError: boom") for line in lines
+    )
+    data = told(tmp_path)
+    assert (data["alive"], data["state"], data["exit_code"], data["ledger"]) == (True, "well", 0, 1)
+    assert data["status"]["host"] == "host-1" and data["seconds_behind"] == 0 and data["input_rate"] == 40
+
+
+def test_the_limit_of_the_last_batch_stands_beside_the_lag() -> None:
+    assert lag_line(StreamLag(0, "Kafka[t]", 17, "backpressure")) == (
+        "lag of stream 0: 17 records in no batch yet (Kafka[t]); the last batch is limited by backpressure"
+    )
+
+
+def test_a_driver_that_is_behind_is_exit_code_1_with_batches_and_seconds(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    oldest = last_batch() - Duration(120_000)
+    written = leave(tmp_path, living(unfinished=3, oldest_unfinished=oldest))
+    result, data = status(tmp_path), told(tmp_path)
+    assert result.exit_code == ReadingCode.BEHIND and "behind: the oldest batch has been due for 2 min" in result.output
+    assert (data["pending"], data["oldest_pending"], data["batches_behind"]) == (
+        3,
+        oldest.milliseconds,
+        written.batches_behind(written.written_ms),
+    )
+    assert 120 <= data["seconds_behind"] < 122
+    assert status(tmp_path, "--max-behind", "600").exit_code == ReadingCode.WELL
+
+
+def test_batches_that_were_due_and_not_planned_count_as_behind(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    leave(tmp_path, replace(living(), last_planned=last_batch() - Duration(60_000)))
+    data = told(tmp_path)
+    assert data["state"] == "behind" and 59 <= data["seconds_behind"] <= 61 and 59 <= data["batches_behind"] <= 61
+
+
+def test_a_driver_with_a_failed_batch_is_exit_code_1(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    leave(tmp_path, living(unfinished=1, oldest_unfinished=last_batch(), failed=1))
+    result = status(tmp_path)
+    assert result.exit_code == ReadingCode.BEHIND and "failing: 1 batch failed\n" in result.output
+
+
+def test_a_driver_whose_batches_wait_for_a_retry_is_exit_code_1(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    leave(tmp_path, living(unfinished=3, oldest_unfinished=last_batch(), waiting=3))
+    result = status(tmp_path)
+    assert result.exit_code == ReadingCode.BEHIND and "failing: 3 batches wait for a retry or for an earlier batch" in result.output
+
+
+def test_a_failed_batch_and_batches_that_wait_for_it_are_told_together(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    leave(tmp_path, living(unfinished=2, oldest_unfinished=last_batch(), failed=1, waiting=1))
+    assert "failing: 1 batch failed, 1 batch waits for a retry or for an earlier batch" in status(tmp_path).output
+
+
+def test_a_driver_that_no_longer_renews_is_dead_and_its_log_tells_what_is_pending(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    leave(tmp_path, replace(living(), written_ms=now_ms() - GONE_MS - 60_000))
+    result, data = status(tmp_path), told(tmp_path)
+    assert result.exit_code == ReadingCode.DEAD
+    assert "dead: the driver of epoch 1 (host-1, pid 4711) has not renewed its status for 2 min" in result.output
+    assert (data["alive"], data["pending"]) == (False, 1)
+
+
+def test_a_driver_that_ended_is_told_with_its_reason(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    leave(tmp_path, living(ended="gracefully"))
+    result = status(tmp_path)
+    assert result.exit_code == ReadingCode.DEAD and "no driver runs: the driver of epoch 1 (host-1, pid 4711) ended" in result.output
+    assert told(tmp_path)["state"] == "ended" and "gracefully" in result.output
+
+
+def test_a_driver_that_was_fenced_by_one_without_a_sign_of_life_is_dead(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    leave(tmp_path, living())
+    take_epoch(LocalFileStore(tmp_path), now_ms())
+    result = status(tmp_path)
+    assert result.exit_code == ReadingCode.DEAD and "was fenced by epoch 2" in result.output
+
+
+def test_a_checkpoint_without_a_record_is_told_so(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    result = status(tmp_path)
+    assert result.exit_code == ReadingCode.DEAD and "no driver has left a sign of life" in result.output
+    assert told(tmp_path)["status"] is None
+
+
+def test_what_cannot_be_read_is_exit_code_3_and_one_line(tmp_path: Path) -> None:
+    nothing = status(tmp_path)
+    assert nothing.exit_code == ReadingCode.UNREADABLE and "there is no checkpoint in" in nothing.stderr
+    checkpoint(tmp_path)
+    leave(tmp_path, living())
+    record = tmp_path / "status" / "000001"
+    record.write_bytes(record.read_bytes().replace(b"host-1", b"host-2"))
+    damaged = status(tmp_path)
+    assert damaged.exit_code == ReadingCode.UNREADABLE and str(record) in damaged.stderr and len(damaged.stderr.splitlines()) == 1
+
+
+# -- clocks
+
+
+def test_the_clock_of_a_driver_that_differs_from_the_stores_is_named_and_not_trusted(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    leave(tmp_path, replace(living(), written_ms=now_ms() - 3_600_000), modified_ms=now_ms())
+    result = status(tmp_path)
+    assert result.exit_code != ReadingCode.DEAD, "the store has dated the record now"
+    assert "clock skew: the clock of host-1 is 1 h 0 min behind the store's" in result.output
+
+
+def test_a_clock_here_that_is_behind_the_stores_is_named(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    leave(tmp_path, replace(living(), written_ms=now_ms() + 90_000))
+    (skew,) = told(tmp_path)["clock_skew"]
+    assert skew.startswith("the clock of this machine is ") and skew.endswith(" behind the store's")
+
+
+def looked(folder: Path, sleep: Callable[[float], None]) -> Any:
+    return look(LocalFileStore(folder), None, 20.0, sleep)
+
+
+def test_before_a_driver_is_called_dead_its_next_renewal_is_waited_for(tmp_path: Path) -> None:
+    """The clock here may be hours ahead of all others: a renewal proves the contrary."""
+    checkpoint(tmp_path)
+    old = leave(tmp_path, replace(living(), written_ms=now_ms() - 3_600_000, last_planned=last_batch() - Duration(3_600_000)))
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            leave(tmp_path, replace(old, written_ms=old.written_ms + 500))
+
+    report = looked(tmp_path, sleep)
+    assert (report.code, report.state) == (ReadingCode.WELL, "well") and len(waited) == 3
+    assert [skew for skew in report.skews if "this machine is 59 min" in skew or "this machine is 1 h" in skew]
+
+
+def test_without_a_renewal_it_is_dead(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    leave(tmp_path, replace(living(), written_ms=now_ms() - 3_600_000))
+    waited: list[float] = []
+    assert looked(tmp_path, waited.append).code == ReadingCode.DEAD
+    assert sum(waited) == 20.0
+
+
+@pytest.mark.parametrize("sign", [{}, {"ended": "at once"}], ids=["alive", "ended"])
+def test_nothing_is_waited_for_where_the_record_is_fresh_or_says_the_end(tmp_path: Path, sign: dict[str, str]) -> None:
+    checkpoint(tmp_path)
+    leave(tmp_path, living(**sign))
+    looked(tmp_path, lambda seconds: pytest.fail("waited"))
+
+
+# -- in a terminal
+
+
+def test_the_command_in_a_terminal_needs_neither_pyspark_nor_pyarrow_nor_java(tmp_path: Path) -> None:
+    checkpoint(tmp_path / "orders")
+    leave(tmp_path / "orders", living())
+    for name in ("pyspark", "pyarrow", "py4j"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('not installed')\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PATH": "/nonexistent", "JAVA_HOME": "/nonexistent"}
+    command = [sys.executable, "-m", "kstream.cli", "status", str(tmp_path / "orders")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.stdout.splitlines()[1] == "well: batches succeed, and none is late"
+
+
+# -- a driver with a port for metrics
+
+
+@pytest.fixture
+def port_of(tmp_path: Path) -> Iterator[Callable[[DriverStatus], str]]:
+    """Starts the port of a driver with a status; its address."""
+    servers: list[MetricsServer] = []
+
+    def start(answer: DriverStatus) -> str:
+        servers.append(MetricsServer("127.0.0.1", 0, CollectorRegistry(), lambda: answer))
+        servers[-1].start()
+        return servers[-1].url
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def test_a_driver_with_a_port_for_metrics_is_asked_itself_and_its_record_may_be_old(
+    tmp_path: Path, port_of: Callable[[DriverStatus], str]
+) -> None:
+    checkpoint(tmp_path)
+    known = living(written_ms=now_ms() - 2 * GONE_MS)
+    url = port_of(replace(known, written_ms=now_ms(), lag=(StreamLag(0, "Kafka[t]", 5),)))
+    leave(tmp_path, replace(known, metrics_url=url))
+    found = told(tmp_path)
+    assert (found["state"], found["renewed_seconds_ago"], found["status"]["lag"][0]["records"]) == ("well", 0.0, 5)
+    leave(tmp_path, replace(living(), metrics_url=url))
+    assert f"metrics: {url}" in status(tmp_path).output
+
+
+@pytest.mark.parametrize("changes", [{"epoch": 2}, {"pid": 1}, {"host": "other"}, {"started_ms": 1}])
+def test_the_port_of_another_driver_says_nothing(changes: dict[str, Any], tmp_path: Path, port_of: Callable[[DriverStatus], str]) -> None:
+    known = living()
+    assert answer_of(replace(known, metrics_url=port_of(replace(known, **changes)))) is None
+
+
+def test_a_port_at_which_nobody_answers_is_no_error(port_of: Callable[[DriverStatus], str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        assert answer_of(replace(living(), metrics_url=f"http://127.0.0.1:{silent.getsockname()[1]}/metrics")) is None
+    assert answer_of(replace(living(), metrics_url="http://127.0.0.1:1/metrics")) is None
+    known = living(ended="gracefully")
+    assert answer_of(replace(known, metrics_url=port_of(known))) is None, "it has ended"
+
+
+def test_record_errors_of_the_last_batches_are_told(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    recent = (BatchFigures(last_batch(), 40, 3, 500, record_errors=2), BatchFigures(last_batch(), 40, 3, 500, record_errors=1))
+    leave(tmp_path, replace(living(), recent=recent))
+    assert "record errors: 3 records failed and left out of the last 2 batches" in status(tmp_path).output
+    assert [batch.get("record_errors") for batch in told(tmp_path)["status"]["recent"]] == [2, 1]

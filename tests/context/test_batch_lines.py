@@ -1,0 +1,99 @@
+"""One line a batch in the log: its words, its fields, and that a batch does not wait for it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+
+from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
+from kstream.batch_time import Milliseconds, Seconds, Time
+from kstream.context.batch_lines import BatchLines, fields_of, line_of
+from kstream.listener import StreamingListenerBatchCompleted
+from tests.streams import Stream
+
+AT = Time(round(time.mktime((2026, 11, 22, 11, 23, 0, 0, 0, -1)) * 1000))
+KAFKA = {"description": "Kafka[t]", "endOffset": {"t": {"0": 15, "1": 7}}, "latestOffset": {"t": {"0": 32, "1": 7}}}
+
+
+def batch(reason: str | None = None, late_ms: int = 0, end: bool = True, **facts: Any) -> BatchInfo:
+    submitted = AT.milliseconds + late_ms
+    inputs = {0: StreamInputInfo(0, 1000, facts), 1: StreamInputInfo(1, 5)}
+    outputs = {0: OutputOperationInfo(AT, 0, "foreachRDD", "", submitted, submitted, reason)}
+    return BatchInfo(AT, inputs, submitted, submitted + 5, submitted + 405 if end else None, outputs)
+
+
+def line(info: BatchInfo) -> str:
+    return line_of(fields_of(info), Seconds(1))
+
+
+def test_a_batch_is_one_line_with_its_figures() -> None:
+    assert line(batch(progress=KAFKA)) == (
+        "batch 11:23:00: 1005 records, scheduling delay 5 ms, processing 400 ms, lag 17 records, 0.4 s behind"
+    )
+
+
+def test_a_batch_that_did_not_take_all_records_says_why() -> None:
+    limited = batch(progress={**KAFKA, "readLimit": {"reason": "backpressure", "records": 1000}})
+    assert "lag 17 records, limited by backpressure, 0.4 s behind" in line(limited)
+    assert fields_of(limited)["limited_by"] == "backpressure"
+
+
+def test_figures_that_are_unknown_are_left_out() -> None:
+    assert line(batch()) == "batch 11:23:00: 1005 records, scheduling delay 5 ms, processing 400 ms, 0.4 s behind"
+    assert line(batch(end=False)) == "batch 11:23:00: 1005 records, scheduling delay 5 ms"
+    assert line_of(fields_of(batch()), Milliseconds(500)).startswith("batch 11:23:00.000: ")
+
+
+def test_a_failed_batch_says_so() -> None:
+    assert line(batch("ValueError: no")).endswith(", failed")
+
+
+def test_a_batch_of_another_day_is_named_with_its_date() -> None:
+    assert line(batch(late_ms=86_400_000)).startswith("batch 2026-11-22 11:23:00: ")
+
+
+def test_the_figures_are_fields_with_stable_names() -> None:
+    assert fields_of(batch(progress=KAFKA)) == {
+        "batch_time": AT.milliseconds,
+        "records": 1005,
+        "scheduling_delay_ms": 5,
+        "processing_ms": 400,
+        "behind_ms": 405,
+        "lag_records": 17,
+        "failed": False,
+    }
+
+
+def test_a_program_can_switch_the_lines_off(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "kstream.batches")
+    BatchLines(Seconds(1)).onBatchCompleted(StreamingListenerBatchCompleted(batch()))
+    assert caplog.records == []
+
+
+def test_a_context_logs_one_line_a_batch_on_the_thread_of_the_listeners_and_no_other(
+    sc: SparkContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "kstream")
+    stream = Stream(sc)
+    stream.ssc.queueStream([[1, 2], [3]]).foreachRDD(lambda rdd: rdd.count())
+    stream.start()
+    before = len(caplog.records)
+    for _ in range(3):
+        stream.tick()
+    lines = caplog.records[before:]
+    stream.stop()
+    assert [record.name for record in lines] == ["kstream.batches"] * 3
+    assert {record.threadName for record in lines} == {"StreamingListenerBus"}
+    assert [record.__dict__["batch_time"] for record in lines] == stream.counter.completed
+
+
+def test_records_that_the_errors_policy_has_left_out_are_in_the_line_and_in_the_fields() -> None:
+    clean = batch(progress=KAFKA)
+    info = replace(clean, inputs={n: replace(source, num_record_errors=3) for n, source in clean.inputs.items()})
+    assert fields_of(info)["record_errors"] == 3 * len(clean.inputs) and "record_errors" not in fields_of(clean)
+    assert f"records, {3 * len(clean.inputs)} of them failed, " in line(info)

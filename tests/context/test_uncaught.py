@@ -1,0 +1,116 @@
+"""What a program prints of an error of its streams that it does not catch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+import pytest
+
+from kstream.context.uncaught import short_form
+from kstream.errors import FencedError, add_note, add_worker_traceback
+
+PROGRAM = """
+from pyspark import SparkConf
+from kstream import StreamingContext
+
+
+def parse(line):
+    return int(line)
+
+
+def checked(line):
+    return parse(line)
+
+
+ssc = StreamingContext(SparkConf().setMaster("local[1]").setAppName("job").set("spark.ui.enabled", "false"), 0.5)
+ssc.queueStream([["1"], ["x"]]).map(checked).foreachRDD(lambda rdd: rdd.foreach(print))
+ssc.start()
+print("started", flush=True)
+try:
+    ssc.awaitTermination()
+except ValueError as e:
+    print("caught", type(e.__cause__).__name__, flush=True)
+    raise
+"""
+
+
+def test_a_program_that_waits_prints_a_failed_task_in_at_most_12_lines(tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(PROGRAM)
+    done = subprocess.run([sys.executable, str(job)], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1 and "caught Py4JJavaError" in done.stdout
+    # Spark's log is at WARN here, and still lets this line of a job's start pass now and then. It is not about the failed task.
+    lines = [line for line in done.stderr.splitlines() if " INFO SparkContext: Starting job: " not in line]
+    told = lines[next(i for i, line in enumerate(lines) if line.startswith("Error running job")) :]
+    assert len(told) <= 12 and not any("Executor" in line or "TaskSetManager" in line for line in lines)
+    assert told[1:] == [
+        "Traceback (most recent call last):",
+        f'  File "{job}", line 19, in <module>',
+        "    ssc.awaitTermination()",
+        f'  File "{job}", line 15, in <lambda>',
+        '    ssc.queueStream([["1"], ["x"]]).map(checked).foreachRDD(lambda rdd: rdd.foreach(print))',
+        f'  File "{job}", line 11, in checked',
+        "    return parse(line)",
+        f'  File "{job}", line 7, in parse',
+        "    return int(line)",
+        "ValueError: invalid literal for int() with base 10: 'x'",
+        told[-1],
+    ]
+    assert told[-1].startswith(f"in output operation 0, foreachRDD at {job}:15, of batch ")
+
+
+def raised(error: Exception) -> Exception:
+    """The error with a traceback of two frames of this file."""
+    try:
+        _raise(error)
+    except Exception as e:
+        return e
+    raise AssertionError
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def test_frames_of_the_driver_and_of_the_task_stand_in_one_traceback_with_the_context_below() -> None:
+    error = raised(ValueError("no number"))
+    frames = '  File "/job.py", line 3, in parse\n    return int(x)\n           ^^^^^^\n'
+    add_worker_traceback(error, f"Traceback (most recent call last):\n{frames}ValueError: no number")
+    add_note(error, "in output operation 0, of batch 1000 ms: record orders-0@7")
+    text = short_form(error, error.__traceback__)
+    assert text is not None
+    lines = text.splitlines()
+    assert lines[-4:] == [
+        '  File "/job.py", line 3, in parse',
+        "    return int(x)",
+        "ValueError: no number",
+        "in output operation 0, of batch 1000 ms: record orders-0@7",
+    ]
+    assert lines[-5] == "    raise error" and "^" not in text
+
+
+def test_a_long_message_and_many_frames_are_cut() -> None:
+    error = raised(ValueError("\n".join(map(str, range(50)))))
+    frames = "".join(f'  File "/job.py", line {n}, in f\n    f()\n' for n in range(50))
+    add_worker_traceback(error, f"Traceback (most recent call last):\n{frames}ValueError: 0")
+    add_note(error, "in output operation 0")
+    text = short_form(error, error.__traceback__)
+    assert text is not None and len(text.splitlines()) <= 13 and "line 49, in f" in text
+
+
+def test_an_error_of_kstream_needs_no_frames_and_a_bug_of_it_keeps_all() -> None:
+    fenced, bug = FencedError("another driver", path="/c", epoch=1, newer_epoch=2), AttributeError("no such thing")
+    assert short_form(fenced, None) == "Traceback (most recent call last):\nkstream.errors.FencedError: another driver\n"
+    assert short_form(bug, None) is None
+
+
+@pytest.mark.parametrize("name", ["Py4JJavaError", "PythonException"])
+def test_of_an_error_that_only_spark_could_carry_the_workers_line_is_printed(name: str) -> None:
+    error = type(name, (Exception,), {})("a hundred lines\n" * 100)
+    add_worker_traceback(error, 'Traceback (most recent call last):\n  File "/job.py", line 3, in parse\n    x\nmy.Local: no')
+    text = short_form(error, None)
+    assert text is not None and "my.Local: no" in text and "hundred" not in text
+    assert traceback.format_exception_only(error)

@@ -1,0 +1,97 @@
+"""The lag of an input in records and seconds, from what its plans know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kstream.metrics.log_lag import MOST_POINTS, LogLag, PartitionLag, lag_after
+
+
+def progress(end: dict[str, int], latest: dict[str, int] | None, start: dict[str, int] | None = None) -> dict[str, Any]:
+    return {"startOffset": {"t": start or {}}, "endOffset": {"t": end}, "latestOffset": None if latest is None else {"t": latest}}
+
+
+def after(*plans: tuple[int, int, int], before_ms: int | None = None, start: int = 0) -> LogLag:
+    """The lag of partition 0 after plans: (milliseconds, end of the plan, end of the log)."""
+    lag: LogLag | None = None
+    for at_ms, end, latest in plans:
+        lag = lag_after(lag, progress({"0": end}, {"0": latest}, {"0": start}), at_ms, before_ms)
+    assert lag is not None
+    return lag
+
+
+def seconds(lag: LogLag, now_ms: int) -> float:
+    (one,) = lag.by_partition(now_ms)
+    return one.seconds
+
+
+def test_a_partition_without_records_left_has_no_lag() -> None:
+    assert list(after((1000, 7, 7)).by_partition(9000)) == [PartitionLag("t", "0", 0, 0.0)]
+
+
+def test_the_lag_in_records_is_what_no_batch_has() -> None:
+    lag = lag_after(None, progress({"0": 5, "1": 7, "2": 1}, {"0": 15, "1": 6}), 1000)
+    assert lag is not None
+    assert {each.partition: each.records for each in lag.by_partition(1000)} == {"0": 10, "1": 0}
+
+
+def test_the_lag_in_seconds_counts_from_when_the_log_passed_the_plan() -> None:
+    lag = after((1000, 10, 10), (2000, 10, 30), (3000, 20, 50))
+    assert seconds(lag, 3000) == 1.5  # the record at 20 came in half-way between 10 at 1000 ms and 30 at 2000 ms
+    assert seconds(lag, 5000) == 3.5
+
+
+def test_a_record_older_than_the_first_batch_has_waited_since_then_at_least() -> None:
+    assert seconds(after((1000, 5, 100), (2000, 10, 110)), 4000) == 3.0
+
+
+def test_after_a_downtime_the_lag_counts_from_the_last_batch_before_it() -> None:
+    lag = after((61_000, 10, 120), before_ms=1000, start=0)
+    assert seconds(lag, 61_000) == 55.0  # 10 of the 120 records that came in 60 s are read: those of the first 5 s
+
+
+def test_a_log_that_was_cut_off_is_measured_by_its_newest_ends() -> None:
+    assert seconds(after((1000, 90, 100), (2000, 5, 5), (3000, 5, 15)), 4000) == 2.0
+
+
+def test_a_new_partition_is_measured_from_the_batch_that_found_it() -> None:
+    lag = lag_after(after((1000, 1, 1)), progress({"0": 1, "1": 0}, {"0": 1, "1": 8}), 2000)
+    assert lag is not None
+    assert list(lag.by_partition(2500))[1] == PartitionLag("t", "1", 8, 0.5)
+
+
+def test_a_plan_that_does_not_know_the_ends_changes_nothing() -> None:
+    lag = after((1000, 10, 10))
+    assert lag_after(lag, progress({"0": 20}, None), 2000) is lag
+    assert lag_after(None, progress({"0": 20}, None), 2000) is None
+
+
+def test_a_year_of_batches_is_kept_in_few_points_that_reach_to_its_beginning() -> None:
+    lag: LogLag | None = None
+    for second in range(20_000):
+        lag = lag_after(lag, progress({"0": 0}, {"0": second}), second * 1000)
+    assert lag is not None and len(lag.points) <= MOST_POINTS
+    times = [at_ms for at_ms, _ in lag.points]
+    assert times[0] == 0 and times[-10:] == [second * 1000 for second in range(19_990, 20_000)]
+
+
+class Untouched(Mapping[str, Any]):
+    """Offsets that nobody may look at."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise AssertionError(f"{key} was looked at")
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("the partitions were gone through")
+
+    def __len__(self) -> int:
+        raise AssertionError("the partitions were counted")
+
+
+def test_what_a_batch_costs_does_not_depend_on_the_number_of_partitions() -> None:
+    plan = {"startOffset": Untouched(), "endOffset": Untouched(), "latestOffset": Untouched()}
+    lag = None
+    for at_ms in range(100):
+        lag = lag_after(lag, plan, at_ms)
+    assert lag is not None

@@ -1,0 +1,182 @@
+"""What a scrape shows of inputs, their lags and receivers; labels are bounded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from kstream.batch import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
+from kstream.batch_time import Duration, Time
+from kstream.checkpoint.driver_status import DriverStatus
+from kstream.listener import (
+    StreamingListenerBatchCompleted,
+    StreamingListenerBatchSubmitted,
+    StreamingListenerReceiverError,
+    StreamingListenerReceiverStarted,
+    StreamingListenerReceiverStopped,
+)
+from kstream.metrics.families import FAMILIES
+from kstream.metrics.measured_store import StoreFigures
+from kstream.metrics.metrics_listener import MetricsListener
+from kstream.metrics.streaming_source import EngineFigures, StreamingSource
+from tests.metrics.scraped import values_of
+
+AT = Time(60_000)
+
+
+class Shown:
+    """A source fed by hand. `now_ms` is the moment of its scrapes."""
+
+    def __init__(self, most: int = 1000) -> None:
+        self.listener = MetricsListener()
+        self.engine = EngineFigures()
+        self.now_ms = AT.milliseconds
+        self.registry = CollectorRegistry()
+        self.registry.register(StreamingSource(self._status, lambda: self.engine, self.listener, StoreFigures(), most))
+
+    def _status(self) -> DriverStatus:
+        return DriverStatus("job", 1, "host", 1, 0, self.now_ms, Duration(1000))
+
+    def batch(self, *sources: StreamInputInfo, reason: str | None = None) -> None:
+        output = OutputOperationInfo(AT, 0, "foreachRDD", "", 0, 0, reason)
+        info = BatchInfo(AT, {source.stream_id: source for source in sources}, AT.milliseconds, None, None, {0: output})
+        self.listener.onBatchSubmitted(StreamingListenerBatchSubmitted(info))
+        self.listener.onBatchCompleted(StreamingListenerBatchCompleted(info))
+
+    def values(self) -> dict[str, float]:
+        return values_of(generate_latest(self.registry).decode())
+
+    def series(self, prefix: str) -> dict[str, float]:
+        return {name: value for name, value in self.values().items() if name.startswith(prefix)}
+
+
+def source(number: int, lags: dict[str, int], **facts: Any) -> StreamInputInfo:
+    """An input whose partitions, named `topic-number`, are behind by so many records."""
+    ends, latest = dict[str, dict[str, int]](), dict[str, dict[str, int]]()
+    for place, lag in lags.items():
+        topic, _, partition = place.rpartition("-")
+        ends.setdefault(topic, {})[partition] = 100
+        latest.setdefault(topic, {})[partition] = 100 + lag
+    progress = {"description": f"Kafka[{number}]", "startOffset": ends, "endOffset": ends, "latestOffset": latest, **facts}
+    return StreamInputInfo(number, 10, {"progress": progress})
+
+
+LAGS = source(0, {"orders-0": 5, "orders-1": 7, "clicks-0": 0}), source(1, {"orders-0": 1})
+
+
+def test_the_lag_is_there_by_partition_topic_and_input() -> None:
+    shown = Shown()
+    shown.batch(*LAGS)
+    shown.now_ms += 2000
+    assert shown.series("kstream_partition_lag_records") == {
+        'kstream_partition_lag_records{input="0",partition="0",topic="clicks"}': 0,
+        'kstream_partition_lag_records{input="0",partition="0",topic="orders"}': 5,
+        'kstream_partition_lag_records{input="0",partition="1",topic="orders"}': 7,
+        'kstream_partition_lag_records{input="1",partition="0",topic="orders"}': 1,
+    }
+    assert set(shown.series("kstream_partition_lag_seconds").values()) == {0.0, 2.0}
+    assert shown.series("kstream_topic_lag_records") == {
+        'kstream_topic_lag_records{input="0",topic="clicks"}': 0,
+        'kstream_topic_lag_records{input="0",topic="orders"}': 12,
+        'kstream_topic_lag_records{input="1",topic="orders"}': 1,
+    }
+    assert shown.values()['kstream_topic_lag_seconds{input="0",topic="orders"}'] == 2.0
+    assert shown.series("kstream_input_lag_records") == {
+        'kstream_input_lag_records{input="0"}': 12,
+        'kstream_input_lag_records{input="1"}': 1,
+    }
+
+
+def test_above_the_limit_partitions_are_counted_by_topic_and_topics_by_input() -> None:
+    for most, partitions, topics in (4, 4, 3), (3, 0, 3), (2, 0, 0), (0, 0, 0):
+        shown = Shown(most)
+        shown.batch(*LAGS)
+        assert len(shown.series("kstream_partition_lag_records")) == len(shown.series("kstream_partition_lag_seconds")) == partitions
+        assert len(shown.series("kstream_topic_lag_records")) == len(shown.series("kstream_topic_lag_seconds")) == topics
+        assert shown.values()['kstream_input_lag_records{input="0"}'] == 12
+
+
+class Unread(dict[str, Any]):
+    """Offsets of many partitions that nobody may go through."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("the partitions were gone through")
+
+    items = values = keys = __getitem__ = __iter__  # type: ignore[assignment]
+
+
+def test_a_batch_goes_through_no_partition_and_a_scrape_does_it_once() -> None:
+    shown = Shown()
+    offsets = {"startOffset": Unread(), "endOffset": Unread(), "latestOffset": Unread()}
+    shown.batch(StreamInputInfo(0, 10, {"progress": {"description": "", **offsets}}))
+    assert shown.listener.figures().inputs[0].records == 10
+    with pytest.raises(AssertionError, match="gone through"):
+        shown.values()
+
+
+def test_the_lag_after_a_downtime_counts_the_downtime() -> None:
+    shown = Shown()
+    shown.listener.continues_after(AT - Duration(40_000))
+    shown.batch(source(0, {"orders-0": 5}))
+    assert shown.values()['kstream_input_lag_seconds{input="0"}'] == 40
+
+
+def test_an_input_without_log_ends_has_no_lag() -> None:
+    shown = Shown()
+    shown.batch(StreamInputInfo(0, 3))
+    assert [name for name in shown.values() if "lag" in name] == []
+    assert shown.values()['kstream_input_records_total{input="0"}'] == 3
+
+
+def test_what_a_batch_has_left_out_or_lost_is_counted_when_it_has_succeeded() -> None:
+    shown = Shown()
+    shown.engine = EngineFigures(error_policies={0: "dead-letter"})
+    told = replace(LAGS[1], stream_id=0, num_bytes=2048, num_record_errors=2, num_skipped=1, num_losses=3)
+    shown.batch(told)
+    shown.batch(told, reason="ValueError: no")
+    shown.batch(replace(told, num_bytes=None))
+    values = shown.values()
+    assert values['kstream_input_records_total{input="0"}'] == 20
+    assert values['kstream_input_bytes_total{input="0"}'] == 2048
+    assert values['kstream_record_errors_total{input="0",policy="dead-letter"}'] == 4
+    assert values['kstream_skipped_records_total{input="0"}'] == 2 and values['kstream_data_losses_total{input="0"}'] == 6
+
+
+def test_bytes_that_are_not_known_are_no_zero() -> None:
+    shown = Shown()
+    shown.batch(*LAGS)
+    assert shown.series("kstream_input_bytes_total") == {}
+
+
+def test_the_limits_of_batches_and_the_rates_of_inputs_are_shown() -> None:
+    shown = Shown()
+    shown.engine = EngineFigures(rates={0: 250}, executors=3, executors_wanted=5)
+    for _ in range(2):
+        shown.batch(source(0, {"orders-0": 5}, readLimit={"reason": "backpressure", "records": 10}))
+    values = shown.values()
+    assert values['kstream_limited_batches_total{input="0",reason="backpressure"}'] == 2
+    assert values['kstream_input_rate_limit_records_per_second{input="0"}'] == 250
+    assert values["kstream_executors"] == 3 and values["kstream_executors_wanted"] == 5
+
+
+def test_a_receiver_is_shown_through_its_runs() -> None:
+    shown = Shown()
+    info = ReceiverInfo(2, "Clicks-2", True, "host", "1")
+    shown.listener.onReceiverStarted(StreamingListenerReceiverStarted(info))
+    shown.listener.onReceiverError(StreamingListenerReceiverError(info))
+    assert shown.values()['kstream_receiver_active{input="2",receiver="Clicks-2"}'] == 1
+    shown.listener.onReceiverStopped(StreamingListenerReceiverStopped(info))
+    shown.engine = EngineFigures(waiting_blocks=7)
+    values = shown.values()
+    assert values['kstream_receiver_active{input="2",receiver="Clicks-2"}'] == 0
+    assert values['kstream_receiver_starts_total{input="2",receiver="Clicks-2"}'] == 1
+    assert values['kstream_receiver_errors_total{input="2",receiver="Clicks-2"}'] == 1
+    assert values["kstream_waiting_blocks"] == 7
+
+
+def test_every_metric_of_the_table_is_exported_and_no_other() -> None:
+    exported = [metric.name for metric in Shown().registry.collect()]
+    assert sorted(exported) == sorted(family.name.removesuffix("_total") for family in FAMILIES)

@@ -1,0 +1,216 @@
+"""How many records a direct stream takes while it reads a backlog."""
+
+from __future__ import annotations
+
+import logging
+import random
+from typing import Any
+
+import pytest
+
+from kstream.batch import BatchInfo, StreamInputInfo
+from kstream.batch_time import Duration, Time
+from kstream.offsets.catch_up import NO_CEILING, CatchUp, Ceiling
+from kstream.offsets.offset_range import OffsetRange
+
+A, B = ("t", 0), ("t", 1)
+INTERVAL = 1000
+
+
+def at(number: int) -> Time:
+    return Time(number * INTERVAL)
+
+
+def ended(number: int, records: int, processing_ms: int) -> BatchInfo:
+    begun = number * INTERVAL
+    return BatchInfo(at(number), {0: StreamInputInfo(0, records)}, begun, begun, begun + processing_ms, {})
+
+
+class Catching:
+    """A CatchUp with a log of one partition, of which it plans batch after batch."""
+
+    def __init__(self, waiting: int, first: int = 100) -> None:
+        self.catch_up = CatchUp(first, Duration(INTERVAL))
+        self.end = waiting
+        self.next = 0
+        self.open: set[Time] = set()
+
+    def plan(self, number: int, produced: int = 0) -> int:
+        """Plan a batch; the number of its records. It runs until `ends` is called."""
+        self.end += produced
+        ceiling = self.catch_up.ceiling(at(number), self.open)
+        until = ceiling.lowered({A: self.next}, {A: self.end})[A]
+        self.catch_up.planned(at(number), [OffsetRange(*A, self.next, until)], {A: self.end})
+        taken, self.next = until - self.next, until
+        self.open.add(at(number))
+        return taken
+
+    def ends(self, number: int, records: int, processing_ms: int) -> None:
+        """The batch ends, and all its outputs have succeeded."""
+        self.open.discard(at(number))
+        self.catch_up.completed(ended(number, records, processing_ms), 0, "Kafka[orders]")
+
+    def fails(self, number: int) -> None:
+        """The batch ends in failure, and nobody tries it again."""
+        self.open.discard(at(number))
+
+
+# -- the limits of one batch
+
+
+def test_each_partition_has_its_limit() -> None:
+    assert Ceiling(each=10).lowered({A: 5, B: 0}, {A: 100, B: 7}) == {A: 15, B: 7}
+
+
+def test_partitions_share_a_total_by_their_lengths_and_no_record_is_left_over() -> None:
+    assert Ceiling(total=10).lowered({A: 0, B: 0}, {A: 30, B: 10}) == {A: 7, B: 10 - 7}
+    assert Ceiling(total=0).lowered({A: 3, B: 0}, {A: 30, B: 10}) == {A: 3, B: 0}
+    assert Ceiling(total=100).lowered({A: 0}, {A: 30}) == {A: 30} and NO_CEILING.lowered({A: 0}, {A: 9}) == {A: 9}
+    draw = random.Random(3)
+    for _ in range(200):
+        lengths = {("t", n): draw.randint(0, 50) for n in range(20)}
+        total = draw.randint(0, sum(lengths.values()))
+        shares = Ceiling(total=total).lowered(dict.fromkeys(lengths, 0), lengths)
+        assert sum(shares.values()) == total and all(0 <= shares[p] <= lengths[p] for p in lengths)
+
+
+# -- the backlog of a start
+
+
+def test_the_first_batch_takes_a_fixed_number_and_the_next_ones_nothing_until_it_has_ended() -> None:
+    stream = Catching(10_000)
+    assert [stream.plan(number) for number in (1, 2, 3)] == [100, 0, 0]
+    stream.ends(1, 100, 2500)
+    assert stream.plan(4) == 34, "what fits 0.85 s at 40 a second"
+
+
+def test_a_batch_takes_what_fits_its_interval_until_the_ends_are_reached() -> None:
+    stream = Catching(1_000)
+    stream.plan(1)
+    stream.ends(1, 100, 200)
+    assert [stream.plan(2), stream.catch_up.is_behind] == [425, True]
+    stream.ends(2, 425, 850)
+    assert [stream.plan(3), stream.catch_up.is_behind] == [425, True]
+    stream.ends(3, 425, 850)
+    assert [stream.plan(4), stream.catch_up.is_behind] == [50, False], "the rest"
+    assert stream.plan(5, produced=1_000_000) == 1_000_000, "from now on nothing limits the stream"
+
+
+def test_a_start_without_a_backlog_is_never_limited() -> None:
+    stream = Catching(99)
+    assert [stream.plan(1), stream.plan(2, produced=5_000)] == [99, 5_000]
+
+
+def test_zero_switches_it_off() -> None:
+    stream = Catching(1_000_000, first=0)
+    assert stream.plan(1) == 1_000_000
+
+
+def test_after_a_first_batch_that_failed_the_next_one_is_again_a_first_one() -> None:
+    """Else the stream would wait for ever for its speed."""
+    stream = Catching(10_000)
+    assert [stream.plan(1), stream.plan(2)] == [100, 0]
+    stream.fails(1)
+    assert stream.plan(3) == 100
+
+
+def test_a_batch_takes_nothing_while_an_earlier_one_is_late() -> None:
+    stream = Catching(10_000)
+    stream.plan(1)
+    stream.ends(1, 100, 100)
+    assert [stream.plan(number) for number in (2, 3, 4, 5)] == [850, 850, 0, 0]
+    stream.ends(2, 850, 3500)
+    assert stream.plan(6) == 0, "the other one is late as well"
+    stream.ends(3, 850, 850)
+    assert stream.plan(7) == 850
+
+
+def test_an_empty_batch_and_one_of_another_stream_show_no_speed() -> None:
+    stream = Catching(10_000)
+    stream.plan(1)
+    stream.catch_up.completed(ended(0, 0, 5), 0, "")
+    stream.catch_up.completed(ended(0, 70, 5), 9, "")
+    assert stream.plan(2) == 0
+
+
+def test_a_long_pause_makes_a_stream_catch_up_again_at_the_known_speed() -> None:
+    stream = Catching(10)
+    stream.plan(1)
+    stream.ends(1, 10, 10)
+    assert stream.plan(11, produced=5_000) == 5_000, "ten intervals are no long pause"
+    assert stream.plan(22, produced=5_000) == 850 and stream.catch_up.is_behind
+    stream.ends(22, 850, 850)
+    assert stream.plan(23) == 850
+
+
+def test_the_time_until_it_has_caught_up_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    stream = Catching(10_100)
+    stream.plan(1)
+    with caplog.at_level(logging.INFO, "kstream"):
+        stream.ends(1, 100, 100)
+        stream.plan(2)
+        stream.ends(2, 850, 850)
+    assert [record.message for record in caplog.records] == [
+        "Kafka[orders] catches up: 10000 records wait, and the job has processed 1000 a second. A batch takes up to 850, for about 10 s"
+    ]
+
+
+# -- a whole backlog
+
+
+def test_a_job_whose_batches_cost_more_than_an_interval_reads_its_backlog_in_large_batches() -> None:
+    """Batches of ever fewer records would each cost as much, and never end."""
+    stream, free, running, number = Catching(1_000_000, first=10_000), 0.0, list[Any](), 0
+    while stream.catch_up.is_behind or not number:
+        number += 1
+        now = number * INTERVAL
+        for batch, records, processing, _ in [job for job in running if job[3] <= now]:
+            stream.ends(batch, records, processing)
+        running = [job for job in running if job[3] > now]
+        records = stream.plan(number)
+        processing = 1500 + records // 20 if records else 0
+        free = max(free, now) + processing
+        if records:
+            running.append((number, records, processing, free))
+        else:
+            stream.open.discard(at(number))  # skipped: it has no job, and shows no overhead
+    assert number < 4 * 1_000_000 / 20_000, "no more than four times as long as one batch with all of them"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_pause_of_the_machine_makes_no_later_batch_large(seed: int) -> None:
+    """Every twentieth batch takes three seconds longer. What fits an interval are 42,500 records."""
+    draw, stream = random.Random(seed), Catching(5_000_000, first=10_000)
+    free, running, number, largest = 0.0, list[Any](), 0, 0
+    while stream.catch_up.is_behind or not number:
+        number += 1
+        now = number * INTERVAL
+        for batch, records, processing, _ in [job for job in running if job[3] <= now]:
+            stream.ends(batch, records, processing)
+        running = [job for job in running if job[3] > now]
+        records = stream.plan(number)
+        pause = 3000 if draw.random() < 0.05 else 0
+        processing = round((100 + records / 50) * draw.lognormvariate(0, 0.1) + pause)
+        free = max(free, now) + processing
+        running.append((number, records, processing, free))
+        largest = max(largest, records)
+    assert largest < 2 * 42_500, largest
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ten_million_records_are_read_in_batches_that_end_within_two_intervals(seed: int) -> None:
+    """A job that takes 100 ms and 20 µs a record, with noise of a tenth; jobs run one after the other."""
+    draw, stream = random.Random(seed), Catching(10_000_000, first=100_000)
+    free, running, latest, number = 0.0, list[Any](), 0.0, 0
+    while stream.catch_up.is_behind or not number:
+        number += 1
+        now = number * INTERVAL
+        for batch, records, processing, end in [job for job in running if job[3] <= now]:
+            stream.ends(batch, records, processing)
+            latest = max(latest, end - batch * INTERVAL) if batch > 1 else latest
+        running = [job for job in running if job[3] > now]
+        records = stream.plan(number, produced=10_000)
+        processing = (100 + records / 50) * draw.lognormvariate(0, 0.1)
+        free = max(free, now) + processing
+        running.append((number, records, round(processing), free))
+    assert number < 1.5 * 10_000_000 / (40_000 - 10_000) and latest < 2 * INTERVAL
