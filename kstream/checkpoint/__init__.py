@@ -6,6 +6,7 @@ runs a pending batch again with the same ranges. `names` lists the records. A fi
     names            the names of the records
     format           the stored form of every record, and the fields of a plan
     state_format     the stored form of a state file
+    epoch_records    records of which each driver has its own
     stored_graph     the record of a graph, under `recovery=graph`
     input_records    kept offsets, and connections of the inputs
     driver_status    the status record of a driver, for people and monitors

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstream.batch_time import Duration, Time
-from kstream.checkpoint import format, names
-from kstream.errors import MissingFileError
+from kstream.checkpoint import names
+from kstream.checkpoint.epoch_records import EpochRecords
 from kstream.storage import FileStore
 
-_KIND = "status"
+_RECORDS = EpochRecords(names.STATUS, "status")
 RECENT = 10
 """The number of batches whose figures a record has: enough for a rate, and a record stays below 4 KB."""
 RENEWAL_MS = 20_000
@@ -165,8 +165,8 @@ def status_fields(status: DriverStatus) -> dict[str, Any]:
     """Return the status as JSON values; batch times and moments in milliseconds."""
     error = status.last_error
     return {
-        "application": status.application,
         "epoch": status.epoch,
+        "application": status.application,
         "host": status.host,
         "pid": status.pid,
         "started": status.started_ms,
@@ -234,14 +234,12 @@ def status_of(fields: Mapping[str, Any]) -> DriverStatus:
 
 def write_status(store: FileStore, status: DriverStatus) -> None:
     """Store the status in place of the last one of its driver. Blocks: one write. StorageError."""
-    store.replace(names.status(status.epoch), format.encode(_KIND, status_fields(status)))
+    _RECORDS.replace(store, status.epoch, status_fields(status))
 
 
 def drop_statuses_before(store: FileStore, epoch: int) -> None:
     """Delete the records of drivers of lower epochs. Blocks: one listing, and a request for each record. StorageError."""
-    for older in names.epochs_of(store.list(names.STATUS)):
-        if older < epoch:
-            store.delete(names.status(older))
+    _RECORDS.delete_before(store, epoch)
 
 
 def read_status(store: FileStore) -> DriverStatus | None:
@@ -252,14 +250,8 @@ def read_status(store: FileStore) -> DriverStatus | None:
         FormatVersionError: a newer kstream has written the record.
         StorageError: the store failed.
     """
-    epochs = names.epochs_of(store.list(names.STATUS))
-    if not epochs:
-        return None
-    name = names.status(epochs[-1])
-    try:
-        return status_of(format.decode(_KIND, store.read(name), store.path(name)))
-    except MissingFileError:  # a newer driver has written its own record, and deleted this one since the listing
-        return read_status(store)
+    fields = _RECORDS.newest(store)
+    return None if fields is None else status_of(fields)
 
 
 def _ms(time: Time | None) -> int | None:

@@ -18,10 +18,11 @@ from typing import Any
 
 from kstream.batch import Json
 from kstream.checkpoint import format, names
-from kstream.errors import AlreadyExistsError, CheckpointError, CorruptRecordError, MissingFileError, StorageError
+from kstream.checkpoint.epoch_records import EpochRecords
+from kstream.errors import CheckpointError, CorruptRecordError, StorageError
 from kstream.storage import FileStore
 
-_KEPT_OFFSETS = "kept-offsets"
+_RECORDS = EpochRecords(names.KEPT_OFFSETS, "kept-offsets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +58,17 @@ def read_kept(store: FileStore) -> KeptOffsets | None:
         CorruptRecordError: the record is damaged. The message has the remedy.
         StorageError: the store failed.
     """
-    epochs = names.epochs_of(store.list(names.KEPT_OFFSETS))
-    if not epochs:
-        return None
-    name = names.kept_offsets(epochs[-1])
     try:
-        return kept_of(format.decode(_KEPT_OFFSETS, store.read(name), store.path(name)))
-    except MissingFileError:  # the driver that wrote a newer record has deleted this one since the listing
-        return read_kept(store)
+        fields = _RECORDS.newest(store)
     except CorruptRecordError as e:
-        reason = e.facts["reason"]
+        path, reason = e.facts["path"], e.facts["reason"]
         raise CorruptRecordError(
-            f"{store.path(name)} is damaged ({reason}). It has the offsets of topics that the job no longer reads. Restore the file from "
+            f"{path} is damaged ({reason}). It has the offsets of topics that the job no longer reads. Restore the file from "
             "a copy. Or delete it: such a topic is then read from its beginning when the job reads it again.",
-            path=store.path(name),
+            path=path,
             reason=reason,
         ) from e
+    return None if fields is None else kept_of(fields)
 
 
 def write_kept(store: FileStore, kept: KeptOffsets) -> None:
@@ -82,13 +78,8 @@ def write_kept(store: FileStore, kept: KeptOffsets) -> None:
     own, and its successor relies on none of them.
     """
     if kept.inputs:
-        try:
-            store.create(names.kept_offsets(kept.epoch), format.encode(_KEPT_OFFSETS, kept_fields(kept)))
-        except AlreadyExistsError:  # a retry of the store's client: no other driver has this epoch
-            pass
-    for epoch in names.epochs_of(store.list(names.KEPT_OFFSETS)):
-        if epoch < kept.epoch:
-            store.delete(names.kept_offsets(epoch))
+        _RECORDS.create(store, kept.epoch, kept_fields(kept))
+    _RECORDS.delete_before(store, kept.epoch)
 
 
 _CONNECTIONS = "connections"

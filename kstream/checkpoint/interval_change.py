@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kstream.batch_time import Duration, Time
-from kstream.checkpoint import format, names
-from kstream.errors import AlreadyExistsError, MissingFileError
+from kstream.checkpoint import names
+from kstream.checkpoint.epoch_records import EpochRecords
 from kstream.storage import FileStore
 
-_KIND = "interval-change"
+_RECORDS = EpochRecords(names.INTERVAL_CHANGES, "interval-change")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +35,12 @@ class IntervalChange:
 def write_change(store: FileStore, epoch: int, change: IntervalChange) -> None:
     """Store the record of the driver of `epoch`, then delete those of lower epochs. Blocks on the store; StorageError."""
     fields = {
-        "epoch": epoch,
         "after": change.after.milliseconds,
         "zero_time": change.zero_time.milliseconds,
         "interval": change.interval.milliseconds,
     }
-    try:
-        store.create(names.interval_change(epoch), format.encode(_KIND, fields))
-    except AlreadyExistsError:  # a retry of the store's client: no other driver has this epoch
-        pass
-    for older in names.epochs_of(store.list(names.INTERVAL_CHANGES)):
-        if older < epoch:
-            store.delete(names.interval_change(older))
+    _RECORDS.create(store, epoch, fields)
+    _RECORDS.delete_before(store, epoch)
 
 
 def read_change(store: FileStore) -> IntervalChange | None:
@@ -56,16 +50,10 @@ def read_change(store: FileStore) -> IntervalChange | None:
         CorruptRecordError: the record is damaged.
         StorageError: the store failed.
     """
-    epochs = names.epochs_of(store.list(names.INTERVAL_CHANGES))
-    if not epochs:
+    fields = _RECORDS.newest(store)
+    if fields is None:
         return None
     plans = (key[1][0] for key in map(names.parse_key, store.list(names.PLANS)) if key is not None)
-    if epochs[-1] < max(plans, default=0):
+    if fields["epoch"] < max(plans, default=0):
         return None
-    name = names.interval_change(epochs[-1])
-    try:
-        fields = format.decode(_KIND, store.read(name), store.path(name))
-    except MissingFileError:  # a driver that wrote a newer record has deleted this one since the listing
-        return read_change(store)
-    format.check_name(store.path(name), fields, {"epoch": epochs[-1]})
     return IntervalChange(Time(fields["after"]), Time(fields["zero_time"]), Duration(fields["interval"]))

@@ -111,9 +111,9 @@ def settled(after: Time, until: Time, epoch: int) -> str:
     return f"{SETTLED}/{key(after)}-{key(until)}-{epoch:06d}"
 
 
-def adopted(epoch: int) -> str:
-    """Return the name of the record of the plans that the driver of `epoch` adopted."""
-    return f"{ADOPTED}/{epoch:06d}"
+def of_epoch(folder: str, epoch: int) -> str:
+    """Return the name of the record of the driver of `epoch` in a folder of which each driver has one record."""
+    return f"{folder}/{epoch:06d}"
 
 
 def epochs_of(listed: Iterable[str]) -> list[int]:
@@ -145,31 +145,6 @@ def parse_state(name: str) -> tuple[Time, int, str] | None:
     """Parse the time, the epoch and the stream of a state file's name; None for any other file in the folder."""
     match = _STATE.fullmatch(name)
     return None if match is None else (Time(int(match[1])), int(match[2]), unquote(match[3]))
-
-
-def gone_states(epoch: int) -> str:
-    """Return the name of the record of states that the driver of `epoch` has set aside."""
-    return f"{GONE_STATES}/{epoch:06d}"
-
-
-def kept_offsets(epoch: int) -> str:
-    """Return the name of the kept-offsets record of the driver of `epoch`."""
-    return f"{KEPT_OFFSETS}/{epoch:06d}"
-
-
-def status(epoch: int) -> str:
-    """Return the name of the status record of the driver of `epoch`."""
-    return f"{STATUS}/{epoch:06d}"
-
-
-def stop(epoch: int) -> str:
-    """Return the name of the request that asks the driver of `epoch` to stop."""
-    return f"{STOP}/{epoch:06d}"
-
-
-def interval_change(epoch: int) -> str:
-    """Return the name of the record of a changed batch interval, by the epoch of its writer."""
-    return f"{INTERVAL_CHANGES}/{epoch:06d}"
 
 
 def epoch(number: int) -> str:

@@ -10,13 +10,16 @@ from typing import TypeAlias
 from kstream.batch import BatchPlan, Json, SkippedRecord
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import format, names
+from kstream.checkpoint.epoch_records import EpochRecords
 from kstream.checkpoint.format import read_plan
 from kstream.checkpoint.input_records import KeptOffsets, read_kept
 from kstream.checkpoint.interval_change import read_change
 from kstream.checkpoint.settled import Settled, in_settled, read_settled
 from kstream.checkpoint.skip_request import by_stream, read_requests
-from kstream.errors import AlreadyExistsError, CorruptRecordError, MissingFileError
+from kstream.errors import CorruptRecordError, MissingFileError
 from kstream.storage import FileStore
+
+_TAKEOVERS = EpochRecords(names.ADOPTED, "adopted")
 
 PlanKey: TypeAlias = tuple[Time, int]
 """Batch time and epoch: the two parts of a plan's name."""
@@ -335,13 +338,8 @@ def record_takeover(store: FileStore, contents: LogContents, epoch: int) -> None
     if all(contents.plans[time].epoch >= epoch - 1 for time in contents.pending):
         return
     found = [[time.milliseconds, plan.epoch] for time, plan in contents.plans.items()]
-    try:
-        store.create(names.adopted(epoch), format.encode("adopted", {"epoch": epoch, "plans": found}))
-    except AlreadyExistsError:  # a retry of the store's client: no other driver has this epoch
-        pass
-    for older in _takeovers(store):
-        if older < epoch:
-            store.delete(names.adopted(older))
+    _TAKEOVERS.create(store, epoch, {"plans": found})
+    _TAKEOVERS.delete_before(store, epoch)
 
 
 def delete_superseded(store: FileStore, contents: LogContents, epoch: int) -> None:
@@ -366,22 +364,10 @@ def delete_superseded(store: FileStore, contents: LogContents, epoch: int) -> No
                 store.delete(f"{folder}/{names.key(time, *epochs)}")
 
 
-def _takeovers(store: FileStore) -> list[int]:
-    """Return the epochs of the takeover records, sorted. One listing."""
-    return names.epochs_of(store.list(names.ADOPTED))
-
-
 def _newest_takeover(store: FileStore) -> Takeover:
     """Read the takeover record of the highest epoch; an empty one if there is none. One listing, one read."""
-    for number in reversed(_takeovers(store)):
-        name = names.adopted(number)
-        try:
-            fields = format.decode("adopted", store.read(name), store.path(name))
-            format.check_name(store.path(name), fields, {"epoch": number})
-        except MissingFileError:  # a driver that wrote a newer record has deleted this one since the listing
-            return _newest_takeover(store)
-        return Takeover(number, frozenset((Time(time), epoch) for time, epoch in fields["plans"]))
-    return Takeover()
+    fields = _TAKEOVERS.newest(store)
+    return Takeover() if fields is None else Takeover(fields["epoch"], frozenset((Time(time), epoch) for time, epoch in fields["plans"]))
 
 
 # -- the meta record

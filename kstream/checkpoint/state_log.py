@@ -10,11 +10,14 @@ from typing import Any, TypeAlias
 from kstream.batch import StateCheckpoint
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
+from kstream.checkpoint.epoch_records import EpochRecords
 from kstream.checkpoint.reader import LogContents
-from kstream.errors import AlreadyExistsError, CorruptRecordError, MissingFileError
+from kstream.errors import CorruptRecordError, MissingFileError
 from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
+
+_GONE = EpochRecords(names.GONE_STATES, "gone-states")
 
 States: TypeAlias = Mapping[str, StateCheckpoint]
 """Id of the state stream → its checkpoint of state."""
@@ -139,20 +142,18 @@ def _whole(store: FileStore, stream: str, states: Iterable[StateCheckpoint], the
 
 def _read_gone(store: FileStore) -> tuple[dict[str, StateCheckpoint], tuple[int, ...]]:
     """Read the states that were set aside, and the epochs of the records that name them."""
-    epochs = names.epochs_of(store.list(names.GONE_STATES))
+    epochs = _GONE.epochs(store)
     gone: dict[str, StateCheckpoint] = {}
     for epoch in epochs:
-        name = names.gone_states(epoch)
-        gone.update(states_of(format.decode("gone-states", store.read(name), store.path(name))["states"]))
+        fields = _GONE.read(store, epoch)
+        if fields is not None:  # else its states had been forgotten, and their files deleted, before the record was
+            gone.update(states_of(fields["states"]))
     return gone, tuple(epochs)
 
 
 def set_aside(store: FileStore, epoch: int, gone: States) -> None:
     """Record the states whose streams the driver of `epoch` does not have, because the next driver may have them. Blocks; StorageError."""
-    try:
-        store.create(names.gone_states(epoch), format.encode("gone-states", {"epoch": epoch, "states": states_fields(gone)}))
-    except AlreadyExistsError:  # a retry of the store's client
-        pass
+    _GONE.create(store, epoch, {"states": states_fields(gone)})
 
 
 def forget_gone(store: FileStore, epochs: Iterable[int], states: Iterable[StateCheckpoint]) -> None:
@@ -167,4 +168,4 @@ def forget_gone(store: FileStore, epochs: Iterable[int], states: Iterable[StateC
         for file in state.files:
             store.delete(file)
     for epoch in epochs:
-        store.delete(names.gone_states(epoch))
+        store.delete(names.of_epoch(names.GONE_STATES, epoch))

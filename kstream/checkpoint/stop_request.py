@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kstream.checkpoint import format, names
-from kstream.errors import AlreadyExistsError, MissingFileError
+from kstream.checkpoint import names
+from kstream.checkpoint.epoch_records import EpochRecords
 from kstream.storage import FileStore
 
-_KIND = "stop"
+_RECORDS = EpochRecords(names.STOP, "stop")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,13 @@ def ask_to_stop(store: FileStore, request: StopRequest) -> StopRequest:
         CorruptRecordError: an earlier request is damaged.
         StorageError: the store failed; the request may be stored or not.
     """
-    data = format.encode(_KIND, {"epoch": request.epoch, "at": request.at_ms, "asked_by": request.asked_by, "now": request.now})
-    try:
-        store.create(names.stop(request.epoch), data)
-        return request
-    except AlreadyExistsError:
+    fields = {"at": request.at_ms, "asked_by": request.asked_by, "now": request.now}
+    if not _RECORDS.create(store, request.epoch, fields):
         known = read_stop(store, request.epoch)
         if known is not None and (known.now or not request.now):
             return known
-        store.replace(names.stop(request.epoch), data)
-        return request
+        _RECORDS.replace(store, request.epoch, fields)
+    return request
 
 
 def read_stop(store: FileStore, epoch: int) -> StopRequest | None:
@@ -62,17 +59,10 @@ def read_stop(store: FileStore, epoch: int) -> StopRequest | None:
         CorruptRecordError: the record is damaged, or of another driver.
         StorageError: the store failed.
     """
-    name = names.stop(epoch)
-    try:
-        fields = format.decode(_KIND, store.read(name), store.path(name))
-    except MissingFileError:
-        return None
-    format.check_name(store.path(name), fields, {"epoch": epoch})
-    return StopRequest(fields["epoch"], fields["at"], fields["asked_by"], fields["now"])
+    fields = _RECORDS.read(store, epoch)
+    return None if fields is None else StopRequest(fields["epoch"], fields["at"], fields["asked_by"], fields["now"])
 
 
 def drop_stops_before(store: FileStore, epoch: int) -> None:
     """Delete the requests to drivers of lower epochs. Blocks: one listing, and a request for each record. StorageError."""
-    for older in names.epochs_of(store.list(names.STOP)):
-        if older < epoch:
-            store.delete(names.stop(older))
+    _RECORDS.delete_before(store, epoch)

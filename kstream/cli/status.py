@@ -145,7 +145,7 @@ def read_sign(store: FileStore) -> Sign | None:
     if status is None:
         return None
     try:
-        modified = store.modified_ms(names.status(status.epoch))
+        modified = store.modified_ms(names.of_epoch(names.STATUS, status.epoch))
     except MissingFileError:  # a new driver has removed it since
         return read_sign(store)
     return Sign(status, modified, round(time.time() * 1000))

@@ -71,6 +71,6 @@ def test_what_another_epoch_has_adopted_is_refused(store: MemoryFileStore) -> No
         take_epoch(store, 0)
     PlanLog(store, 1).write_plan(plan(T1))
     record_takeover(store, read_log(store), 3)
-    copied(store, names.adopted(3), names.adopted(4))
+    copied(store, names.of_epoch(names.ADOPTED, 3), names.of_epoch(names.ADOPTED, 4))
     with pytest.raises(CorruptRecordError, match="epoch 3, but its name says epoch 4"):
         read_log(store)
