@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -125,45 +126,66 @@ BROKEN_PIPE = re.compile(r"Traceback \(most recent call last\):\n(?:  .*pyspark.
 """What pyspark's own daemon prints if its driver is killed while a worker begins."""
 
 
-@pytest.mark.timeout(4 * SECONDS)
-def test_a_driver_that_is_killed_is_started_again_and_goes_on_exactly(tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Killed:
+    """A job of which one process was killed. The supervisor started the first driver again as the second one."""
+
+    first: int
+    victim: int
+    second: int
+    log: str
+
+    @property
+    def supervisor_lines(self) -> list[str]:
+        return [line for line in self.log.splitlines() if "kstream.cli.supervisor" in line]
+
+
+def kill_in_the_middle(folder: Path, victim: Callable[[int], int]) -> Killed:
+    """Kill a process of a running job, which counts all orders nevertheless, before and after; then stop the job.
+
+    Args:
+        folder: where the job runs.
+        victim: pid of the driver → pid of the process to kill.
+    """
     with EmbeddedBroker() as broker:
         feed(broker.bootstrap, 300)
-        with running(tmp_path, broker.bootstrap) as process:
-            wait_for(lambda: len(counted(tmp_path)) >= 300, process, tmp_path)
-            (driver,) = children(process.pid)
-            os.kill(driver, signal.SIGKILL)
+        with running(folder, broker.bootstrap) as process:
+            wait_for(lambda: len(counted(folder)) >= 300, process, folder)
+            (first,) = children(process.pid)
+            killed = victim(first)
+            os.kill(killed, signal.SIGKILL)
             feed(broker.bootstrap, 200)
-            wait_for(lambda: len(counted(tmp_path)) >= 500, process, tmp_path)
+            wait_for(lambda: len(counted(folder)) >= 500, process, folder)
             (second,) = children(process.pid)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(SECONDS) == RunCode.ENDED, (tmp_path / "log").read_text()
-    assert counted(tmp_path) == sorted([*range(1, 301), *range(1, 201)])
-    log = (tmp_path / "log").read_text()
-    ends = [line for line in log.splitlines() if "kstream.cli.supervisor" in line]
-    assert f"driver {driver} ended after " in ends[0] and ": a signal killed it: SIGKILL; it is started again in 1 s (restart 1)" in ends[0]
-    assert f"SIGTERM: forwarded to driver {second}" in ends[1] and f"driver {second} ended after " in ends[2] and len(ends) == 3
-    assert "Traceback" not in BROKEN_PIPE.sub("", log) and not members_of(driver) and not members_of(second)
+            assert process.wait(SECONDS) == RunCode.ENDED, (folder / "log").read_text()
+    assert counted(folder) == sorted([*range(1, 301), *range(1, 201)])
+    return Killed(first, killed, second, (folder / "log").read_text())
+
+
+def jvm_of(driver: int) -> int:
+    (jvm,) = [pid for pid in children(driver) if "java" in Path(f"/proc/{pid}/cmdline").read_text()]
+    return jvm
+
+
+@pytest.mark.timeout(4 * SECONDS)
+def test_a_driver_that_is_killed_is_started_again_and_goes_on_exactly(tmp_path: Path) -> None:
+    job = kill_in_the_middle(tmp_path, lambda driver: driver)
+    restarted, forwarded, ended = job.supervisor_lines
+    assert f"driver {job.first} ended after " in restarted
+    assert ": a signal killed it: SIGKILL; it is started again in 1 s (restart 1)" in restarted
+    assert f"SIGTERM: forwarded to driver {job.second}" in forwarded and f"driver {job.second} ended after " in ended
+    assert "Traceback" not in BROKEN_PIPE.sub("", job.log) and not members_of(job.first) and not members_of(job.second)
 
 
 @pytest.mark.timeout(4 * SECONDS)
 def test_a_driver_whose_jvm_is_killed_is_started_again_and_goes_on_exactly(tmp_path: Path) -> None:
-    with EmbeddedBroker() as broker:
-        feed(broker.bootstrap, 300)
-        with running(tmp_path, broker.bootstrap) as process:
-            wait_for(lambda: len(counted(tmp_path)) >= 300, process, tmp_path)
-            (driver,) = children(process.pid)
-            (jvm,) = [pid for pid in children(driver) if "java" in Path(f"/proc/{pid}/cmdline").read_text()]
-            os.kill(jvm, signal.SIGKILL)
-            feed(broker.bootstrap, 200)
-            wait_for(lambda: len(counted(tmp_path)) >= 500, process, tmp_path)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(SECONDS) == RunCode.ENDED, (tmp_path / "log").read_text()
-    assert counted(tmp_path) == sorted([*range(1, 301), *range(1, 201)])
-    log = (tmp_path / "log").read_text()
-    (end, *_) = [line for line in log.splitlines() if "kstream.cli.supervisor" in line]
-    assert f": the driver has lost its JVM: Spark's JVM (process {jvm}) has ended, killed by SIGKILL: this driver can run" in end
-    assert end.endswith("it is started again in 1 s (restart 1)") and "Traceback" not in log
+    job = kill_in_the_middle(tmp_path, jvm_of)
+    restarted = job.supervisor_lines[0]
+    assert (
+        f": the driver has lost its JVM: Spark's JVM (process {job.victim}) has ended, killed by SIGKILL: this driver can run" in restarted
+    )
+    assert restarted.endswith("it is started again in 1 s (restart 1)") and "Traceback" not in job.log
     assert not read_log(open_store(str(tmp_path / "checkpoint"))).failures, "a batch that lost its JVM has not failed"
 
 

@@ -33,6 +33,10 @@ STATUS = DriverStatus("job", 3, "host", 1, START, START, Duration(1000))
 # -- ssc.status()
 
 
+def fail(rdd: Any) -> None:
+    raise ValueError("the database\nis down")
+
+
 def test_a_context_tells_its_batches_before_and_after_its_stop(sc: SparkContext, tmp_path: Path) -> None:
     stream = Stream(sc)
     stream.ssc.checkpoint(str(tmp_path))
@@ -56,10 +60,6 @@ def test_a_context_tells_its_batches_before_and_after_its_stop(sc: SparkContext,
 
 def test_a_batch_that_fails_is_told_with_its_output_operation(sc: SparkContext) -> None:
     stream = Stream(sc)
-
-    def fail(rdd: Any) -> None:
-        raise ValueError("the database\nis down")
-
     numbers(stream.ssc).foreachRDD(fail)
     stream.start()
     stream.tick()
@@ -320,10 +320,6 @@ def test_a_request_in_the_checkpoint_stops_a_real_driver(
 def test_batches_that_wait_for_a_failed_one_are_told_apart_from_it(sc: SparkContext, setting: Any) -> None:
     setting("spark.streaming.kstream.failedBatch", "hold")
     stream = Stream(sc)
-
-    def fail(rdd: Any) -> None:
-        raise ValueError("the database is down")
-
     numbers(stream.ssc).foreachRDD(fail)
     stream.start()
     stream.tick()

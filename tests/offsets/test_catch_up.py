@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 
@@ -158,42 +159,67 @@ def test_the_time_until_it_has_caught_up_is_logged_once(caplog: pytest.LogCaptur
 # -- a whole backlog
 
 
+@dataclass(frozen=True)
+class Ran:
+    """A batch of a job that reads a backlog. `end` is in milliseconds since the stream's start."""
+
+    number: int
+    records: int
+    processing: float
+    end: float
+
+    @property
+    def total_delay(self) -> float:
+        return self.end - self.number * INTERVAL
+
+
+def read_backlog(stream: Catching, processing: Callable[[int], float], produced: int = 0) -> list[Ran]:
+    """Plan a batch each interval, and run them one after the other, until the stream is not behind.
+
+    Args:
+        stream: the stream.
+        processing: records of a batch → its processing time in milliseconds; 0 if it is skipped, and has no job.
+        produced: how many records arrive in an interval.
+
+    Returns:
+        All batches.
+    """
+    ran: list[Ran] = []
+    running: list[Ran] = []
+    free = 0.0
+    while stream.catch_up.is_behind or not ran:
+        number = len(ran) + 1
+        now = number * INTERVAL
+        for batch in [batch for batch in running if batch.end <= now]:
+            stream.ends(batch.number, batch.records, round(batch.processing))
+            running.remove(batch)
+        records = stream.plan(number, produced)
+        took = processing(records)
+        free = max(free, now) + took
+        ran.append(Ran(number, records, took, free))
+        if took:
+            running.append(ran[-1])
+        else:
+            stream.open.discard(at(number))
+    return ran
+
+
 def test_a_job_whose_batches_cost_more_than_an_interval_reads_its_backlog_in_large_batches() -> None:
     """Batches of ever fewer records would each cost as much, and never end."""
-    stream, free, running, number = Catching(1_000_000, first=10_000), 0.0, list[Any](), 0
-    while stream.catch_up.is_behind or not number:
-        number += 1
-        now = number * INTERVAL
-        for batch, records, processing, _ in [job for job in running if job[3] <= now]:
-            stream.ends(batch, records, processing)
-        running = [job for job in running if job[3] > now]
-        records = stream.plan(number)
-        processing = 1500 + records // 20 if records else 0
-        free = max(free, now) + processing
-        if records:
-            running.append((number, records, processing, free))
-        else:
-            stream.open.discard(at(number))  # skipped: it has no job, and shows no overhead
-    assert number < 4 * 1_000_000 / 20_000, "no more than four times as long as one batch with all of them"
+    ran = read_backlog(Catching(1_000_000, first=10_000), lambda records: 1500 + records // 20 if records else 0)
+    assert len(ran) < 4 * 1_000_000 / 20_000, "no more than four times as long as one batch with all of them"
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_pause_of_the_machine_makes_no_later_batch_large(seed: int) -> None:
     """Every twentieth batch takes three seconds longer. What fits an interval are 42,500 records."""
-    draw, stream = random.Random(seed), Catching(5_000_000, first=10_000)
-    free, running, number, largest = 0.0, list[Any](), 0, 0
-    while stream.catch_up.is_behind or not number:
-        number += 1
-        now = number * INTERVAL
-        for batch, records, processing, _ in [job for job in running if job[3] <= now]:
-            stream.ends(batch, records, processing)
-        running = [job for job in running if job[3] > now]
-        records = stream.plan(number)
+    draw = random.Random(seed)
+
+    def processing(records: int) -> float:
         pause = 3000 if draw.random() < 0.05 else 0
-        processing = round((100 + records / 50) * draw.lognormvariate(0, 0.1) + pause)
-        free = max(free, now) + processing
-        running.append((number, records, processing, free))
-        largest = max(largest, records)
+        return (100 + records / 50) * draw.lognormvariate(0, 0.1) + pause
+
+    largest = max(batch.records for batch in read_backlog(Catching(5_000_000, first=10_000), processing))
     assert largest < 2 * 42_500, largest
 
 
@@ -201,16 +227,6 @@ def test_a_pause_of_the_machine_makes_no_later_batch_large(seed: int) -> None:
 def test_ten_million_records_are_read_in_batches_that_end_within_two_intervals(seed: int) -> None:
     """A job that takes 100 ms and 20 µs a record, with noise of a tenth; jobs run one after the other."""
     draw, stream = random.Random(seed), Catching(10_000_000, first=100_000)
-    free, running, latest, number = 0.0, list[Any](), 0.0, 0
-    while stream.catch_up.is_behind or not number:
-        number += 1
-        now = number * INTERVAL
-        for batch, records, processing, end in [job for job in running if job[3] <= now]:
-            stream.ends(batch, records, processing)
-            latest = max(latest, end - batch * INTERVAL) if batch > 1 else latest
-        running = [job for job in running if job[3] > now]
-        records = stream.plan(number, produced=10_000)
-        processing = (100 + records / 50) * draw.lognormvariate(0, 0.1)
-        free = max(free, now) + processing
-        running.append((number, records, round(processing), free))
-    assert number < 1.5 * 10_000_000 / (40_000 - 10_000) and latest < 2 * INTERVAL
+    ran = read_backlog(stream, lambda records: (100 + records / 50) * draw.lognormvariate(0, 0.1), produced=10_000)
+    assert len(ran) < 1.5 * 10_000_000 / (40_000 - 10_000)
+    assert max(batch.total_delay for batch in ran[1:]) < 2 * INTERVAL
