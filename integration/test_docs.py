@@ -19,8 +19,8 @@ from integration.kafka_broker import KafkaBroker
 from integration.s3_server import S3Process
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted(path.relative_to(ROOT) for path in (ROOT / "docs").glob("*.md") if path.name not in ("glossary.md", "troubleshooting.md"))
-"""Those two have no code."""
+WITHOUT_CODE = ("glossary.md", "settings.md", "troubleshooting.md")
+PAGES = sorted(path.relative_to(ROOT) for path in (ROOT / "docs").glob("*.md") if path.name not in WITHOUT_CODE)
 
 COMMANDS = ("kstream checkpoint", "kstream status", "kstream doctor", "kstream lag", "kstream offsets", "kstream ledger")
 """What a page shows that can be run as it stands: a job to run is none of them."""
