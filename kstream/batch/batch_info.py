@@ -191,6 +191,11 @@ class BatchInfo:
         """The milliseconds from submission to the end of the last job; None before that end."""
         return None if self.processing_end_ms is None else self.processing_end_ms - self.submission_ms
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether an output operation has failed."""
+        return any(output.failure_reason is not None for output in self.outputs.values())
+
     def batchTime(self) -> ListenerTime:
         return ListenerTime(self.batch_time)
 

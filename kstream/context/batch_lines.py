@@ -52,7 +52,7 @@ def fields_of(info: BatchInfo) -> dict[str, Any]:
         "behind_ms": None if end is None else end - info.batch_time.milliseconds,
         "lag_records": sum(lag.records for lag in lags) if lags else None,
         **({"limited_by": limits} if limits else {}),
-        "failed": any(output.failure_reason is not None for output in info.outputs.values()),
+        "failed": info.has_failed,
     }
 
 

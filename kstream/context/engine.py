@@ -386,7 +386,7 @@ class Engine:
         self._generator = JobGenerator(
             parts,
             self._scheduler,
-            InputServices(self._bus.post, self._is_fenced, self._received or NoReceivedBlocks(), unfinished.open),
+            InputServices(self._bus.post, self._is_fenced, self._received or NoReceivedBlocks(), unfinished.in_line),
             JobGeneratorCallbacks(self._callbacks.on_fenced, self._callbacks.on_exhausted, self._clean_received),
             self._settings.get("spark.streaming.kstream.maxBatchFailures"),
         )

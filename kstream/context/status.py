@@ -136,7 +136,7 @@ class StatusCollector(StreamingListener):
 
 def figures_of(info: BatchInfo) -> BatchFigures:
     """Return the figures of a batch that has ended. Pure."""
-    failed = any(output.failure_reason is not None for output in info.outputs.values())
+    failed = info.has_failed
     return BatchFigures(info.batch_time, info.numRecords(), info.schedulingDelay(), info.processingDelay(), failed, info.numRecordErrors())
 
 

@@ -125,7 +125,7 @@ class InputServices:
     received_blocks: ReceivedBlocks | NoReceivedBlocks = field(default_factory=NoReceivedBlocks)
     """The blocks that the receivers of this driver have stored."""
     open_batches: Callable[[], Collection[Time]] = tuple
-    """The batches that run or wait. Any thread."""
+    """The batches that run, or wait for an earlier one. A batch between two tries is not among them. Any thread."""
     tolerate_loss: bool = False
     """Whether losses are reported in the outcome and never raised. A replay sets this, to run on the data that is left."""
 

@@ -41,11 +41,6 @@ class LogLag:
     planned: Offsets
     points: tuple[tuple[int, Offsets], ...]
 
-    @property
-    def partitions(self) -> int:
-        """The number of partitions."""
-        return sum(len(offsets) for offsets in self.planned.values())
-
     def by_partition(self, now_ms: int) -> Iterator[PartitionLag]:
         """Compute the lag of each partition whose end is known.
 

@@ -116,4 +116,4 @@ def request_of(verb: str, name: str) -> str:
     """Return what a request to the store is for, for a label: `plan`, `completion`, `failure`, `probe` or `other`. Pure."""
     if verb == "create":
         return _CREATED.get(name.partition("/")[0], OTHER)
-    return "probe" if verb == "exists" and name.startswith("epoch-") else OTHER
+    return "probe" if verb == "exists" and names.parse_epoch(name) is not None else OTHER

@@ -135,7 +135,7 @@ class MetricsListener(StreamingListener):
     def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
         """Count a batch that has ended, with its delays; of a batch that has succeeded also its records."""
         info = batchCompleted.info
-        succeeded = all(output.failure_reason is None for output in info.outputs.values())
+        succeeded = not info.has_failed
         with self._lock:
             self._batches[SUCCEEDED if succeeded else FAILED] += 1
             self._last = info.batch_time, info.numRecords()

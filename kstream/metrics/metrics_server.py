@@ -107,14 +107,20 @@ class _Server(WSGIServer):
         self.setup_environ()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection on a thread of its own, or close it if there are too many."""
+        """Answer a connection on a thread of its own, or close it if there are too many, or if the system gives no more threads."""
         thread = threading.Thread(target=self._answer, args=(request, client_address), name="MetricsServer-request", daemon=True)
         with self._lock:
-            if len(self._open) < _MOST_OPEN:
+            is_one_too_many = len(self._open) >= _MOST_OPEN
+            if not is_one_too_many:
                 self._open[thread] = request
-        if thread in self._open:
+        if is_one_too_many:
+            return self.shutdown_request(request)
+        try:
             thread.start()
-        else:
+        except RuntimeError as e:
+            with self._lock:
+                del self._open[thread]
+            logger.warning("metrics: connection from %s was closed unanswered: %s", client_address[0], e)
             self.shutdown_request(request)
 
     def _answer(self, request: Any, client_address: Any) -> None:

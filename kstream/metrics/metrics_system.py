@@ -73,10 +73,9 @@ class MetricsSystem:
         self._listener.continues_after(time)
 
     def stop(self) -> None:
-        """Close the port and end its threads; forget the registry. Blocks for a moment. Does nothing before the start."""
+        """Close the port and end its threads. Blocks for a moment. Does nothing before the start."""
         if self._server is None:
             return
         self._bus.remove(self._listener)
         self._server.stop()
         self._server = None
-        self._registry = CollectorRegistry()

@@ -118,7 +118,7 @@ class AdmissionControl:
             time: the batch.
             current: the next offset of each partition.
             ends: the end of its log, not before that offset.
-            open_batches: the batches that run or wait.
+            open_batches: the batches that run, or wait for an earlier one.
         """
         with self._lock:
             rate, bytes_a_record = self._measured_rate, self._bytes_a_record
@@ -182,7 +182,10 @@ class AdmissionControl:
         return RateLimits(self._interval.milliseconds, self._settings.max_rate, self._settings.min_rate, estimate)
 
     def _must_wait(self, time: Time, available: int) -> bool:
-        """Return whether a batch has too few records and waits. The first batch with records never waits: drivers may die early."""
+        """Return whether a batch has too few records and waits. The first batch with records never waits.
+
+        Else a driver that dies and starts again before `max_wait_ms` has passed, again and again, would never read.
+        """
         settings = self._settings
         if not 0 < available < settings.min_records or not self._has_taken:
             return False
@@ -202,11 +205,6 @@ class AdmissionControl:
             limit = self._limit[1] if self._limit is not None and self._limit[0] == time else None
             rate = {} if self._measured_rate is None else {"backpressureRate": self._measured_rate}
         return rate if limit is None else {"readLimit": {"reason": limit.reason, "records": limit.records}, **rate}
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether the stream catches up; see CatchUp."""
-        return self._catch_up.is_behind
 
 
 def _length(current: Offsets, until: Offsets) -> int:

@@ -132,7 +132,7 @@ class CatchUp:
 
         Args:
             time: the batch.
-            open_batches: the batches that run or wait. One that has failed for good is not among them.
+            open_batches: the batches that run, or wait for an earlier one. One that has failed is not among them, also between two tries.
         """
         with self._lock:
             if not self._behind and (self._first_records <= 0 or not self._has_paused(time)):

@@ -101,8 +101,7 @@ class OnRecordError:
         limit = ErrorLimit(self.max_ratio or 0.0, records)
         errors = sum(found for found, _ in kinds.values())
         if limit.is_passed_by(errors):
-            (operator, exception), (_, first) = next(iter(kinds.items()))
-            raise limit.error(errors, f"{exception} in {operator}, {first}")
+            raise limit.error(errors, kinds)
 
     def to_json(self) -> dict[str, Any]:
         """Return the stored form, for a recipe: what the user has given."""

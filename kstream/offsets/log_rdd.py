@@ -15,7 +15,7 @@ from kstream.offsets.log import Log, pause_or_raise
 from kstream.offsets.offset_range import LostRange, OffsetRange
 from kstream.offsets.read_report import ReadReport, ReadReportAccumulator, ReportData
 from kstream.spark.worker_rdd import WorkerRDD
-from kstream.worker.current_record import CurrentRecord, between_chunks, note
+from kstream.worker.current_record import CurrentRecord, note, reading
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
@@ -113,19 +113,15 @@ class LogTask:
         read = 0
         note(lambda: read - 1, partial(_record_at, split, self.log.offsets_have_gaps))
         try:
-            for record in self._repeated(split):
-                read += 1
-                yield record
-            self._check_count(split, read)
+            with reading():
+                for record in self._repeated(split):
+                    read += 1
+                    yield record
+                self._check_count(split, read)
         except DataLossError as e:
             if not self.tolerate_loss:
                 raise
             report.record_loss(LostRange(split.topic, split.partition, split.fromOffset, split.untilOffset, "removed", str(e)))
-        except GeneratorExit:  # the task does not want the rest
-            between_chunks(abandoned=True)
-            raise
-        finally:  # the Log has failed, or is read to its end
-            between_chunks()
         report.record_read(split, read)
 
     def _repeated(self, split: OffsetRange) -> Iterator[Any]:

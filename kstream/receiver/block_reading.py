@@ -16,7 +16,7 @@ from kstream.receiver.executor_process import executor_of_this_worker
 from kstream.rpc import RpcClient, RpcCredentials
 from kstream.storage import FileStore
 from kstream.wal import WriteAheadLog, WriteAheadLogRecordHandle, create_log_for_receiver
-from kstream.worker.current_record import CurrentRecord, between_chunks, hand_out
+from kstream.worker.current_record import CurrentRecord, between_chunks, hand_out, reading
 from kstream.worker.process import once
 
 _ANY_STREAM = -1
@@ -117,7 +117,7 @@ def read_block(block: BlockLocations, credentials: RpcCredentials) -> Iterator[A
     )
 
 
-def records_of(chunks: Iterable[bytes], block_id: str = "") -> Iterator[Any]:
+def records_of(chunks: Iterable[bytes], block_id: str) -> Iterator[Any]:
     """Yield the records of a block. `current_record` knows which one was yielded last, by the id of the block.
 
     Args:
@@ -130,7 +130,7 @@ def records_of(chunks: Iterable[bytes], block_id: str = "") -> Iterator[Any]:
 def _lists_of(chunks: Iterable[bytes], block_id: str) -> Iterator[Iterator[Any]]:
     """Yield the records of each pickled list of a block."""
     before = 0
-    try:
+    with reading():
         for chunk in chunks:
             file = io.BytesIO(chunk)
             while file.tell() < len(chunk):
@@ -138,9 +138,6 @@ def _lists_of(chunks: Iterable[bytes], block_id: str) -> Iterator[Iterator[Any]]
                 yield hand_out(records, partial(_record_at, block_id, before))
                 between_chunks()
                 before += len(records)
-    except GeneratorExit:  # the task does not want the rest
-        between_chunks(abandoned=True)
-        raise
 
 
 def _record_at(block_id: str, before: int, position: int) -> CurrentRecord:

@@ -135,6 +135,11 @@ class UnfinishedBatches:
         with self._lock:
             return self._starts
 
+    def in_line(self) -> set[Time]:
+        """Return the batches that run, or wait for an earlier one. A batch between two tries is not among them: no batch waits for it."""
+        with self._lock:
+            return self._running | (self._waiting - self._between_tries)
+
     def open(self) -> set[Time]:
         """Return the batches that run or wait."""
         with self._lock:

@@ -179,7 +179,7 @@ class ExecutorAllocationManager(StreamingListener):
         info = batchCompleted.info
         with self._lock:
             self._submitted.discard(info.batch_time)
-        if info.processing_delay_ms is None or any(output.failure_reason is not None for output in info.outputs.values()):
+        if info.processing_delay_ms is None or info.has_failed:
             return
         with self._lock:
             self._sum_ms += info.processing_delay_ms

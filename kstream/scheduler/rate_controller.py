@@ -43,7 +43,7 @@ class RateController(StreamingListener):
     def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
         """Pass on the figures of a batch, and the new rate, if all outputs have succeeded."""
         info = batchCompleted.info
-        if any(output.failure_reason is not None for output in info.outputs.values()):
+        if info.has_failed:
             return
         self._stream.batch_completed(info)
         rate = self._rate_after(info)

@@ -12,7 +12,10 @@ _PYTHON = "PYSPARK_PYTHON"
 _VERSIONS = re.compile(
     r"PYTHON_VERSION_MISMATCH\] Python in worker has different version:? (?P<worker>[\d.]+) than that in driver:? (?P<driver>\d+\.\d+)"
 )
-_NO_PROGRAM = re.compile(r'java\.io\.IOException: Cannot run program "(?P<program>[^"]+)"')
+_NO_PROGRAM = re.compile(r'java\.io\.IOException: Cannot run program "(?P<program>[^"]+)".*\berror=(2|13),')
+"""Not there, or not to be executed. Java says it also where memory is short."""
+_STARTS_PYTHON = "org.apache.spark.api.python.PythonWorkerFactory"
+"""Hadoop, too, runs programs."""
 _NO_MODULE = re.compile(r"No module named '(?P<module>[^']+)'")
 _TOO_OLD = re.compile(r"(?P<package>PyArrow|Pandas) >= (?P<version>\S+) must be installed")
 _INSTALL_ARROW = "pip install 'kstream-spark[spark]'"
@@ -32,7 +35,7 @@ def error_of_setup(text: str, failure: WorkerFailure | None) -> KStreamError | N
             key=_PYTHON,
             value=found["worker"],
         )
-    if found := _NO_PROGRAM.search(text):
+    if _STARTS_PYTHON in text and (found := _NO_PROGRAM.search(text)):
         return ConfigurationError(
             f"the executors cannot run {found['program']!r} as the workers' Python: set {_PYTHON} (or spark.pyspark.python) to a Python "
             "that every executor has",

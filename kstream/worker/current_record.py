@@ -3,16 +3,18 @@
 A reader notes each chunk of elements once, and where they came from. Nothing is counted for each record: the iterator of a list knows how
 many elements it has left (`operator.length_hint`), so the position of the last one is found when somebody asks.
 
-    for where, messages in chunks:
-        yield hand_out(decode(messages), lambda i: record_at(where, messages[i]))
-        between_chunks()
+    with reading():
+        for where, messages in chunks:
+            yield hand_out(decode(messages), lambda i: record_at(where, messages[i]))
+            between_chunks()
 
 A Python worker of Spark runs one task at a time, in one thread. So there is one current record in a process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from operator import length_hint
 from typing import Any
@@ -95,7 +97,7 @@ def note(position: Position, record_at: RecordAt) -> None:
 
 
 def note_decoding(position: int, record_at: RecordAt) -> None:
-    """Note that the reader itself decodes the element at a position. If that fails, it is for this record, whoever reads ahead."""
+    """Note that the reader itself decodes the element at a position. An error is then certainly of this record."""
     global _noted, _in_reader
     _noted, _in_reader = (lambda: position, record_at), True
 
@@ -105,12 +107,32 @@ def is_decoding() -> bool:
     return _in_reader and _noted is not None
 
 
-def between_chunks(abandoned: bool = False) -> None:
-    """Note that the reader itself works now: no record is being handed out. The chunk is let go; `last_record` knows its last record.
+@contextmanager
+def reading() -> Generator[None]:
+    """The body of a reader's generator: when it ends, fails or is closed early, its chunk is let go.
 
-    Args:
-        abandoned: the reader was closed before its end. Python also closes it while an exception passes through `itertools.chain`.
+    A task that wants no more records closes its reader; Python also closes it while an exception passes through `itertools.chain`.
+    An error of the reader itself is that of no record, unless the reader was decoding one.
     """
+    try:
+        yield
+    except GeneratorExit:
+        _let_go(abandoned=True)
+        raise
+    except BaseException:
+        if not _in_reader:
+            between_chunks()
+        raise
+    between_chunks()
+
+
+def between_chunks() -> None:
+    """Note that the reader itself works now: no record is being handed out. The chunk is let go; `last_record` knows its last record."""
+    _let_go(abandoned=False)
+
+
+def _let_go(abandoned: bool) -> None:
+    """Let the chunk go. `abandoned`: the reader was closed before its end."""
     global _noted, _last, _abandoned
     record = None if _in_reader else current_record()
     if record is not None:

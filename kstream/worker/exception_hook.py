@@ -15,7 +15,7 @@ from typing import Any
 
 from kstream.worker.current_record import CurrentRecord, current_record, is_decoding, last_record, was_abandoned
 from kstream.worker.pipeline import Failing, users_function, where_failed
-from kstream.worker.worker_failure import WorkerFailure, class_name, cut, pickled_exception
+from kstream.worker.worker_failure import WorkerFailure, class_name, cut, message_of, pickled_exception
 
 _WORKER_MODULES = ("pyspark.worker", "__main__")
 """Where the function is called: the module that the daemon imports, or that runs as a program where Spark forks no workers."""
@@ -87,7 +87,7 @@ def failure_of(error: BaseException) -> WorkerFailure:
     record, certain = _record_of(error, failing)
     return WorkerFailure(
         type=class_name(type(error)),
-        message=cut(str(error)),
+        message=message_of(error),
         record="" if record is None else cut(str(record)),
         certain=certain,
         timestamp=None if record is None else record.timestamp,

@@ -17,7 +17,8 @@ from typing import Any, Protocol, TypeAlias
 
 from kstream.errors import KStreamError, TooManyRecordErrorsError
 from kstream.worker.current_record import CurrentRecord, current_record
-from kstream.worker.record_failure import RecordFailure, Step, failure_of, message_of
+from kstream.worker.record_failure import LONGEST_MESSAGE, RecordFailure, Step, failure_of
+from kstream.worker.worker_failure import message_of
 
 LEAST_RECORDS = 100
 """A batch of fewer records counts as one of this many. Otherwise one bad record of three would be too many."""
@@ -70,8 +71,10 @@ class ErrorLimit:
         """Return whether so many errors are too many. A batch of few records counts as one of LEAST_RECORDS."""
         return errors > self.ratio * max(self.records, LEAST_RECORDS)
 
-    def error(self, errors: int, first: str) -> TooManyRecordErrorsError:
-        """Return the error of a batch with too many record errors. `first` names the first failure."""
+    def error(self, errors: int, kinds: KindCounts) -> TooManyRecordErrorsError:
+        """Return the error of a batch with too many record errors. The error names the first failure of `kinds`."""
+        (operator, exception), (_, first) = next(iter(kinds.items()))
+        first = f"{exception} in {operator}, {first}"
         return TooManyRecordErrorsError(
             f"{errors} of the {self.records} records of a batch failed, more than maxErrorRatio={self.ratio:g} allows, so the batch fails. "
             f"The first: {first}. Mend the job or the records; to let more records fail, raise maxErrorRatio.",
@@ -138,9 +141,9 @@ class TaskErrors:
         if kind not in self.kinds and len(self.kinds) >= MOST_KINDS:
             kind = OTHER
         known, first = self.kinds.get(kind, (0, ""))
-        self.kinds[kind] = (known + 1, first or f"{record}: {message_of(error)}")
+        self.kinds[kind] = (known + 1, first or f"{record}: {message_of(error, LONGEST_MESSAGE)}")
         if self._policy.limit.is_passed_by(self.count):
-            raise self._policy.limit.error(self.count, self._first()) from error
+            raise self._policy.limit.error(self.count, self.kinds) from error
         if self._policy.dead_letters is not None:
             if self._writer is None:
                 self._writer = self._policy.dead_letters.open(self._task)
@@ -150,10 +153,6 @@ class TaskErrors:
         """Block until the dead letters of this task are durable. KStreamError if one of them could not be stored."""
         if self._writer is not None:
             self._writer.flush()
-
-    def _first(self) -> str:
-        (operator, exception), (_, first) = next(iter(self.kinds.items()))
-        return f"{exception} in {operator}, {first}"
 
 
 _of_task: TaskErrors | None = None

@@ -12,7 +12,7 @@ from types import CodeType, TracebackType
 from typing import Any
 
 from kstream.worker.current_record import CurrentRecord
-from kstream.worker.worker_failure import class_name
+from kstream.worker.worker_failure import class_name, message_of
 
 LONGEST_MESSAGE = 500
 """The most characters of an exception's message."""
@@ -71,7 +71,7 @@ def failure_of(error: Exception, record: CurrentRecord, step: Step) -> RecordFai
         record: the record.
         step: the step in which it failed.
     """
-    return RecordFailure(record, step, class_name(type(error)), message_of(error), _stack_trace(error)[-LONGEST_STACK:])
+    return RecordFailure(record, step, class_name(type(error)), message_of(error, LONGEST_MESSAGE), _stack_trace(error)[-LONGEST_STACK:])
 
 
 def name_of(function: Any) -> str:
@@ -81,22 +81,14 @@ def name_of(function: Any) -> str:
     return f"{module}.{name}" if module and module != "builtins" else name
 
 
-def message_of(error: BaseException) -> str:
-    """Return the message of an exception, cut. An exception whose `__str__` fails has a message that says so."""
-    try:
-        text = str(error)
-    except Exception as e:
-        text = f"its message cannot be made: {type(e).__name__}"
-    return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
-
-
 def _stack_trace(error: BaseException, depth: int = 3) -> str:
     """Return the stack trace of an exception and of its causes, as Python prints it, without the frames of kstream that called."""
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     before = ""
     if cause is not None and depth > 0:
         before = f"{_stack_trace(cause, depth - 1)}\n{_CAUSED if error.__cause__ else _HANDLING}:\n\n"
-    return f"{before}Traceback (most recent call last):\n{_frames(error.__traceback__)}{type(error).__name__}: {message_of(error)}\n"
+    message = message_of(error, LONGEST_MESSAGE)
+    return f"{before}Traceback (most recent call last):\n{_frames(error.__traceback__)}{type(error).__name__}: {message}\n"
 
 
 def _frames(trace: TracebackType | None) -> str:

@@ -69,14 +69,17 @@ def failure_in(text: str) -> WorkerFailure | None:
         return None
 
 
-def without_failure_line(text: str) -> str:
-    """Return a text without the lines of failures."""
-    return "\n".join(line for line in text.split("\n") if not line.startswith(MARK))
+def cut(text: str, most: int = MOST_TEXT) -> str:
+    """Return the first `most` characters of a text."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def cut(text: str) -> str:
-    """Return the first MOST_TEXT characters of a text."""
-    return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "…"
+def message_of(error: BaseException, most: int = MOST_TEXT) -> str:
+    """Return the first `most` characters of an exception's message. An exception whose `__str__` fails has a message that says so."""
+    try:
+        return cut(str(error), most)
+    except Exception as e:
+        return f"its message cannot be made: {type(e).__name__}"
 
 
 # -- exceptions as text

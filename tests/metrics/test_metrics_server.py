@@ -123,6 +123,24 @@ def test_a_connection_beyond_the_limit_is_closed_and_the_others_are_answered(
         assert first.recv(12) == b"HTTP/1.0 200"
 
 
+def test_a_connection_for_which_there_is_no_thread_is_closed_and_the_next_one_is_answered(
+    serve: Callable[[], MetricsServer], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve()
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        monkeypatch.setattr(threading.Thread, "start", start)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.settimeout(20)
+        assert connection.recv(1) == b""
+    assert "closed unanswered: can't start new thread" in caplog.text
+    assert fetch(f"{server.url}")
+
+
 def test_a_port_that_is_taken_is_one_error_with_the_setting(serve: Callable[[], MetricsServer]) -> None:
     port = serve().port
     with pytest.raises(PortTakenError, match=rf"127.0.0.1:{port}.*spark.streaming.kstream.metrics.port") as caught:

@@ -25,7 +25,7 @@ class OneStore:
         self.blocks: dict[str, list[Any]] = {}
 
     def put(self, name: str, chunks: Sequence[bytes], how: str) -> None:
-        self.blocks[name] = list(records_of(chunks))
+        self.blocks[name] = list(records_of(chunks, name))
 
     def remove(self, name: str) -> None:
         self.blocks.pop(name, None)

@@ -23,13 +23,13 @@ def packed(*calls: Any) -> list[Any]:
 def test_a_block_gives_back_packs_and_single_records_in_the_order_they_came() -> None:
     block = [1, *packed([2, 3], (n for n in (4, 5))), 6, 7, *packed([], [8]), *packed(TextLines("a\nb"))]
     count, chunks = chunks_of(block, dumps_plain)
-    assert count == 10 and list(records_of(chunks)) == [1, 2, 3, 4, 5, 6, 7, 8, "a", "b"]
+    assert count == 10 and list(records_of(chunks, "b")) == [1, 2, 3, 4, 5, 6, 7, 8, "a", "b"]
 
 
 def test_many_small_packs_become_few_chunks() -> None:
     count, chunks = chunks_of(packed(*([n, -n] for n in range(20_000))), dumps_plain)
     assert count == 40_000 and len(chunks) <= 3
-    assert list(records_of(chunks)) == [value for n in range(20_000) for value in (n, -n)]
+    assert list(records_of(chunks, "b")) == [value for n in range(20_000) for value in (n, -n)]
 
 
 def test_a_pack_is_not_huge_however_many_records_come_at_once() -> None:
@@ -55,14 +55,14 @@ def test_lines_are_pickled_as_one_text_and_need_nothing_of_ours_to_be_read() -> 
 
 def test_the_stored_form_of_lines() -> None:
     assert chunks_of(packed(TextLines("a\nb"), TextLines("c")), dumps_plain)[1] == [GOLDEN]
-    assert list(records_of([GOLDEN])) == ["a", "b", "c"]
+    assert list(records_of([GOLDEN], "b")) == ["a", "b", "c"]
 
 
 def test_records_that_change_after_they_were_packed_are_stored_as_they_were() -> None:
     record = {"n": 1}
     packs = packed([record])
     record["n"] = 2
-    assert list(records_of(chunks_of(packs, dumps_plain)[1])) == [{"n": 1}]
+    assert list(records_of(chunks_of(packs, dumps_plain)[1], "b")) == [{"n": 1}]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])

@@ -40,7 +40,7 @@ class FakeStore:
         self.blocks.pop(name, None)
 
     def records(self, name: str) -> list[Any]:
-        return list(records_of(self.blocks[name]))
+        return list(records_of(self.blocks[name], name))
 
 
 def handler(own: FakeStore, *peers: FakeStore, **options: int) -> BlockStoreBasedBlockHandler:
@@ -112,7 +112,7 @@ def test_a_block_that_only_a_peer_took_is_stored_and_one_that_nobody_took_is_an_
 def test_chunks_are_neither_tiny_nor_huge_and_hold_every_record_in_order() -> None:
     small = [("key", n) for n in range(50_000)]
     chunks = chunks_of(small, dumps_plain)[1]
-    assert list(records_of(chunks)) == small and len(chunks) < 30
+    assert list(records_of(chunks, "b")) == small and len(chunks) < 30
     large = [bytes(1_000_000)] * 200
     sizes = [len(chunk) for chunk in chunks_of(large, dumps_plain)[1]]
     assert max(sizes[10:]) <= 1_100_000 and chunks_of([], dumps_plain) == (0, [])
@@ -135,7 +135,8 @@ def logging_handler(folder: Path, own: FakeStore, store: LocalFileStore | None =
 
 def read_back(folder: Path, stored: ReceivedBlockStoreResult) -> list[Any]:
     assert stored.handle is not None
-    return list(records_of(decode_block(FileBasedWriteAheadLog(LocalFileStore(folder), "receivedData/0").read(stored.handle), "here")))
+    logged = FileBasedWriteAheadLog(LocalFileStore(folder), "receivedData/0").read(stored.handle)
+    return list(records_of(decode_block(logged, "here"), "b"))
 
 
 def test_a_block_is_in_the_log_and_in_the_store_when_it_is_stored(tmp_path: Path) -> None:

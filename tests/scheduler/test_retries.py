@@ -100,6 +100,24 @@ def test_later_batches_run_meanwhile_under_continue() -> None:
     assert succeeded(world) == [SECOND, THIRD]
 
 
+def test_no_input_hears_of_a_batch_between_two_tries_as_one_that_is_late() -> None:
+    world, sink = World(), Sink()
+    driver = running(world, sink, {RETRIES: "9"})
+    sink.away = {FIRST}
+    fails(driver)
+    assert list(driver.input.services.open_batches()) == []
+
+
+def test_the_inputs_hear_of_the_batches_that_a_failed_one_holds_up() -> None:
+    world, sink = World(), Sink()
+    driver = running(world, sink, {POLICY: "hold", RETRIES: "9"})
+    sink.away = {FIRST}
+    fails(driver)
+    driver.tick_only(1)
+    driver.settle()
+    assert driver.input.services.open_batches() == {Time(SECOND)}
+
+
 def test_the_back_off_doubles() -> None:
     world, sink = World(), Sink()
     driver = running(world, sink, {RETRIES: "4"})

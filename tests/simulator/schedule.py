@@ -9,9 +9,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
 from kstream import crash_point
 from kstream.checkpoint import read_log, settled
+from kstream.scheduler import missed_batches
 from kstream.scheduler.retry_policy import CONTINUE, FAILED_BATCH, HOLD, RETRIES
 from kstream.storage import FileStore
 from tests.simulator.driver import SimulatedDriver
@@ -28,6 +30,8 @@ MOST_DRIVERS = 8
 MOST_STEPS = 20_000
 SETTLED_AT_ONCE = 2
 """Plans above an unfinished batch that are removed at once: ten, as in the product, are seldom there in a short schedule."""
+GRACE_MS = 500
+"""How long postponed batches stay unplanned: the ten seconds of the product are longer than the life of the last driver."""
 
 
 @dataclass(frozen=True)
@@ -81,24 +85,27 @@ class Schedule:
     def run(self) -> None:
         """From the first start to the last stop. Raises SimulationStuckError if nothing can happen any more."""
         crash_point.install(self._at_crash_point)
-        at_once, settled.AT_ONCE = settled.AT_ONCE, SETTLED_AT_ONCE
-        try:
-            self._start_driver()
-            chaos_ms = self.scenario.chaos_ms or self.rng.randrange(4, 13) * self.interval_ms
-            self._pause(chaos_ms)
-            self._heal()
-            for last in (False, True):
-                driver = self._a_good_driver()
-                if driver is None:
-                    break
-                self._pause(3 * self.interval_ms if not last else self.interval_ms)
-                driver.ask_to_stop(graceful=True)
-                self.steps.wait(lambda driver=driver: driver.over, 60 * self.interval_ms)
-        finally:
-            crash_point.install(None)
-            self._end_all()
-            settled.AT_ONCE = at_once
+        with patch.object(settled, "AT_ONCE", SETTLED_AT_ONCE), patch.object(missed_batches, "GRACE_MS", GRACE_MS):
+            try:
+                self._live()
+            finally:
+                crash_point.install(None)
+                self._end_all()
         self._note_pending()
+
+    def _live(self) -> None:
+        """Start, act and die for a while; then heal, and let two drivers, one after the other, work and stop gracefully."""
+        self._start_driver()
+        chaos_ms = self.scenario.chaos_ms or self.rng.randrange(4, 13) * self.interval_ms
+        self._pause(chaos_ms)
+        self._heal()
+        for last in (False, True):
+            driver = self._a_good_driver()
+            if driver is None:
+                break
+            self._pause(3 * self.interval_ms if not last else self.interval_ms)
+            driver.ask_to_stop(graceful=True)
+            self.steps.wait(lambda driver=driver: driver.over, 60 * self.interval_ms)
 
     def _pause(self, milliseconds: int) -> None:
         """Lets everybody else live for so long."""

@@ -14,7 +14,7 @@ from pyspark import RDD, SparkContext, StorageLevel
 from kstream.errors import FencedError, is_of_a_task, where_of
 from kstream.spark.task_errors import in_task, users_error
 from kstream.spark.worker_rdd import WorkerRDD
-from kstream.worker.current_record import CurrentRecord, between_chunks, hand_out, note_decoding
+from kstream.worker.current_record import CurrentRecord, between_chunks, hand_out, note_decoding, reading
 from kstream.worker.worker_failure import failure_in
 
 BAD = 7
@@ -37,7 +37,7 @@ def check_value(value: int) -> int:
 
 def chunks(decoder: Callable[[Any], Any]) -> Iterator[Iterator[Any]]:
     """Hand out two chunks of five offsets, 0 to 9, as (key, offset)."""
-    try:
+    with reading():
         for first in (0, 5):
             offsets = range(first, first + 5)
             for n in offsets:
@@ -45,9 +45,6 @@ def chunks(decoder: Callable[[Any], Any]) -> Iterator[Iterator[Any]]:
                 decoder((0, n))
             yield hand_out([(n % 2, n) for n in offsets], lambda i, first=first: CurrentRecord("orders", 0, first + i, 1_700_000_000_000))
             between_chunks()
-    except GeneratorExit:
-        between_chunks(abandoned=True)
-        raise
 
 
 def read(_index: int, decoder: Callable[[Any], Any] = lambda record: record) -> Iterator[Any]:

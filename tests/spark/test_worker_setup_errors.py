@@ -25,10 +25,27 @@ def test_another_python_on_the_workers_says_which_one_to_set(text: str) -> None:
     )
 
 
-def test_a_python_that_the_executors_do_not_have_is_named() -> None:
-    text = 'Lost task 0.0: java.io.IOException: Cannot run program "/opt/py/bin/python": error=2, No such file or directory'
-    error = error_of_setup(text, None)
+NO_PYTHON = """Lost task 0.0: java.io.IOException: Cannot run program "/opt/py/bin/python": error=2, No such file or directory
+\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)
+\tat org.apache.spark.api.python.PythonWorkerFactory.startDaemon(PythonWorkerFactory.scala:235)"""
+
+
+@pytest.mark.parametrize("reason", ["error=2, No such file or directory", "error=13, Permission denied"])
+def test_a_python_that_the_executors_cannot_run_is_named(reason: str) -> None:
+    error = error_of_setup(NO_PYTHON.replace("error=2, No such file or directory", reason), None)
     assert isinstance(error, ConfigurationError) and "cannot run '/opt/py/bin/python'" in str(error) and "PYSPARK_PYTHON" in str(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        NO_PYTHON.replace("error=2, No such file or directory", "error=12, Cannot allocate memory"),
+        'java.io.IOException: Cannot run program "chmod": error=2, No such file or directory\n\tat org.apache.hadoop.util.Shell.runCommand',
+    ],
+    ids=["no memory for a process", "a program of Hadoop"],
+)
+def test_a_program_that_was_not_started_for_another_reason_is_no_matter_of_the_python(text: str) -> None:
+    assert error_of_setup(text, None) is None
 
 
 def test_a_module_that_only_the_driver_has_says_how_to_send_it() -> None:

@@ -18,6 +18,8 @@ from kstream.worker.current_record import (
     hand_out,
     last_record,
     note,
+    note_decoding,
+    reading,
     was_abandoned,
 )
 
@@ -39,13 +41,10 @@ def at(offset: int) -> CurrentRecord:
 
 def reader(*chunks: list[int]) -> Iterator[Iterator[int]]:
     """Hand out chunks of offsets as Kafka's reader does."""
-    try:
+    with reading():
         for chunk in chunks:
             yield hand_out(chunk, lambda i, chunk=chunk: CurrentRecord("orders", 0, chunk[i], raw=chunk))
             between_chunks()
-    except GeneratorExit:
-        between_chunks(abandoned=True)
-        raise
 
 
 def test_each_element_finds_its_own_record_over_the_borders_of_chunks() -> None:
@@ -80,6 +79,24 @@ def test_no_chunk_lives_on_after_a_task_that_takes_a_few_records() -> None:
     del elements
     gc.collect()
     assert there() is None and current_record() is None and last_record() == at(2) and was_abandoned()
+
+
+def failing(error: Exception, decodes: bool) -> Iterator[Iterator[int]]:
+    """Hand out a record, then fail: while the next record is decoded, or in the reader's own work."""
+    with reading():
+        yield hand_out([1], at)
+        if decodes:
+            note_decoding(2, at)
+        raise error
+
+
+@pytest.mark.parametrize(("decodes", "blamed"), [(True, at(2)), (False, None)])
+def test_an_error_of_the_reader_is_that_of_no_record_unless_the_reader_was_decoding_one(
+    decodes: bool, blamed: CurrentRecord | None
+) -> None:
+    with pytest.raises(OSError, match="broken"):
+        list(chain.from_iterable(failing(OSError("broken"), decodes)))
+    assert current_record() == blamed and not was_abandoned()
 
 
 def test_a_reader_at_its_end_was_not_abandoned() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kstream.errors import PlanFailedError, StateError
+from kstream.worker.exception_hook import failure_of as reported
 from kstream.worker.worker_failure import (
     MARK,
     MOST_PICKLED,
@@ -21,7 +22,6 @@ from kstream.worker.worker_failure import (
     failure_of_traceback,
     pickled_exception,
     rebuilt_exception,
-    without_failure_line,
 )
 
 
@@ -119,12 +119,19 @@ def test_an_exception_that_would_say_something_else_is_not_made() -> None:
     assert rebuilt_exception(WorkerFailure("KeyboardInterrupt", "")) is None, "no Exception"
 
 
+def test_an_exception_whose_text_cannot_be_made_is_reported_nevertheless() -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert reported(MuteError()).message == "its message cannot be made: RuntimeError"
+
+
 def test_a_failure_is_one_line_of_the_text_and_is_found_again() -> None:
     failure = WorkerFailure("ValueError", "a\nb – é", "orders-0@17", True, 1700000000000, "map", "/home/me/job.py:9", "AAAA")
     line = failure.to_line()
     assert "\n" not in line and line.startswith(MARK)
     assert failure_in(f"before\n{line}\nafter {{") == failure
-    assert without_failure_line(f"before\n{line}\nafter") == "before\nafter"
 
 
 @pytest.mark.parametrize("text", ["", "ValueError: no", MARK, MARK + '{"type": "Val', MARK + '{"unknown": 1}', MARK + "[]"])

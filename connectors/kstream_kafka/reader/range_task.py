@@ -15,7 +15,7 @@ from kstream.batch import SkippedRecord
 from kstream.errors import KStreamError
 from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.read_report import ReadReport, ReportData
-from kstream.worker.current_record import between_chunks, hand_out, note_decoding
+from kstream.worker.current_record import between_chunks, hand_out, note_decoding, reading
 from kstream.worker.record_errors import ErrorsPolicy, TaskErrors, in_this_task
 from kstream_kafka.client import params
 from kstream_kafka.client.ports import RangeConsumer
@@ -203,16 +203,13 @@ class RangeTask:
 
     def _decoded(self, index: int) -> Iterator[Iterator[Any]]:
         """Yield the elements of each chunk of a task. While they are handed out, `current_record` knows which record each one is of."""
-        try:
+        with reading():
             for messages, elements in self._chunks(index):
                 handed_out = hand_out(elements, partial(record_of, messages))
                 del elements  # else the elements of two chunks would be alive while the next one is decoded
                 yield handed_out
                 del handed_out
                 between_chunks()
-        except GeneratorExit:  # the task does not want the rest
-            between_chunks(abandoned=True)
-            raise
 
     def _chunks(self, index: int) -> Iterator[tuple[list[Any], list[Any]]]:
         """Yield the messages and the elements of each chunk of a task; under an errors policy without those that cannot be decoded."""

@@ -209,7 +209,8 @@ def test_partitions_share_the_rate_of_back_pressure_by_their_lags():
 def test_the_first_batch_of_a_start_takes_a_limited_number_of_each_partition():
     s = Stream({("t", 0): (0, 250_000), ("t", 1): (0, 7)}, auto_offset_reset="earliest").start()
     assert [r[2:] for r in s.batch()] == [[0, 100_000], [0, 7]]
-    assert s.stream._admission.is_behind
+    limits = s.stream._admission.limits_of(Time(1000))
+    assert limits["readLimit"] == {"reason": "firstBatchRecords", "records": 100_007}
 
 
 def test_a_bounded_run_takes_all_records_at_once():
