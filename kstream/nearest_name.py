@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 
+_MOST = 3
+"""The largest number of names in a hint."""
 _MUCH_ALIKE = 0.8
 """The least share of equal letters of two names. A hint below it would mislead."""
 _OF_THE_LAST_WORD = 0.95
@@ -15,7 +17,7 @@ _LONG_WORD = 6
 """Letters from which on a last word alone tells what was meant: `maxRatePerPartition` does, `id` does not."""
 
 
-def nearest_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+def nearest_names(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names most like an unknown one: usually one, several if they are equally near, none if no name is much alike.
 
     Case, dots and other separators do not count. A name without the words before its last dot, or with others, is like the full one.
@@ -23,11 +25,10 @@ def nearest_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     Args:
         name: the unknown name.
         known: the names that exist.
-        most: the largest number of names.
     """
     nearness = {other: _likeness(name, other) for other in sorted(set(known))}
     best = max(nearness.values(), default=0.0)
-    return [other for other, likeness in nearness.items() if likeness == best][:most] if best >= _MUCH_ALIKE else []
+    return [other for other, likeness in nearness.items() if likeness == best][:_MOST] if best >= _MUCH_ALIKE else []
 
 
 def did_you_mean(names: Sequence[str]) -> str:

@@ -6,17 +6,18 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
     plan         BatchPlan and PlannedInput; InputOutcome and StateCheckpoint, which a completion stores
     skipped_record   SkippedRecord: a record that a batch leaves out
     batch_info   BatchInfo and its parts, for listeners
-    batch        Batch, Job, JobSet: a batch in the driver that runs it
+    batch        Batch, Job, JobSet: a batch in the driver that runs it; BatchCounts
     retention    RequiredBatches: the batches whose plans must be kept
 """
 
-from kstream.batch.batch import Batch, BatchState, Job, JobSet, RDDScope
+from kstream.batch.batch import Batch, BatchCounts, BatchState, Job, JobSet, RDDScope
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
 from kstream.batch.plan import BatchPlan, InputOutcome, Json, JsonPlan, KeyHash, PlannedInput, StateCheckpoint
 from kstream.batch.skipped_record import SkippedRecord
 
 __all__ = [
     "Batch",
+    "BatchCounts",
     "BatchInfo",
     "BatchPlan",
     "BatchState",

@@ -1,6 +1,7 @@
 """Batch, Job, JobSet: a batch in the driver that runs it, with its state, its jobs and their times.
 
-RDDScope: the box in which Spark's pages draw the RDDs of an operator, or of an operator in one batch.
+BatchCounts: how many batches are in each state. RDDScope: the box in which Spark's pages draw the RDDs of an operator, or of an operator
+in one batch.
 """
 
 from __future__ import annotations
@@ -169,6 +170,8 @@ class JobSet:
     jobs: list[Job]
     inputs: Mapping[int, StreamInputInfo]
     submission_ms: int
+    tries: int = 1
+    """How often the jobs have been submitted, with this time."""
     processing_start_ms: int | None = None
     processing_end_ms: int | None = None
     states: Mapping[str, StateCheckpoint] = field(default_factory=dict[str, StateCheckpoint])
@@ -219,7 +222,7 @@ class JobSet:
             jobs: the jobs of the same outputs, generated again.
         """
         kept = {job.output_op_id: job for job in self.jobs if job.error is None}
-        retry = JobSet(self.time, [kept.get(job.output_op_id, job) for job in jobs], self.inputs, self.submission_ms)
+        retry = JobSet(self.time, [kept.get(job.output_op_id, job) for job in jobs], self.inputs, self.submission_ms, self.tries + 1)
         retry._incomplete -= kept.keys()
         retry._not_ended -= kept.keys()
         return retry
@@ -246,4 +249,33 @@ class JobSet:
     def to_batch_info(self) -> BatchInfo:
         """Return the facts about the batch for listeners."""
         outputs = {job.output_op_id: job.to_info() for job in self.jobs}
-        return BatchInfo(self.time, self.inputs, self.submission_ms, self.processing_start_ms, self.processing_end_ms, outputs)
+        return BatchInfo(self.time, self.inputs, self.submission_ms, self.processing_start_ms, self.processing_end_ms, outputs, self.tries)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCounts:
+    """How many batches have not succeeded, at one moment.
+
+    Attributes:
+        running: those that run or are about to.
+        retrying: those between two tries.
+        held: those that wait for an earlier batch.
+        failed: those that have no retry left, or whose completion the store refused.
+        oldest: the oldest of all of them; None without any.
+    """
+
+    running: int = 0
+    retrying: int = 0
+    held: int = 0
+    failed: int = 0
+    oldest: Time | None = None
+
+    @property
+    def unfinished(self) -> int:
+        """How many there are."""
+        return self.running + self.waiting + self.failed
+
+    @property
+    def waiting(self) -> int:
+        """How many wait, for a retry or for an earlier batch."""
+        return self.retrying + self.held

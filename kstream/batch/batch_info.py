@@ -165,6 +165,9 @@ class BatchInfo:
     """One batch. Times are milliseconds since the Unix epoch.
 
     A field is None if its event has not happened yet; pyspark's methods return −1 for it.
+
+    `tries` is how often the jobs have been submitted. After the first try the scheduling delay has all tries and back-offs in it, and the
+    processing time is only that of the outputs that ran again: neither is a measure of the job's speed.
     """
 
     batch_time: Time
@@ -173,6 +176,7 @@ class BatchInfo:
     processing_start_ms: int | None
     processing_end_ms: int | None
     outputs: Mapping[int, OutputOperationInfo]
+    tries: int = 1
 
     @property
     def scheduling_delay_ms(self) -> int | None:
@@ -195,6 +199,11 @@ class BatchInfo:
     def has_failed(self) -> bool:
         """Whether an output operation has failed."""
         return any(output.failure_reason is not None for output in self.outputs.values())
+
+    @property
+    def measures_speed(self) -> bool:
+        """Whether all outputs have succeeded in the first try, so that the delays show how fast the job is."""
+        return self.tries == 1 and not self.has_failed
 
     def batchTime(self) -> ListenerTime:
         return ListenerTime(self.batch_time)

@@ -18,7 +18,7 @@ runs a pending batch again with the same ranges. `names` lists the records. A fi
     binding          binds stored streams to the streams of the graph that starts now
     missing_plans    finds plans that are missing
     history          past plans and the ledger, for people and replays
-    state_log        the states that completions name
+    state_log        the states that completions and records of failures name
     plan_log         PlanLog, the writing side; epochs
     offline          changes that commands make while no driver runs
 """

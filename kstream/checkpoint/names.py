@@ -16,7 +16,7 @@ The records under a checkpoint's path:
     settled/<after>-<until>-<epoch>   plans above an unfinished batch that were removed, as an interval (see settled.py)
     adopted/<epoch>                   the plans that this epoch's driver found: any other plan of an older epoch never ran
     state/<time>-<epoch>-<stream>-<partition>-<nonce>
-                                      a partition of a stream's state (see state_format.py); it counts only if a completion names it
+                                      a partition of a stream's state (see state_format.py); it counts if a completion or failure names it
     gone-states/<epoch>               states whose streams that driver's program did not have
     kept-offsets/<epoch>              offsets of partitions that the job no longer reads (see input_records.py)
     interval-changes/<epoch>          a changed batch interval (see interval_change.py)
@@ -28,6 +28,7 @@ The records under a checkpoint's path:
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 from urllib.parse import quote, unquote
@@ -58,13 +59,13 @@ INTERVAL_CHANGES = "interval-changes"
 _STATE = re.compile(r"(\d{15})-(\d{6,})-(.+)-(\d{5,})-([0-9a-f]+)")
 
 
-def key(time: Time, *epochs: int) -> str:
+def key(time: Time, *numbers: int) -> str:
     """Return `<time>-<epoch>…`: the name of a record without its folder."""
-    return "-".join([f"{time.milliseconds:015d}", *(f"{epoch:06d}" for epoch in epochs)])
+    return "-".join([f"{time.milliseconds:015d}", *(f"{number:06d}" for number in numbers)])
 
 
 def parse_key(name: str) -> tuple[Time, tuple[int, ...]] | None:
-    """Parse the time and the epochs of a key; None for any other file in the folder."""
+    """Parse the time and the other numbers of a key, such as epochs; None for any other file in the folder."""
     parts = name.split("-")
     if len(parts) < 2 or not all(part.isdigit() for part in parts):
         return None
@@ -94,6 +95,17 @@ def given_up(time: Time, epoch: int) -> str:
 def lost(time: Time, plan_epoch: int, run_epoch: int) -> str:
     """Return the name of the ledger's record about lost data: epoch of the plan, and epoch of the driver that ran the batch."""
     return f"{LOST}/{key(time, plan_epoch, run_epoch)}"
+
+
+def skipped(time: Time, plan_epoch: int, stream: int, partition: int, offset: int, topic: str) -> str:
+    """Return the name of a request to leave a record out. The topic is a digest, because its name may be longer than a file's."""
+    return f"{SKIPPED}/{key(time, plan_epoch, stream, partition, offset)}-{hashlib.sha256(topic.encode()).hexdigest()[:12]}"
+
+
+def parse_skipped(name: str) -> tuple[Time, tuple[int, ...]] | None:
+    """Parse the batch time, and epoch, stream, partition and offset, of a request's name; None for any other file in the folder."""
+    found = parse_key(name.rpartition("-")[0])
+    return found if found is not None and len(found[1]) == 4 else None
 
 
 def acknowledged(entry: str) -> str:

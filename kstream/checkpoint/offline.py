@@ -10,7 +10,7 @@ from kstream.batch import BatchPlan, InputOutcome
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
 from kstream.checkpoint.binding import binding_of
-from kstream.checkpoint.interval_change import IntervalChange, write_change
+from kstream.checkpoint.interval_change import write_change
 from kstream.checkpoint.plan_log import PlanLog, newest_epoch, take_epoch
 from kstream.checkpoint.reader import LogContents, read_log
 from kstream.errors import FencedError
@@ -46,8 +46,8 @@ def move_streams(store: FileStore, at_ms: int, choose: Callable[[LogContents], P
     inputs, outcomes = choose(contents)
     log = PlanLog(store, epoch, contents)
     time = contents.meta.next_batch(last)
-    if contents.meta.after is not None:
-        write_change(store, epoch, IntervalChange(contents.meta.after, contents.meta.zero_time, contents.meta.interval))
+    if contents.meta.change is not None:
+        write_change(store, epoch, contents.meta.change)
     floor = min([*contents.pending, time])
     graph = binding_of(contents, {}).stored
     stream_names = {number: name for number, name in graph.items() if name is not None or number not in inputs}

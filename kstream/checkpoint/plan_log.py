@@ -15,10 +15,9 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from kstream import crash_point
 from kstream.batch import BatchPlan, InputOutcome, SkippedRecord
@@ -103,7 +102,6 @@ class PlanLog:
         store: the checkpoint.
         epoch: this driver's.
         contents: the contents of the log at the start; None for an empty log.
-        lock: held while an in-doubt plan is resolved in the store.
         keep_history: how long plans that no batch needs are kept in the history; 0 keeps none.
     """
 
@@ -112,7 +110,6 @@ class PlanLog:
         store: FileStore,
         epoch: int,
         contents: LogContents | None = None,
-        lock: AbstractContextManager[Any] | None = None,
         keep_history: Duration = _NOTHING,
     ) -> None:
         plans = [] if contents is None else [contents.plans[time] for time in sorted(contents.plans)]
@@ -137,7 +134,9 @@ class PlanLog:
         self._failed: dict[PlanKey, str] = {}
         """Plans of batches that failed under this driver → the name of the record. It goes with the plan."""
         self._in_doubt: BatchPlan | None = None
-        self._lock = threading.Lock() if lock is None else lock
+        """The plan whose write has failed, and which may be stored nevertheless. Only the generator's thread uses it."""
+        self._lock = threading.Lock()
+        """Never held during I/O."""
 
     def write_plan(self, plan: BatchPlan) -> None:
         """Make the plan durable. Call `resolve_in_doubt_plan` before the next plan.
@@ -150,8 +149,7 @@ class PlanLog:
         try:
             self._store.create(names.plan(plan.time, self.epoch), encode_plan(plan))
         except StorageError as e:
-            with self._lock:
-                self._in_doubt = plan
+            self._in_doubt = plan
             try:
                 stored = self.resolve_in_doubt_plan()
             except StorageError:
@@ -162,8 +160,7 @@ class PlanLog:
                     time=plan.time.milliseconds,
                 ) from e
         else:
-            with self._lock:
-                self._mark_durable(plan)
+            self._mark_durable(plan)
 
     def resolve_in_doubt_plan(self) -> BatchPlan | None:
         """Find out whether the plan of a failed write was stored after all.
@@ -176,19 +173,20 @@ class PlanLog:
         Raises:
             StorageError: the plan is still in doubt, and no other batch may be planned.
         """
-        with self._lock:
-            plan = self._in_doubt
-            if plan is None:
-                return None
-            stored = self._stored_or_tombstone(plan)
-            self._in_doubt = None
-            if stored:
-                self._mark_durable(plan)
-            return plan if stored else None
+        plan = self._in_doubt
+        if plan is None:
+            return None
+        stored = self._stored_or_tombstone(plan)
+        self._in_doubt = None
+        if not stored:
+            return None
+        self._mark_durable(plan)
+        return plan
 
     def _mark_durable(self, plan: BatchPlan) -> None:
-        """Note that a plan is durable. The caller holds the lock."""
-        self._unprobed.append((plan.time, plan.floor))
+        """Note that a plan is durable."""
+        with self._lock:
+            self._unprobed.append((plan.time, plan.floor))
 
     def _mark_probed(self, plans: Collection[tuple[Time, Time]]) -> None:
         """Note that no driver had taken over when these plans were durable, for `clean`."""

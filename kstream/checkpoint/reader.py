@@ -13,7 +13,7 @@ from kstream.checkpoint import format, names
 from kstream.checkpoint.epoch_records import EpochRecords
 from kstream.checkpoint.format import read_plan
 from kstream.checkpoint.input_records import KeptOffsets, read_kept
-from kstream.checkpoint.interval_change import read_change
+from kstream.checkpoint.interval_change import IntervalChange, read_change
 from kstream.checkpoint.settled import Settled, in_settled, read_settled
 from kstream.checkpoint.skip_request import by_stream, read_requests
 from kstream.errors import CorruptRecordError, MissingFileError
@@ -38,6 +38,11 @@ class Meta:
     zero_time: Time
     interval: Duration
     after: Time | None = None
+
+    @property
+    def change(self) -> IntervalChange | None:
+        """The newest change of the interval, which each driver records again; None if the interval has never changed."""
+        return None if self.after is None else IntervalChange(self.after, self.zero_time, self.interval)
 
     def next_batch(self, time: Time) -> Time:
         """Return the first batch time after `time`, which may be of the former interval."""

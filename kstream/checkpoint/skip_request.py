@@ -9,14 +9,13 @@ that came too late is not among them.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from kstream.batch import SkippedRecord
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
-from kstream.errors import AlreadyExistsError
+from kstream.errors import AlreadyExistsError, CorruptRecordError
 from kstream.storage import FileStore
 
 _KIND = "skip"
@@ -44,10 +43,9 @@ class SkipRequest:
 
     @property
     def name(self) -> str:
-        """The name of the request. The topic is in it as a digest, because a topic's name may be longer than a file's."""
+        """The name of the request."""
         record = self.record
-        topic = hashlib.sha256(record.topic.encode()).hexdigest()[:12]
-        return f"{names.SKIPPED}/{names.key(self.time, self.epoch, record.stream, record.partition, record.offset)}-{topic}"
+        return names.skipped(self.time, self.epoch, record.stream, record.partition, record.offset, record.topic)
 
 
 def ask_to_skip(store: FileStore, request: SkipRequest) -> SkipRequest:
@@ -76,13 +74,12 @@ def ask_to_skip(store: FileStore, request: SkipRequest) -> SkipRequest:
         return _read(store, request.name)
 
 
-def read_requests(store: FileStore, wanted: Callable[[Time, int], bool], known: Collection[str] = ()) -> list[SkipRequest]:
-    """Read the requests for some plans, by batch time. Blocks: one listing, and one read for each request that is wanted and not known.
+def read_requests(store: FileStore, wanted: Callable[[Time, int], bool]) -> list[SkipRequest]:
+    """Read the requests for some plans, by batch time. Blocks: one listing, and one read for each request that is wanted.
 
     Args:
         store: the checkpoint.
         wanted: wanted(time, epoch) returns whether the requests for this plan are read.
-        known: the names of the requests that are left out.
 
     Raises:
         CorruptRecordError: a request is damaged. Its batch must not run, because nobody knows what it shall leave out.
@@ -90,10 +87,9 @@ def read_requests(store: FileStore, wanted: Callable[[Time, int], bool], known: 
     """
     found: list[SkipRequest] = []
     for name in sorted(store.list(names.SKIPPED)):
-        key = names.parse_key(name.rpartition("-")[0])
-        place = f"{names.SKIPPED}/{name}"
-        if key is not None and len(key[1]) == 4 and place not in known and wanted(key[0], key[1][0]):
-            found.append(_read(store, place))
+        key = names.parse_skipped(name)
+        if key is not None and wanted(key[0], key[1][0]):
+            found.append(_read(store, f"{names.SKIPPED}/{name}"))
     return found
 
 
@@ -105,13 +101,12 @@ def _read(store: FileStore, name: str) -> SkipRequest:
     )
     if request.name != name:
         inside = {key: fields[key] for key in ("time", "epoch", "stream", "partition", "offset")}
-        format.check_name(store.path(name), inside, dict(zip(inside, _numbers_of(name), strict=True)))
+        named = names.parse_skipped(name.partition("/")[2])
+        assert named is not None
+        format.check_name(store.path(name), inside, dict(zip(inside, (named[0].milliseconds, *named[1]), strict=True)))
+        reason = f"holds a request for topic {request.record.topic}, of which its name is not"
+        raise CorruptRecordError(f"{store.path(name)} {reason}: move it out of the checkpoint.", path=store.path(name), reason=reason)
     return request
-
-
-def _numbers_of(name: str) -> list[int]:
-    """Return the numbers in the name of a request: time, epoch, stream, partition, offset."""
-    return [int(part) for part in name.partition("/")[2].split("-")[:5]]
 
 
 def by_stream(records: Iterable[SkippedRecord], numbers: Mapping[int, int] | None) -> dict[int, list[SkippedRecord]]:

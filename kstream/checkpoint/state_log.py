@@ -71,7 +71,7 @@ class StoredStates:
     """The checkpoints of state that a driver finds at its start."""
 
     checkpoints: Mapping[str, list[StateCheckpoint]]
-    """Per stream the checkpoints that completions name and whose files all exist, oldest first."""
+    """Per stream the checkpoints that completions and records of failures name, and whose files all exist, oldest first."""
     gone: States
     """The states that were set aside: an earlier driver's graph did not have their streams."""
     gone_by: tuple[int, ...]

@@ -14,7 +14,6 @@ from dataclasses import replace
 from kstream.batch_time import Time, listed
 from kstream.checkpoint import LogContents, Meta
 from kstream.checkpoint.binding import INTERVAL
-from kstream.checkpoint.interval_change import IntervalChange
 from kstream.checkpoint.state_log import read_states
 from kstream.dstream import DStreamGraph
 from kstream.errors import IntervalChangedError
@@ -81,8 +80,3 @@ def _obstacle(graph: DStreamGraph, store: FileStore, contents: LogContents, last
 def _refused(message: str, store: FileStore, meta: Meta, graph: DStreamGraph) -> IntervalChangedError:
     """Return the error of a start that is refused."""
     return IntervalChangedError(message, path=store.url, stored_ms=meta.interval.milliseconds, given_ms=graph.batch_duration.milliseconds)
-
-
-def change_of(meta: Meta | None) -> IntervalChange | None:
-    """Return the change of the interval that a driver records at its start; None if the interval has never changed."""
-    return None if meta is None or meta.after is None else IntervalChange(meta.after, meta.zero_time, meta.interval)

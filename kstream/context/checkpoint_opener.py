@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from kstream.batch import BatchPlan, Json, PlannedInput
 from kstream.batch_time import Duration, Time
@@ -20,7 +18,6 @@ from kstream.checkpoint.binding import (
     bind,
     binding_of,
     called,
-    mappings,
     not_allowed,
     rebound,
     renumbered,
@@ -31,7 +28,7 @@ from kstream.checkpoint.missing_plans import Skipped, check_no_plan_is_missing, 
 from kstream.checkpoint.reader import check_meta, delete_superseded, newest_plan, read_meta, record_takeover, write_meta
 from kstream.clock import Clock
 from kstream.conf import Settings
-from kstream.context.changed_interval import change_of, with_interval_of
+from kstream.context.changed_interval import with_interval_of
 from kstream.dstream import DStreamGraph, InputDStream
 from kstream.errors import (
     AlreadyExistsError,
@@ -51,8 +48,6 @@ class OpenedCheckpoint:
 
     log: BatchLog
     contents: LogContents | None
-    followed: Mapping[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
-    """Epoch → the numbers that the streams of that driver's graph have now (number then → number now)."""
 
     @property
     def plans(self) -> Iterable[BatchPlan]:
@@ -64,7 +59,8 @@ class OpenedCheckpoint:
 
         A driver that died before its first plan has stored no graph. Its streams keep their numbers.
         """
-        return self.followed[epoch].get(stream) if epoch in self.followed else stream
+        numbers = {} if self.contents is None else self.contents.numbers
+        return numbers[epoch].get(stream) if epoch in numbers else stream
 
 
 class CheckpointOpener:
@@ -75,15 +71,13 @@ class CheckpointOpener:
         graph: the streams.
         settings: those of the context.
         clock: the clock of batch times.
-        lock: held while the PlanLog resolves an in-doubt plan in the store.
     """
 
-    def __init__(self, store: FileStore, graph: DStreamGraph, settings: Settings, clock: Clock, lock: AbstractContextManager[Any]) -> None:
+    def __init__(self, store: FileStore, graph: DStreamGraph, settings: Settings, clock: Clock) -> None:
         self._store = store
         self._graph = graph
         self._settings = settings
         self._clock = clock
-        self._lock = lock
 
     def open(self) -> OpenedCheckpoint:
         """Become the writer of the checkpoint, then read its log. Blocks on the store.
@@ -113,13 +107,13 @@ class CheckpointOpener:
         self._record_change(epoch, contents.meta, now.meta)
         found = self._keep_left_behind(epoch, stored)
         delete_superseded(self._store, contents, epoch)
-        log = PlanLog(self._store, epoch, contents, self._lock, self._history())
+        log = PlanLog(self._store, epoch, replace(contents, numbers=stored.numbers), self._history())
         if contents.has_begun:
             level = logging.INFO if binding.unchanged else logging.WARNING
             text = "checkpoint %s: the job continues after batch %s:\n%s"
             logger.log(level, text, self._store.url, contents.last_planned, binding.report())
         self._warn_of_unneeded(binding, stored)
-        return OpenedCheckpoint(log, found, mappings(contents.known_plans, binding.now))
+        return OpenedCheckpoint(log, found)
 
     def _check_log(self) -> None:
         """Check the interval, the streams and the holes of the log, before the epoch is taken. Blocks on the store; raises as `open`.
@@ -253,7 +247,7 @@ class CheckpointOpener:
 
     def _record_change(self, epoch: int, before: Meta | None, now: Meta | None) -> None:
         """Store the batch interval of this job, if the interval has ever changed. Blocks on the store."""
-        change = change_of(now)
+        change = None if now is None else now.change
         if change is None:
             return
         write_change(self._store, epoch, change)

@@ -67,7 +67,8 @@ class EngineCallbacks:
     """The functions of the context that an engine calls.
 
     Attributes:
-        on_error: on_error(message, error) gets every error of a batch, on the JobScheduler's event thread.
+        on_error: on_error(message, error) gets each error that is reported, on the JobScheduler's event thread: of a failed batch that
+            of the try that uses up its retries.
         on_fenced: on_fenced(error) is called once, when this driver finds that another one has taken over.
         on_exhausted: called once, at the end of a bounded run, on the JobGenerator's thread.
     """
@@ -124,7 +125,7 @@ class Engine:
         self._retry = retry_policy(settings)
         self._concurrent_jobs = check_concurrent_jobs(settings.get("spark.streaming.concurrentJobs"))
         log_store = store if log_store is None else log_store
-        self._opener = None if log_store is None else CheckpointOpener(log_store, graph, settings, clock, runtime.lock())
+        self._opener = None if log_store is None else CheckpointOpener(log_store, graph, settings, clock)
         self._rate_controllers: Sequence[RateController] = ()
         self._allocation: ExecutorAllocationManager | None = None
         self._opened: OpenedCheckpoint | None = None
@@ -379,7 +380,7 @@ class Engine:
             unreachable_timeout_ms=self._settings.get("spark.streaming.kstream.unreachableTimeout"),
             skip_empty_batches=self._settings.get("spark.streaming.kstream.skipEmptyBatches"),
         )
-        # The generator has the scheduler; the scheduler reaches the generator only by the callback `_batch_ended`.
+        # The generator has the scheduler; the scheduler reaches the generator only by the callbacks `_batch_ended` and `_try_failed`.
         self._scheduler = JobScheduler(
             parts, self._bus, self._concurrent_jobs, self._callbacks.on_error, self._batch_ended, self._try_failed
         )

@@ -43,7 +43,7 @@ class LateBatches(StreamingListener):
         """Keep the delay of a batch that has ended; warn if it is time."""
         info = batchCompleted.info
         delay = info.scheduling_delay_ms
-        if self._warned or delay is None:
+        if self._warned or delay is None or info.tries > 1:
             return
         self._delays.append(delay)
         if not are_ever_later(self._delays, self._interval) or self._settings.get(MAX_TASKS):

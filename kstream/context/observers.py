@@ -132,7 +132,7 @@ def _figures_of(engine: Engine, executors: Callable[[], int]) -> EngineFigures:
 
     decided = None if engine.allocation is None else engine.allocation.latest
     return EngineFigures(
-        held=len(engine.unfinished.held()),
+        batches=engine.unfinished.counts(),
         retries=engine.unfinished.retries,
         rates=engine.rates(),
         error_policies=engine.error_policies(),

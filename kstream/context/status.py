@@ -110,8 +110,7 @@ class StatusCollector(StreamingListener):
             engine: the engine of the context.
             ended: how the context has ended; None if it has not.
         """
-        batches = engine.unfinished
-        unfinished, running, failed = batches.all(), batches.running(), batches.failed()
+        batches = engine.unfinished.counts()
         with self._lock:
             return DriverStatus(
                 application=self._application,
@@ -122,10 +121,10 @@ class StatusCollector(StreamingListener):
                 written_ms=self._clock.time_ms(),
                 interval=self._interval,
                 last_planned=engine.last_planned(),
-                unfinished=len(unfinished),
-                oldest_unfinished=min(unfinished, default=None),
-                failed=len(failed),
-                waiting=len(unfinished - running - failed),
+                unfinished=batches.unfinished,
+                oldest_unfinished=batches.oldest,
+                failed=batches.failed,
+                waiting=batches.waiting,
                 recent=tuple(self._recent),
                 lag=tuple(lag for _, lag in sorted(self._lag.items())),
                 last_error=self._last_error,

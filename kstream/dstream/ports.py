@@ -161,7 +161,7 @@ class Placement:
 class StateRDDs(Protocol):
     """Makes and computes RDDs of states. Each partition has one record, the bytes of its StateMap.
 
-    Called on the driver by the thread that makes RDDs. Nothing is computed before a job reads the RDDs.
+    On the driver. The thread that makes RDDs calls all methods but `compute` and `remove_checkpoint`; they compute nothing.
     """
 
     def initial(self, pairs: RDD[Any] | list[tuple[Any, Any]], partitions: int, time_ms: int) -> RDD[bytes]:

@@ -55,7 +55,7 @@ class Lineage:
     """Batch of a state in files that tasks may still have to read → the newest batch that is computed from that state."""
 
     def newest_cut(self, time: Time, began: Time) -> Time:
-        """Return the newest batch, not after `time`, at which the lineage ends: tasks compute no older batch. `began` at the latest."""
+        """Return the newest batch, not after `time`, at which the lineage ends: tasks compute no older batch. Never older than `began`."""
         cuts = [self.base, *self.unread, *self.local_checkpoints, *self.rdd_checkpoints]
         return max([began, *(cut for cut in cuts if cut <= time)])
 
@@ -262,12 +262,12 @@ class StatefulDStream(DStreamNode):
                 self._lineage.unread[time] = time
 
     def begin_older(self, time: Time, state: RDD[Any] | None, until: Time) -> None:
-        """Set an older state, from which an unfinished batch is computed. Called after `begin`, newest first, before the first batch.
+        """Set an older state, from which unfinished batches are computed. Called after `begin`, newest first, before the first batch.
 
         Args:
             time: the batch of the state.
             state: the RDD of the state; None if there is no state yet.
-            until: the unfinished batch. No state of a later batch is computed from this one.
+            until: the newest of these unfinished batches. No state of a later batch is computed from this one.
         """
         with self._lock:
             until = until.floor(self.slide_duration, self._initialized())

@@ -87,6 +87,13 @@ class RecurringTimer:
             self._thread.join()
         return self._previous
 
+    def interrupt(self, timeout: float) -> None:
+        """End the timer without another tick, and block until its thread has ended, or until `timeout` seconds have passed."""
+        self._stopping.set()
+        self._interrupt.set()
+        if self._thread.is_alive() and not self._runtime.is_current(self._thread):
+            self._thread.join(timeout)
+
     def _loop(self) -> None:
         """Tick until the stop flag is set, and once more."""
         try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from kstream.batch import BatchCounts
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.metrics import families as f
 from kstream.metrics.families import Family, Kind
@@ -24,7 +25,7 @@ class EngineFigures:
     """What an engine knows beside the status of its driver.
 
     Attributes:
-        held: the planned batches that wait for an earlier one.
+        batches: how many batches have not succeeded.
         retries: how often a batch was tried again.
         rates: the rate of each input that back-pressure has computed last, by stream id.
         error_policies: the policy of each input for a record that fails, by stream id.
@@ -33,7 +34,7 @@ class EngineFigures:
         executors_wanted: the executors that executor allocation has decided on last; None without a decision.
     """
 
-    held: int = 0
+    batches: BatchCounts = field(default_factory=BatchCounts)
     retries: int = 0
     rates: Mapping[int, int] = field(default_factory=dict[int, int])
     error_policies: Mapping[int, str] = field(default_factory=dict[int, str])
@@ -105,9 +106,8 @@ def _of_batches(status: DriverStatus, engine: EngineFigures, figures: ListenerFi
     yield _one(f.INTERVAL, status.interval.seconds)
     yield _one(f.BEHIND, status.seconds_behind(status.written_ms))
     yield _one(f.BATCHES_BEHIND, status.batches_behind(status.written_ms))
-    held = min(engine.held, status.waiting)
-    running = status.unfinished - status.waiting - status.failed
-    states = {"running": running, "retrying": status.waiting - held, "held": held, "failed": status.failed}
+    pending = engine.batches
+    states = {"running": pending.running, "retrying": pending.retrying, "held": pending.held, "failed": pending.failed}
     yield _metric(f.PENDING, [((state,), count) for state, count in states.items()])
     yield _metric(f.LAST_PLANNED, [] if status.last_planned is None else [((), status.last_planned.milliseconds / 1000)])
     ended = figures.last_ended

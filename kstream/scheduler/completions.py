@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from kstream.batch import Batch, BatchState, InputOutcome, StateCheckpoint
+from kstream.batch import Batch, BatchCounts, BatchState, InputOutcome, StateCheckpoint
 from kstream.batch_time import Time
 from kstream.checkpoint import BatchLog
 from kstream.checkpoint.state_log import States
@@ -108,20 +108,17 @@ class UnfinishedBatches:
         with self._lock:
             return self._newest_planned
 
-    def running(self) -> set[Time]:
-        """Return the batches that run or are about to: they neither wait nor have they succeeded or failed."""
+    def counts(self) -> BatchCounts:
+        """Return how many batches are in each state at this moment."""
         with self._lock:
-            return set(self._running)
+            held = self._waiting - self._between_tries
+            oldest = min(self._running | self._waiting | self._failed, default=None)
+            return BatchCounts(len(self._running), len(self._between_tries), len(held), len(self._failed), oldest)
 
     def failed(self) -> set[Time]:
         """Return the batches that have failed and have no retry left, and those whose completion the store refused."""
         with self._lock:
             return set(self._failed)
-
-    def held(self) -> set[Time]:
-        """Return the batches that wait for an earlier one."""
-        with self._lock:
-            return self._waiting - self._between_tries
 
     @property
     def retries(self) -> int:
@@ -235,7 +232,7 @@ class Completions:
         self._lock = threading.Lock()
 
     def end(self, batch: Batch, at_ms: int, states: States | None = None, failure: Failure | None = None) -> BatchEnd:
-        """End a batch that no longer runs. Any thread, once per batch; blocks on the store.
+        """End a batch that no longer runs. Any thread, once for each try without retries left; blocks on the store.
 
         Args:
             batch: its plan is durable.

@@ -23,6 +23,8 @@ from kstream.scheduler.executor_allocation_policy import (
 )
 
 logger = logging.getLogger(__name__)
+LAST_REQUEST_S = 2.0
+"""How long a stop waits for a request that is under way."""
 _WRITE_AHEAD_LOG = "spark.streaming.receiver.writeAheadLog.enable"
 
 
@@ -93,6 +95,7 @@ class ExecutorAllocationManager(StreamingListener):
         self._submitted: set[Time] = set()
         """The batches with jobs that have not ended."""
         self._newest: Time | None = None
+        self._stopped = False
         """The newest batch at the end of the last interval, if all had succeeded then; on the timer's thread."""
         self._ending: set[str] = set()
         """The executors that have been ended and that Spark still lists; on the timer's thread."""
@@ -162,8 +165,12 @@ class ExecutorAllocationManager(StreamingListener):
         )
 
     def stop(self) -> None:
-        """Ask for no executors any more. Blocks while a request is under way. May be called before `start`, and again."""
-        self._timer.stop(interrupt=True)
+        """Ask for no executors any more. May be called before `start`, and again.
+
+        A cluster manager may take minutes to answer a request that is under way. So this waits for it no longer than LAST_REQUEST_S.
+        """
+        self._stopped = True
+        self._timer.interrupt(LAST_REQUEST_S)
 
     def timer_thread(self) -> Thread | None:
         """Return the thread that waits on the clock; None before the start and after the end."""
@@ -175,11 +182,11 @@ class ExecutorAllocationManager(StreamingListener):
             self._submitted.add(batchSubmitted.info.batch_time)
 
     def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
-        """Add the processing time of a batch whose outputs have all succeeded."""
+        """Add the processing time of a batch whose outputs have all succeeded in the first try."""
         info = batchCompleted.info
         with self._lock:
             self._submitted.discard(info.batch_time)
-        if info.processing_delay_ms is None or info.has_failed:
+        if info.processing_delay_ms is None or not info.measures_speed:
             return
         with self._lock:
             self._sum_ms += info.processing_delay_ms
@@ -247,6 +254,8 @@ class ExecutorAllocationManager(StreamingListener):
         if not self._requested(decision.executors):
             return
         for executor in decision.removable:
+            if self._stopped:
+                return
             if self._client.kill_executor(executor):
                 self._ending.add(executor)
                 self._why_unchanged = ""

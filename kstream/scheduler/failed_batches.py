@@ -49,7 +49,7 @@ class FailedBatches:
         """The batch without retries left that is being tried."""
         self._admitted: set[Time] = set()
         """The batches without retries left that are tried again until they succeed."""
-        self._left: set[Time] = set()
+        self._left_to_restart: set[Time] = set()
         self._holding: set[Time] = set()
 
     def add(self, failed: FailedTry, now_ms: int, is_kept: bool) -> bool:
@@ -66,12 +66,14 @@ class FailedBatches:
         batch = failed.batch
         if failed.holds:
             self._holding.add(batch.time)
+        else:  # this try has computed the state
+            self._holding.discard(batch.time)
         due = now_ms + self._policy.delay_ms(batch.failures)
         if not self._policy.is_used_up(batch.failures):
             self._backing_off[batch.time] = due, failed
             return True
         if batch.time not in self._admitted and not (is_kept and len(self._admitted) < self._policy.max_held):
-            self._left.add(batch.time)
+            self._left_to_restart.add(batch.time)
             return False
         self._admitted.add(batch.time)
         if not self._used_up or batch.time == self._trying:
@@ -89,7 +91,7 @@ class FailedBatches:
             open_batches: those of them that run or wait.
             now_ms: the time now.
         """
-        for batches in self._holding, self._admitted, self._left:
+        for batches in self._holding, self._admitted, self._left_to_restart:
             batches.intersection_update(unfinished)
         if self._trying is None:
             return
@@ -117,7 +119,7 @@ class FailedBatches:
     @property
     def left_to_a_restart(self) -> Set[Time]:
         """The failed batches that this driver does not try again. They need no RDD and no plan in memory."""
-        return self._left
+        return self._left_to_restart
 
     @property
     def holding(self) -> frozenset[Time]:

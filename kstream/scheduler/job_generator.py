@@ -377,7 +377,8 @@ class Restart:
         for stream in self._planner.inputs:
             self._stored[stream.id] = _restore(stream, contents)
             stream.start(self._services)
-        self._parts.states.restore(contents, self._next_batch(last_planned))
+        assert contents.meta is not None
+        self._parts.states.restore(contents, contents.meta.next_batch(last_planned))
         self._leave_out(contents)
 
     def _leave_out(self, contents: LogContents) -> None:
@@ -388,15 +389,11 @@ class Restart:
                 if records:
                     stream.leave_out(time, records)
 
-    def _next_batch(self, last_planned: Time) -> Time:
-        """Return the batch time after the last planned one. That one lies between two batch times if the interval has changed since."""
-        graph = self._parts.graph
-        return last_planned.floor(graph.batch_duration, graph.zero_time) + graph.batch_duration
-
     def left(self, contents: LogContents, last_planned: Time, next_tick: Time) -> Resume:
         """Return the event with all work that comes before the tick at `next_tick`. Passes the missed times to the inputs; may block."""
         interval = self._parts.graph.batch_duration
-        first = self._next_batch(last_planned)
+        assert contents.meta is not None
+        first = contents.meta.next_batch(last_planned)
         pending, times = contents.pending, first.until(next_tick, interval)
         failing = [time for time in pending if contents.failures.get(time, 0) > 0 and not self._is_over(contents.failures[time])]
         missed = [] if failing else self._planner.missed(times)

@@ -107,7 +107,7 @@ class JobScheduler:
     The jobs of a batch start in the order of their outputs. With one job thread, a batch runs all its jobs before the next batch starts.
 
     A batch ends on the event thread: its completion is stored before listeners hear of the end. Its state is written in the thread of the
-    job that succeeded last.
+    job that ended last.
 
     A job that was queued for longer than a batch interval probes for a newer epoch before it starts. So a driver that was suspended for a
     while and has been fenced runs no job.
@@ -116,7 +116,8 @@ class JobScheduler:
         parts: the parts that the JobGenerator has, too.
         bus: gets the events of batches and jobs.
         concurrent_jobs: the number of job threads.
-        on_error: on_error(message, error) gets every error, once, on the event thread.
+        on_error: on_error(message, error) gets each error that is reported, once, on the event thread: of a failed batch that of the try
+            that uses up its retries.
         on_batch_end: on_batch_end(time) is called when a batch has ended, in success or failure, by the thread that ended it. Must return
             at once.
         on_failed_try: on_failed_try(failed) is called after each failed try of a batch, unless a stop ended it. Must return at once.
@@ -160,7 +161,7 @@ class JobScheduler:
     def submit_job_set(self, batch: Batch, job_set: JobSet) -> None:
         """Queue the jobs of a batch whose plan is durable, and post the event to listeners. Returns at once.
 
-        Of a retry, only the jobs that have not succeeded are queued, and no event is posted: the batch was submitted before.
+        Of a retry, only the jobs that have not succeeded are queued. The event is posted for the first set of jobs of a batch.
 
         Raises:
             IllegalStateError: the batch is in a state from which it cannot be submitted.
@@ -168,7 +169,7 @@ class JobScheduler:
         batch.become(BatchState.SUBMITTED)
         with self._lock:
             self._submitted[batch.time] = (batch, job_set)
-        if batch.failures == 0:
+        if job_set.tries == 1:
             self._bus.post(StreamingListenerBatchSubmitted(job_set.to_batch_info()))
         submitted = self._clock.monotonic_ms()
         for job in job_set.waiting_jobs():
@@ -310,7 +311,7 @@ class JobScheduler:
         batch, job_set = self._submitted[job.time]
         if job_set.handle_start(at_ms):
             batch.become(BatchState.RUNNING)
-            if batch.failures == 0:
+            if job_set.tries == 1:
                 self._bus.post(StreamingListenerBatchStarted(job_set.to_batch_info()))  # as in Spark, before an output has started
         job.start_ms = at_ms
         self._bus.post(StreamingListenerOutputOperationStarted(job.to_info()))

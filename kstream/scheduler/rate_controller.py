@@ -41,9 +41,9 @@ class RateController(StreamingListener):
         return -1 if self._latest is None else self._latest
 
     def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
-        """Pass on the figures of a batch, and the new rate, if all outputs have succeeded."""
+        """Pass on the figures of a batch, and the new rate, if all outputs have succeeded in the first try."""
         info = batchCompleted.info
-        if info.has_failed:
+        if not info.measures_speed:
             return
         self._stream.batch_completed(info)
         rate = self._rate_after(info)

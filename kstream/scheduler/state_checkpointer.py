@@ -122,10 +122,13 @@ class StateCheckpointer:
             self._kept[stream.state_id] = list(stored.checkpoints.get(stream.state_id, []))
             newest = chosen[new][stream]
             self._begin(stream, newest, hashing)
-            for first in reversed(contents.pending):
+            older: dict[Time, tuple[StateCheckpoint, Time]] = {}
+            for first in contents.pending:  # of the batches of one state the newest counts
                 state = chosen[first][stream]
                 if state.time < newest.time:
-                    stream.begin_older(state.time, self._read(stream, state, hashing), first)
+                    older[state.time] = state, first
+            for state, until in reversed(older.values()):
+                stream.begin_older(state.time, self._read(stream, state, hashing), until)
         self._keep_or_forget(stored, {stream.state_id for stream in streams})
         self._remove_unnamed(stored, contents)
 
@@ -221,7 +224,7 @@ class StateCheckpointer:
             forget_gone(self._store, stored.gone_by, over.values())
 
     def _remove_unnamed(self, stored: StoredStates, contents: LogContents) -> None:
-        """Delete the files of older epochs that no completion names and none will name: their batch has ended, or its plan is gone.
+        """Delete the files of older epochs that no record names and none will name: their batch has ended, or its plan is gone.
 
         Their writers died before they stored the completion. Files of a pending batch stay: a writer that is only suspended may still
         store its completion.
@@ -352,7 +355,8 @@ class StateCheckpointer:
             return NO_STATES
         with self._lock:
             kept = {stream: list(states) for stream, states in self._kept.items()}
-            known = self._needed = {batch: needs for batch, needs in self._needed.items() if batch in unfinished}
+            published = self._needed
+        known = {batch: needs for batch, needs in published.items() if batch in unfinished}
         new = up_to + self._graph.batch_duration
         newest, needed_new = self._needs(order, new, kept)
         needed = {stream: {time} for stream, time in newest.items()}
@@ -364,6 +368,9 @@ class StateCheckpointer:
                 older, for_unfinished[batch] = known[batch]
                 for stream, time in older.items():
                     needed[stream].add(time)
+        with self._lock:
+            if self._needed is published:  # else a newer state was named meanwhile, which may change these needs
+                self._needed = known
         first = min([*unfinished, new])
         for stream in self._graph.active_states():
             needed.setdefault(stream.state_id, set()).update(stream.states_to_read(first))
@@ -418,7 +425,7 @@ def of_this_interval(stored: StoredStates, streams: Iterable[StatefulDStream], a
     count only if all their batches are of the new interval: the window begins anew.
 
     Args:
-        stored: the states that completions name.
+        stored: the states that completions and records of failures name.
         streams: those of the graph.
         after: the last batch of the former interval.
     """

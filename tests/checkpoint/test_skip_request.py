@@ -42,11 +42,10 @@ def test_a_request_stays_as_it_was_first_made(store: FileStore) -> None:
     assert ask_to_skip(store, SkipRequest(AT, 7, RECORD, 9, "another", "")) == REQUEST
 
 
-def test_requests_of_other_plans_and_known_ones_are_not_read(store: FileStore) -> None:
+def test_requests_of_other_plans_are_not_read(store: FileStore) -> None:
     ask_to_skip(store, REQUEST)
     store.replace(f"{names.SKIPPED}/notes.txt", b"")
     assert read_requests(store, lambda time, epoch: (time, epoch) == (AT, 6)) == []
-    assert read_requests(store, lambda _time, _epoch: True, known={REQUEST.name}) == []
 
 
 def test_a_request_that_was_copied_to_another_name_is_no_request_for_that_batch(store: FileStore) -> None:
@@ -54,6 +53,13 @@ def test_a_request_that_was_copied_to_another_name_is_no_request_for_that_batch(
     store.replace(REQUEST.name.replace("-000007-", "-000008-"), store.read(REQUEST.name))
     with pytest.raises(CorruptRecordError, match=r"epoch 7.*epoch 8"):
         read_requests(store, lambda _time, epoch: epoch == 8)
+
+
+def test_a_request_under_the_name_of_another_topic_is_an_error(store: FileStore) -> None:
+    ask_to_skip(store, REQUEST)
+    store.replace(REQUEST.name[:-12] + "0" * 12, store.read(REQUEST.name))
+    with pytest.raises(CorruptRecordError, match=r"a request for topic .*, of which its name is not"):
+        read_requests(store, lambda _time, _epoch: True)
 
 
 def test_the_bytes_of_what_a_batch_has_left_out_in_its_completion_and_in_the_ledger(store: FileStore) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kstream.batch_time import Time
 from tests.harness import INTERVAL, START, LogInput, World
 from tests.metrics.scraped import Observed
 from tests.receiver_driver import ReceiverDriver
@@ -93,7 +92,7 @@ def test_a_batch_between_two_tries_and_those_it_holds_are_told_apart(observed: C
     job.start()
     driver = job.driver
     driver.tick_only(2)
-    driver.world.wait(lambda: Time(FIRST) in driver.engine.unfinished.all() - driver.engine.unfinished.running())
+    driver.world.wait(lambda: driver.engine.unfinished.counts().retrying)
     driver.settle()
     found = agrees(job)
     assert found['kstream_pending_batches{state="retrying"}'] == 1 and found["kstream_batch_retries_total"] == 0

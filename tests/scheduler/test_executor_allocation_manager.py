@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from kstream.batch_time import Time
 from kstream.conf import Settings
 from kstream.errors import ConfigurationError
 from kstream.listener import StreamingListenerBatchCompleted, StreamingListenerBatchSubmitted
+from kstream.scheduler import executor_allocation_manager
 from kstream.scheduler.executor_allocation_manager import ExecutorAllocationManager
 from kstream.scheduler.executor_allocation_policy import ExecutorAllocationPolicy, Scaling
 from kstream.testing import ManualClock
@@ -220,6 +222,26 @@ def test_why_the_number_stays_is_logged_once_and_not_every_interval(caplog: pyte
         "executor allocation: ratio 2.00 over 60 s, stays at 2: the maximum is 2",
         "executor allocation: ratio 0.10 over 60 s, stays at 2: the minimum is 2",
     ]
+
+
+def test_a_stop_waits_a_moment_for_a_request_under_way_and_then_no_executor_ends(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_allocation_manager, "LAST_REQUEST_S", 0.01)
+    asked, answered = threading.Event(), threading.Event()
+
+    def answer_late(total: int) -> bool:
+        asked.set()
+        return answered.wait(20)
+
+    monkeypatch.setattr(job.cluster, "request_total_executors", answer_late)
+    job.ends(100)
+    thread = job.manager.timer_thread()
+    threading.Thread(target=job.pass_interval, daemon=True).start()  # a ManualClock waits for the tick
+    assert asked.wait(20) and thread is not None
+    job.manager.stop()
+    assert thread.is_alive()
+    answered.set()
+    thread.join(20)
+    assert job.cluster.asked == [], "the request to end an executor would have followed"
 
 
 def test_after_a_stop_spark_is_asked_for_nothing(job: Job) -> None:

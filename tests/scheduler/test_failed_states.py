@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from kstream.checkpoint.settled import read_settled
 from kstream.checkpoint.state_log import read_states
 from kstream.dstream.stateful_dstream import StatefulDStream
 from kstream.errors import CorruptRecordError
+from kstream.scheduler.state_checkpointer import StateCheckpointer
 from kstream.storage import MemoryFileStore
 from tests.fakes import FakeRDD, FakeStateDStream
 from tests.harness import INTERVAL, START, Driver, World
@@ -122,6 +123,29 @@ def tick_and_clean(driver: Driver) -> None:
     driver.tick(1)
     generator = driver.engine._generator
     assert driver.engine.wait_idle(20) and generator._loop.drain(20) and generator._cleaner.drain(20)
+
+
+def test_the_cleaner_changes_nothing_that_the_thread_of_completions_may_be_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An iterator over a dict fails if the dict grows meanwhile."""
+    reading: list[Iterator[Time]] = []
+    broken: list[RuntimeError] = []
+    needs = StateCheckpointer._needs
+
+    def read_meanwhile(checkpointer: StateCheckpointer, *arguments: Any) -> Any:
+        for iterator in reading:
+            try:
+                next(iterator, None)
+            except RuntimeError as e:
+                broken.append(e)
+        reading.append(iter(checkpointer._needed))
+        return needs(checkpointer, *arguments)
+
+    monkeypatch.setattr(StateCheckpointer, "_needs", read_meanwhile)
+    driver = failing(World(), [3, 5], every=2)
+    for _ in range(10):
+        tick_and_clean(driver)
+    driver.stop()
+    assert len(reading) > 10 and not broken
 
 
 @pytest.mark.parametrize("batches", [40, 400])

@@ -47,9 +47,12 @@ def controller(stream: Any, estimator: RateEstimator | None) -> RateController:
     return RateController(stream, estimator)
 
 
-def ended(failure: str | None = None, stream: int = 0, begun: int | None = 1010, end: int | None = 1500) -> StreamingListenerBatchCompleted:
+def ended(
+    failure: str | None = None, stream: int = 0, begun: int | None = 1010, end: int | None = 1500, tries: int = 1
+) -> StreamingListenerBatchCompleted:
     output = OutputOperationInfo(Time(1000), 0, "foreachRDD", "", begun, end, failure)
-    return StreamingListenerBatchCompleted(BatchInfo(Time(1000), {stream: StreamInputInfo(stream, 70)}, 1001, begun, end, {0: output}))
+    info = BatchInfo(Time(1000), {stream: StreamInputInfo(stream, 70)}, 1001, begun, end, {0: output}, tries)
+    return StreamingListenerBatchCompleted(info)
 
 
 def test_the_rate_after_each_batch_is_published_in_whole_records() -> None:
@@ -65,8 +68,8 @@ def test_the_rate_after_each_batch_is_published_in_whole_records() -> None:
 
 @pytest.mark.parametrize(
     "event",
-    [ended(failure="ValueError"), ended(stream=7), ended(begun=None, end=None), ended(end=None)],
-    ids=["failed", "another input", "no job", "not ended"],
+    [ended(failure="ValueError"), ended(stream=7), ended(begun=None, end=None), ended(end=None), ended(tries=2)],
+    ids=["failed", "another input", "no job", "not ended", "succeeded in its second try"],
 )
 def test_a_batch_that_shows_no_speed_of_the_stream_is_not_asked_about(event: StreamingListenerBatchCompleted) -> None:
     estimator = Scripted(1)
@@ -74,9 +77,9 @@ def test_a_batch_that_shows_no_speed_of_the_stream_is_not_asked_about(event: Str
     assert estimator.asked == []
 
 
-def test_an_input_hears_of_its_batches_without_back_pressure_but_not_of_failed_ones() -> None:
+def test_an_input_hears_of_its_batches_without_back_pressure_but_not_of_failed_and_retried_ones() -> None:
     stream = Input()
-    for event in (ended(), ended(failure="ValueError")):
+    for event in (ended(), ended(failure="ValueError"), ended(tries=2)):
         controller(stream, None).onBatchCompleted(event)
     assert stream.batches == [70] and stream.rates == []
 

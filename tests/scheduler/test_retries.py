@@ -52,7 +52,7 @@ def running(world: World, sink: Sink, conf: dict[str, str], **options: Any) -> D
 def fails(driver: Driver, produced: int = 1) -> int:
     """One tick whose batch fails with retries left: the driver waits for its next try."""
     time = driver.tick_only(produced)
-    driver.world.wait(lambda: Time(time) in driver.engine._unfinished.open() - driver.engine._unfinished.running())
+    driver.world.wait(lambda: Time(time) in driver.engine._unfinished.open() - driver.engine._unfinished.in_line())
     driver.settle()
     return time
 
@@ -217,6 +217,8 @@ def test_a_batch_whose_transform_function_failed_is_generated_again() -> None:
     assert calls.count(FIRST) == 2
     assert FIRST in succeeded(world)
     assert driver.errors == []
+    told = [name for name, event in driver.listener.events if "Batch" in name and event.batchInfo().batchTime().milliseconds() == FIRST]
+    assert told == ["onBatchSubmitted", "onBatchStarted", "onBatchCompleted"]
 
 
 def test_listeners_hear_of_a_batch_once_when_a_retry_has_ended_it() -> None:
@@ -230,6 +232,7 @@ def test_listeners_hear_of_a_batch_once_when_a_retry_has_ended_it() -> None:
     assert driver.listener.completed().count(FIRST) == 1
     info = next(e.batchInfo() for e in driver.listener.named("onBatchCompleted") if e.batchInfo().batchTime().milliseconds() == FIRST)
     assert all(o.failureReason() is None for o in info.outputOperationInfos().values())
+    assert info.tries == 2
     assert [e.batchInfo().batchTime().milliseconds() for e in driver.listener.named("onBatchSubmitted")].count(FIRST) == 1
 
 

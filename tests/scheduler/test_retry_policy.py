@@ -136,6 +136,14 @@ def test_a_batch_whose_state_failed_holds_later_ones_until_it_has_succeeded() ->
     assert waiting.holding == frozenset()
 
 
+def test_a_batch_whose_state_a_later_try_has_computed_holds_no_other_any_more() -> None:
+    waiting = FailedBatches(RetryPolicy(retries=1))
+    waiting.add(failed(1000, 1, state_error=ValueError("update")), 0, False)
+    waiting.take_due(1000)
+    assert not waiting.add(failed(1000, 2), 2000, False), "only the output failed, and the batch is left to a restart"
+    assert waiting.holding == frozenset()
+
+
 def test_under_hold_a_batch_starts_when_all_older_ones_have_succeeded() -> None:
     held = HeldBatches(RetryPolicy(hold=True))
     assert not held.must_wait(Time(2000), {Time(2000), Time(3000)}, ())

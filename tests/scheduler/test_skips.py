@@ -15,7 +15,7 @@ from kstream.context.replay import Replayer
 from kstream.dstream import ForEachDStream
 from kstream.errors import CorruptRecordError
 from tests.fakes import FakeEnvironment, FakeHost
-from tests.harness import INTERVAL, START, Driver, World
+from tests.harness import INTERVAL, START, Build, Driver, World
 from tests.scheduler.test_retries import MINUTE, fails, passes
 from tests.skipping import PoisonError, SkippingInput, left_out, poisoned, skip, written
 from tests.stores import CountingStore
@@ -51,6 +51,33 @@ def test_a_restart_leaves_it_out_from_the_first_try_on() -> None:
     again.settle()
     assert written(world)[FIRST] == (0, 1, 3) and left_out(world.store) == [(FIRST, 2)]
     assert [a.records for a in world.attempts if a.driver == again.number and a.time == FIRST] == [(0, 1, 3)]
+
+
+def test_a_request_follows_its_stream_to_another_number_after_a_restart() -> None:
+    """Both streams read a record with this offset. Only that of the stream that was asked for is left out."""
+
+    def build(names: str) -> Build:
+        def streams(host: Any, driver: Driver) -> None:
+            host.graph._inputs.remove(driver.input)
+            for name in names:
+                driver.output(SkippingInput(host, logs[name]).setName(name))
+
+        return streams
+
+    world, logs = World(), {"a": ["a0", "a1"], "b": ["b0", "b1"]}
+    first = Driver(world, RETRIES, build=build("ab"))
+
+    def refuse(time: int) -> None:
+        raise PoisonError(f"batch {time}")
+
+    first.before_job = refuse
+    first.start()
+    fails(first, 0)
+    first.kill()
+    skip(world.store, 1, stream=1)
+    again = Driver(world, build=build("ba")).start()
+    again.settle()
+    assert {a.records for a in world.attempts if a.driver == again.number and a.time == FIRST} == {("a0", "a1"), ("b0",)}
 
 
 def test_each_of_two_poison_records_is_left_out_whenever_it_was_asked_for() -> None:

@@ -75,7 +75,7 @@ def on_threads() -> dict[str, bytes]:
     world.end = lambda driver, attempt: None
     for life in LIVES:
         driver = Driver(world, store=store, build=build).start()
-        world.wait(lambda driver=driver: driver.engine._generator._unfinished.running() == set())
+        world.wait(lambda driver=driver: not driver.engine._generator._unfinished.counts().running)
         for records in life:
             source.length += records
             driver.tick()
