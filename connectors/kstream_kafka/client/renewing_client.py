@@ -11,7 +11,7 @@ from kstream.offsets.offset_range import Partition
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient, LogEnd, Subscription
 from kstream_kafka.client.secrets import ClientSecrets
-from kstream_kafka.errors import AuthenticationFailedError, TlsFailedError
+from kstream_kafka.errors import AuthenticationFailedError, KafkaConfigError, TlsFailedError
 
 logger = logging.getLogger("kstream.kafka")
 
@@ -89,10 +89,15 @@ class RenewingDriverClient:
         except (AuthenticationFailedError, TlsFailedError) as e:
             if not self._secrets.renew():
                 raise
+            try:
+                fresh = self._made()
+            except KafkaConfigError:  # a certificate and its key are being replaced, one after the other: the refusal is the better error
+                raise e from None
+            self._secrets.on_replaced()
             logger.warning("the driver's Kafka client: it was refused, and is replaced by one with newer secrets: %s", e)
-            self.leader_hosts()
+            self.leader_hosts()  # notes them: the new client knows none yet
             self._client.close()
-            self._client = self._made()
+            self._client = fresh
             answer = request(self._client)
         self._secrets.on_response()
         return answer

@@ -5,7 +5,7 @@ librdkafka takes plain values, at the creation of a client. So each client reads
 reads them again when the brokers refuse it: a client that works keeps its connections, in whatever order the file and the broker change.
 
 A client that is refused is replaced once; then a broker must answer before it is replaced again. Else a function that returns another
-wrong password at each call would hide the error for ever.
+wrong password at each call would hide the error for ever. A new client that could not be created has replaced nothing.
 """
 
 from __future__ import annotations
@@ -120,14 +120,19 @@ class ClientSecrets:
             KafkaConfigError: a source cannot be read.
         """
         self._settings = settings
-        self._replaced = False
+        self.awaits_answer = False
+        """Whether a refused client was replaced, and no broker has answered since."""
         self.values = read_secrets(settings)
         """The settings with plain values, for librdkafka."""
         self._known = self._fingerprint(self.values)
 
     def on_response(self) -> None:
         """Note that a broker has answered a client with these secrets."""
-        self._replaced = False
+        self.awaits_answer = False
+
+    def on_replaced(self) -> None:
+        """Note that a client with these secrets has taken the place of a refused one."""
+        self.awaits_answer = True
 
     def renew(self) -> bool:
         """Read the secrets again, after the brokers have refused the client. Blocks as the sources do.
@@ -136,7 +141,7 @@ class ClientSecrets:
             Whether a new client is worth a try: a secret or a file has changed, or a function gives tokens, and the client was not already
             replaced since the last answer. `values` are then the newer ones.
         """
-        if self._replaced:
+        if self.awaits_answer:
             return False
         try:
             values = read_secrets(self._settings)
@@ -145,7 +150,7 @@ class ClientSecrets:
         known = self._fingerprint(values)
         if known == self._known and oauth.KEY not in self._settings:
             return False
-        self._replaced, self.values, self._known = True, values, known
+        self.values, self._known = values, known
         return True
 
     def _fingerprint(self, values: Mapping[str, Any]) -> tuple[Any, ...]:

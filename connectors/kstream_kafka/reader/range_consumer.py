@@ -30,7 +30,7 @@ from kstream_kafka.client.params import CONSUMER
 from kstream_kafka.client.ports import FetchErrorKind, Settings
 from kstream_kafka.client.redaction import redact
 from kstream_kafka.client.secrets import ClientSecrets
-from kstream_kafka.errors import KafkaError
+from kstream_kafka.errors import KafkaConfigError, KafkaError
 
 logger = logging.getLogger("kstream.kafka")
 
@@ -68,9 +68,16 @@ class KafkaRangeConsumer:
         self._connect()
 
     def _connect(self) -> None:
-        """Create the client of confluent_kafka, with the secrets as they were read last."""
-        self._watch = ConnectionWatch(self._secrets.values)
-        self._consumer = new_client(Consumer, {**self._secrets.values, "error_cb": self._on_error})
+        """Create the client of confluent_kafka, with the secrets as they were read last. If that fails, the former client stays."""
+        watch = ConnectionWatch(self._secrets.values)
+
+        def on_error(error: ClientError) -> None:
+            """Note an error of the connections. confluent_kafka calls it in the task's thread, within `consume` and `close`."""
+            if error.code() not in GROUP_ERRORS:
+                watch.on_error(error.name(), error.str())
+
+        self._consumer = new_client(Consumer, {**self._secrets.values, "error_cb": on_error})
+        self._watch = watch
         self._consume: Callable[[int, float], list[Any]] = self._consumer.consume
 
     def assign(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
@@ -111,7 +118,7 @@ class KafkaRangeConsumer:
             TlsFailedError: no TLS connection can be made.
         """
         messages = self._consume(num_messages, timeout)
-        if self._watch.has_errors:
+        if self._watch.has_errors or self._secrets.awaits_answer:
             if any(m.error() is None for m in messages):
                 self._watch.on_response()
                 self._secrets.on_response()
@@ -123,14 +130,23 @@ class KafkaRangeConsumer:
         """Replace the refused client by one with newer secrets, which goes on where the old one stopped. Raise `refusal` without them."""
         if not self._secrets.renew():
             raise refusal
-        logger.warning("a worker's Kafka consumer: it was refused, and is replaced by one with newer secrets: %s", refusal)
-        stopped = self._consumer.position([TopicPartition(t, p) for t, p, _, _ in self._begins])
+        refused = self._consumer
+        stopped = refused.position([TopicPartition(t, p) for t, p, _, _ in self._begins])
         reached = {(at.topic, at.partition): at.offset for at in stopped if at.offset >= 0}
-        self._consumer.close()
+        try:
+            self._connect()
+        except KafkaConfigError:  # a certificate and its key are being replaced, one after the other: the refusal is the better error
+            raise refusal from None
+        self._secrets.on_replaced()
+        logger.warning("a worker's Kafka consumer: it was refused, and is replaced by one with newer secrets: %s", refusal)
+        refused.close()
         self._admin = None
         self._known_topics.clear()
-        self._connect()
-        self.assign([(t, p, max(begin, reached.get((t, p), begin)), epoch) for t, p, begin, epoch in self._begins])
+        begins: list[tuple[str, int, int, int | None]] = []
+        for topic, partition, begin, epoch in self._begins:
+            at = max(begin, reached.get((topic, partition), begin))
+            begins.append((topic, partition, at, epoch if at == begin else None))  # the epoch belongs to the first offset
+        self.assign(begins)
 
     def unassign(self) -> None:
         """Stop fetching."""
@@ -220,11 +236,6 @@ class KafkaRangeConsumer:
             return
         if known is not None and known.error is not None and known.error.code() == ClientError.TOPIC_AUTHORIZATION_FAILED:
             raise map_error(known.error, self._bootstrap, "DESCRIBE", topic, "")
-
-    def _on_error(self, error: ClientError) -> None:
-        """Note an error of the connections. confluent_kafka calls it in the task's thread, within `consume`."""
-        if error.code() not in GROUP_ERRORS:
-            self._watch.on_error(error.name(), error.str())
 
 
 class TopicIdCache:

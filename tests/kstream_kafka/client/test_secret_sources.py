@@ -20,7 +20,7 @@ from kstream_kafka.reader.consumer_cache import settings_key
 from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
 
 from kstream.spark.spark_context import dump_functions, load_functions
-from tests.kstream_kafka.fakes import FakeClient
+from tests.kstream_kafka.fakes import FakeClient, Message
 
 SCRAM = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512"}
 
@@ -78,6 +78,7 @@ def test_after_a_refusal_a_changed_secret_is_worth_one_new_client_until_a_broker
     assert not secrets.renew(), "nothing has changed"
     file.write_text("second-secret")
     assert secrets.renew() and secrets.values["sasl.password"] == "second-secret"
+    secrets.on_replaced()
     file.write_text("third-secret")
     assert not secrets.renew(), "no broker has answered since"
     secrets.on_response()
@@ -120,10 +121,15 @@ class Guarded(FakeClient):
 
 
 class Maker:
+    refuses = False
+    """Whether librdkafka refuses the parameters, as with a new certificate beside its old key."""
+
     def __init__(self) -> None:
         self.made: list[Guarded] = []
 
     def __call__(self, given: KafkaParams) -> Guarded:
+        if self.refuses:
+            raise KafkaConfigError("ssl.key.location", "was refused by librdkafka", "key values mismatch")
         self.made.append(Guarded(given))
         return self.made[-1]
 
@@ -157,17 +163,42 @@ def test_a_password_that_is_wrong_stays_an_error_of_one_request(file: Path, monk
     assert len(maker.made) == 2
 
 
+def test_a_client_that_could_not_be_replaced_yet_is_replaced_once_it_can_be(
+    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    maker = Maker()
+    client = RenewingDriverClient(params(file), maker)
+    monkeypatch.setattr(Guarded, "broker", "third-secret")
+    file.write_text("second-secret")
+    maker.refuses = True
+    with pytest.raises(AuthenticationFailedError, match="invalid credentials"):
+        client.latest([("t", 0)])
+    assert not maker.made[0].closed and not caplog.records
+    maker.refuses = False
+    file.write_text("third-secret")
+    assert client.latest([("t", 0)])[("t", 0)].offset == 7
+    assert len(maker.made) == 2 and maker.made[0].closed
+
+
 # -- a worker
 
 
 class Client:
-    """Stands in for the Consumer of confluent_kafka: it reads up to offset 5, and its broker may refuse it."""
+    """Stands in for the Consumer of confluent_kafka: it reads up to offset 5. It has messages if its password is that of the broker.
+
+    Attributes:
+        assigned: the (offset, leader epoch) pairs of its assignments.
+    """
 
     made: list[Client]
+    broker = "none"
+    refuses_key = False
 
     def __init__(self, _kind: Any, settings: dict[str, Any]) -> None:
-        self.password, self.on_error = settings["sasl.password"], settings["error_cb"]
-        self.assigned: list[int] = []
+        if Client.refuses_key:
+            raise KafkaConfigError("ssl.key.location", "was refused by librdkafka", "key values mismatch")
+        self.password = settings["sasl.password"]
+        self.assigned: list[tuple[int, int | None]] = []
         self.closed = False
         Client.made.append(self)
 
@@ -175,7 +206,7 @@ class Client:
         return type("Metadata", (), {"topics": {}})
 
     def assign(self, partitions: list[Any]) -> None:
-        self.assigned += [at.offset for at in partitions]
+        self.assigned += [(at.offset, at.leader_epoch) for at in partitions]
 
     def position(self, partitions: list[Any]) -> list[Any]:
         for at in partitions:
@@ -183,47 +214,93 @@ class Client:
         return partitions
 
     def consume(self, *_: Any) -> list[Any]:
-        return []
+        return [Message(5)] if self.password == Client.broker else []
 
     def close(self) -> None:
         self.closed = True
 
 
 class Refusing:
-    """A watch whose client is always refused."""
-
-    has_errors = True
+    """A watch of a client that is refused unless its password is that of the broker."""
 
     def __init__(self, settings: Any) -> None:
-        pass
+        self._password = settings["sasl.password"]
+
+    @property
+    def has_errors(self) -> bool:
+        return self._password != Client.broker
 
     def on_request(self) -> None:
         pass
 
-    def fatal_error(self) -> AuthenticationFailedError:
-        return refused()
+    def on_response(self) -> None:
+        pass
+
+    def fatal_error(self) -> AuthenticationFailedError | None:
+        return refused() if self.has_errors else None
 
 
-def test_a_worker_goes_on_where_it_was_refused_with_one_new_client(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Client.made = []
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> type[Client]:
+    """Workers' clients whose broker has no password that they know."""
+    monkeypatch.setattr(Client, "made", [], raising=False)
+    monkeypatch.setattr(Client, "broker", "none")
+    monkeypatch.setattr(Client, "refuses_key", False)
     monkeypatch.setattr(range_consumer, "new_client", Client)
     monkeypatch.setattr(range_consumer, "ConnectionWatch", Refusing)
+    return Client
+
+
+def test_a_worker_goes_on_where_it_was_refused_with_one_new_client(file: Path, clients: type[Client]) -> None:
     consumer = KafkaRangeConsumer(params(file).executor())
     consumer.assign([("t", 0, 3, 1), ("t", 1, 8, None)])
     file.write_text("second-secret")
     assert consumer.consume(1, 0.1) == []
-    old, new = Client.made
+    old, new = clients.made
     assert old.closed and (old.password, new.password) == ("first-secret", "second-secret")
-    assert (old.assigned, new.assigned) == ([3, 8], [5, 8])
+    assert old.assigned == [(3, 1), (8, None)]
+    assert new.assigned == [(5, None), (8, None)], "an epoch belongs to the first offset"
     with pytest.raises(AuthenticationFailedError):
         consumer.consume(1, 0.1)
-    assert len(Client.made) == 2
+    assert len(clients.made) == 2
 
 
-def test_the_refusal_of_a_request_is_left_to_the_watch_of_the_connection(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_has_read_nothing_yet_begins_again_under_the_planned_epoch(file: Path, clients: type[Client]) -> None:
+    consumer = KafkaRangeConsumer(params(file).executor())
+    consumer.assign([("t", 0, 5, 1), ("t", 1, 8, 2)])
+    file.write_text("second-secret")
+    consumer.consume(1, 0.1)
+    assert clients.made[-1].assigned == [(5, 1), (8, 2)]
+
+
+def test_a_worker_survives_every_change_of_its_secrets(file: Path, clients: type[Client]) -> None:
+    consumer = KafkaRangeConsumer(params(file).executor())
+    consumer.assign([("t", 0, 5, None)])
+    for password in ("second-secret", "third-secret", "fourth-secret"):
+        file.write_text(password)
+        clients.broker = password
+        assert consumer.consume(1, 0.1) == [], "refused, and replaced"
+        assert [message.offset() for message in consumer.consume(1, 0.1)] == [5]
+    assert len(clients.made) == 4
+
+
+def test_a_worker_whose_client_could_not_be_replaced_yet_keeps_it_and_tells_the_refusal(file: Path, clients: type[Client]) -> None:
+    consumer = KafkaRangeConsumer(params(file).executor())
+    consumer.assign([("t", 0, 5, None)])
+    file.write_text("second-secret")
+    clients.refuses_key = True
+    with pytest.raises(AuthenticationFailedError):
+        consumer.consume(1, 0.1)
+    assert not clients.made[0].closed, "its lender closes it"
+    clients.refuses_key, clients.broker = False, "third-secret"
+    file.write_text("third-secret")
+    assert consumer.consume(1, 0.1) == []
+    assert [message.offset() for message in consumer.consume(1, 0.1)] == [5]
+
+
+@pytest.mark.usefixtures("clients")
+def test_the_refusal_of_a_request_is_left_to_the_watch_of_the_connection(file: Path) -> None:
     """librdkafka's look for a coordinator fails with the connection, and comes as an event of the read."""
-    Client.made = []
-    monkeypatch.setattr(range_consumer, "new_client", Client)
     consumer = KafkaRangeConsumer(params(file).executor())
     refusal = KafkaError(KafkaError._AUTHENTICATION, "FindCoordinator response error: Local: Authentication failure")
     assert consumer.classify_error(refusal) is FetchErrorKind.RETRIABLE
