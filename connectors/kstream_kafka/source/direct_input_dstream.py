@@ -26,6 +26,7 @@ from kstream.offsets.read_report import bytes_of, counts_of, errors_of, lost_ran
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient, LogEnd
 from kstream_kafka.client.renewing_client import RenewingDriverClient
+from kstream_kafka.client.secrets import SecretSource
 from kstream_kafka.errors import KafkaConfigError, check_one_of
 from kstream_kafka.planning.packing import Packing
 from kstream_kafka.planning.plan import KafkaPlan, has_nothing_of, left_behind, skipped_between
@@ -528,10 +529,10 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         return self.spec.why_no_recipe()
 
     def worker_functions(self) -> Sequence[Any]:
-        """Return the user's functions that the tasks run: decoders, messageHandler, and callbacks such as `oauth_cb`."""
+        """Return the user's functions that the tasks run: decoders, messageHandler, callbacks such as `oauth_cb`, sources of secrets."""
         decoding = self.spec.decoding
         given = (decoding.key_decoder, decoding.value_decoder, decoding.message_handler, *self.spec.params.settings.values())
-        return [function for function in given if callable(function)]
+        return [function for function in given if callable(function) or isinstance(function, SecretSource)]
 
     @staticmethod
     def from_recipe(ssc: StreamHost, recipe: Recipe) -> DirectKafkaInputDStream:

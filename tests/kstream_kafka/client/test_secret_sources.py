@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import pickle
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
+from kstream_kafka import KafkaUtils
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import FetchErrorKind, LogEnd
 from kstream_kafka.client.redaction import redact
@@ -19,8 +21,10 @@ from kstream_kafka.reader import range_consumer
 from kstream_kafka.reader.consumer_cache import settings_key
 from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
 
+from kstream.context.recovery import check_functions
+from kstream.errors import NotSerializableError
 from kstream.spark.spark_context import dump_functions, load_functions
-from tests.kstream_kafka.fakes import FakeClient, Message
+from tests.kstream_kafka.fakes import FakeClient, FakeHost, Message
 
 SCRAM = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512"}
 
@@ -100,6 +104,21 @@ def test_a_source_that_fails_after_a_refusal_leaves_the_refusal_to_be_raised(fil
     secrets = ClientSecrets(params(file).settings)
     file.unlink()
     assert not secrets.renew() and secrets.values["sasl.password"] == "first-secret"
+
+
+def test_a_function_that_gives_a_password_is_checked_at_the_start_as_every_function_of_the_workers() -> None:
+    lock, host = threading.Lock(), FakeHost()
+
+    def password() -> str:
+        with lock:
+            return "first-secret"
+
+    given: Any = host
+    KafkaUtils.createDirectStream(given, ["t"], {**SCRAM, "sasl.username": "orders", "sasl.password": password}).pprint()
+    with pytest.raises(NotSerializableError, match=r"runs on the workers and cannot be pickled: .*lock") as caught:
+        check_functions(host.graph.recorder)
+    (site,) = caught.value.sites
+    assert site.startswith(f"createDirectStream at {__file__}:")
 
 
 # -- the driver
