@@ -20,6 +20,8 @@ CONNECT = "__connect.errors."
 KSTREAM = "__kstream.errors."
 """The beginning of the names of kstream's own headers."""
 TOPIC = CONNECT + "topic"
+WITHOUT_HEADERS = (KSTREAM + "headers", b"not readable")
+"""The header of a letter that lacks the record's own headers: the client could not read them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class DeadLetter:
         exception: the class of the exception.
         message: the exception's message.
         stacktrace: its stack trace.
+        has_headers: whether `headers` are those of the record. They are missing if the client could not read them.
     """
 
     topic: str
@@ -90,6 +93,7 @@ class DeadLetter:
     exception: str = ""
     message: str = ""
     stacktrace: str = ""
+    has_headers: bool = True
 
     @property
     def place(self) -> tuple[str, int | None, int | None]:
@@ -127,4 +131,5 @@ def dead_letter_of(headers: Headers | None) -> DeadLetter | None:
         exception=text(CONNECT + "exception.class.name"),
         message=text(CONNECT + "exception.message"),
         stacktrace=text(CONNECT + "exception.stacktrace"),
+        has_headers=WITHOUT_HEADERS[0] not in block,
     )

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kstream.offsets.offset_range import OffsetRange
+from kstream_kafka.reader.headers import headers_of
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -136,7 +137,7 @@ def _times(messages: list[Any]) -> tuple[pa.Array, pa.Array]:
 
 def _headers(messages: list[Any]) -> pa.Array:
     """Return the column `headers`: null for a message without headers."""
-    found = [m.headers() or None for m in messages]
+    found = [headers or None for headers in headers_of(messages)]
     return pa.array(found, HEADERS) if any(found) else pa.nulls(len(messages), HEADERS)
 
 

@@ -11,8 +11,9 @@ from kstream.errors import DeadLetterNotStoredError
 from kstream.worker.process import drop, once
 from kstream.worker.record_failure import RecordFailure
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.planning.dead_letter import Origin, error_headers
+from kstream_kafka.planning.dead_letter import WITHOUT_HEADERS, Origin, error_headers
 from kstream_kafka.reader.consumer_cache import settings_key
+from kstream_kafka.reader.headers import headers_of
 
 if TYPE_CHECKING:
     from kstream_kafka.client.record_producer import RecordProducer
@@ -81,10 +82,17 @@ class KafkaDeadLetterWriter:
         self._failures: list[str] = []
 
     def write(self, failure: RecordFailure) -> None:
-        """Send the record of a failure with its error. Its timestamp is that of now, so that retention does not remove it early."""
+        """Send the record of a failure with its error. Its timestamp is that of now, so that retention does not remove it early.
+
+        A record whose headers the client cannot read is sent without them, and says so.
+        """
         message = failure.record.raw
-        headers = [*(message.headers() or ()), *error_headers(failure, self._origin)]
-        self._producer.send(self._topic, message.key(), message.value(), headers, self._failures.append)
+        errors = error_headers(failure, self._origin)
+        try:
+            own = headers_of([message])[0] or ()
+        except ValueError:
+            own, errors = (), [*errors, WITHOUT_HEADERS]
+        self._producer.send(self._topic, message.key(), message.value(), [*own, *errors], self._failures.append)
 
     def flush(self) -> None:
         """Block until all letters are stored. DeadLetterNotStoredError if one of them is not."""

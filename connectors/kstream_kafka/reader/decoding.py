@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from kstream.offsets.offset_range import OffsetRange
 from kstream_kafka.errors import KafkaConfigError
+from kstream_kafka.reader.headers import headers_of
 
 
 def utf8_decoder(s: bytes | None) -> str | None:
@@ -248,11 +249,11 @@ def _consumer_records(key: Decoder | None, value: Decoder | None, where: OffsetR
                     t[0] - 1,
                     m.key(),
                     m.value(),
-                    tuple(h) if (h := m.headers()) else none,
+                    tuple(h) if h else none,
                     m.leader_epoch(),
                 ),
             )
-            for m in chunk
+            for m, h in zip(chunk, headers_of(chunk), strict=True)
         ]
 
     def decoded(chunk: Chunk) -> list[Any]:
@@ -269,11 +270,11 @@ def _consumer_records(key: Decoder | None, value: Decoder | None, where: OffsetR
                     t[0] - 1,
                     k,
                     v,
-                    tuple(h) if (h := m.headers()) else none,
+                    tuple(h) if h else none,
                     m.leader_epoch(),
                 ),
             )
-            for m, k, v in zip(chunk, keys, values, strict=True)
+            for m, k, v, h in zip(chunk, keys, values, headers_of(chunk), strict=True)
         ]
 
     return undecoded if key is None and value is None else decoded

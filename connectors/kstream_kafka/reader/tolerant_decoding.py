@@ -78,6 +78,8 @@ class TolerantDecoding:
             return Step(TRANSFORMATION, "messageHandler", name_of(decoding.message_handler))
         if decoding.message_handler is not value_only and _fails(decoding.key_decoder, message.key()):
             return Step(KEY_CONVERTER, "keyDecoder", name_of(decoding.key_decoder))
+        if decoding.message_handler is consumer_record and not _fails(decoding.value_decoder, message.value()):  # it reads the headers
+            return Step(TRANSFORMATION, "messageHandler", name_of(consumer_record))
         return Step(VALUE_CONVERTER, "valueDecoder", name_of(decoding.value_decoder))
 
 

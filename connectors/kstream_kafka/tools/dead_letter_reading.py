@@ -56,11 +56,17 @@ class DeadLetterTopic:
         """Close the client."""
         self._client.close()
 
-    def letters(self) -> Iterator[Letter]:
-        """Yield the letters that are in the topic now, partition by partition, oldest first."""
-        partitions = self._client.partitions(Topics((self._topic,)))
+    def letters(self, done: Mapping[Partition, int] | None = None) -> Iterator[Letter]:
+        """Yield the letters that are in the topic now, partition by partition, oldest first.
+
+        Args:
+            done: offsets of partitions. The letters before them come first, those of all partitions.
+        """
+        partitions = sorted(self._client.partitions(Topics((self._topic,))))
         begins, ends = self._client.earliest(partitions), self._client.latest(partitions)
-        ranges = [PlannedRange(*p, begins[p].offset, ends[p].offset) for p in sorted(partitions)]
+        split = {p: min(max(begins[p].offset, (done or {}).get(p, 0)), ends[p].offset) for p in partitions}
+        ranges = [PlannedRange(*p, begins[p].offset, split[p]) for p in partitions]
+        ranges += [PlannedRange(*p, split[p], ends[p].offset) for p in partitions]
         for found in read_records(self._connection, KafkaPlan([], [], []).encode(), ranges):
             if not isinstance(found, UnreadableRange):
                 yield Letter(found, dead_letter_of(found.headers))
@@ -72,17 +78,18 @@ class DeadLetterTopic:
     def put_back(self, write: bool = True) -> PutBack:
         """Put the records of letters back into their partitions of origin, without the headers of their errors.
 
-        Letters that an earlier call has put back are left out, and so are repeats. If the call is ended early, the next one may repeat up
-        to PORTION records.
+        Letters that an earlier call has put back are left out, and so are repeats. What was put back is read first, because a repeat of it
+        may be in any partition. A letter without the record's headers is not put back. If the call is ended early, the next one may
+        repeat up to PORTION records.
 
         Args:
             write: whether to write; otherwise the letters are only counted.
         """
         result, done, seen = PutBack(), self.put_back_up_to(), set[Place]()
-        producer = RecordProducer(self._params.producer())
+        producer = RecordProducer(self._params.producer()) if write else None
         offsets: dict[Partition, int] = {}
         pending = 0
-        for letter in self.letters():
+        for letter in self.letters(done):
             record, dead = letter.record, letter.dead
             where = (record.topic, record.partition)
             if dead is None:
@@ -92,18 +99,21 @@ class DeadLetterTopic:
                 result.before += 1
             elif dead.place in seen:
                 result.repeats += 1
+            elif not dead.has_headers:
+                seen.add(dead.place)
+                result.without_headers += 1
             else:
                 seen.add(dead.place)
                 result.records += 1
                 result.topics.add(dead.topic)
-                if write:
+                if producer is not None:
                     producer.send(dead.topic, record.key, record.value, dead.headers, result.failures.append, partition=dead.partition)
             offsets[where] = max(record.offset + 1, done.get(where, 0))
             pending += 1
-            if write and pending == PORTION:
+            if producer is not None and pending == PORTION:
                 self._commit(producer, result, offsets)
                 pending = 0
-        if write:
+        if producer is not None:
             self._commit(producer, result, offsets)
         return result
 
@@ -135,6 +145,7 @@ class PutBack:
         repeats: how many letters were repeats of others.
         before: how many letters an earlier call has put back.
         others: how many records of the topic are no dead letters.
+        without_headers: how many letters lack the headers of their record, and so stay where they are.
         failures: why records were not stored.
     """
 
@@ -143,6 +154,7 @@ class PutBack:
     repeats: int = 0
     before: int = 0
     others: int = 0
+    without_headers: int = 0
     failures: list[str] = field(default_factory=list[str])
 
 

@@ -108,6 +108,7 @@ def replay_command(topic: str, dry_run: bool, **options: Any) -> None:
         (result.repeats, "letter", "repeats of these were left out"),
         (result.before, "letter", f"went back before, as the group {group} remembers"),
         (result.others, "record", "of the topic are no dead letters"),
+        (result.without_headers, "letter", "without the headers of the record did not go back: the client could not read them"),
     )
     for number, what, said in notes:
         if number:

@@ -16,6 +16,7 @@ from kstream_kafka.client.params import KafkaParams, small
 from kstream_kafka.errors import KafkaError, PollTimeoutError
 from kstream_kafka.planning.packing import RangeSplit
 from kstream_kafka.planning.plan import KafkaPlan
+from kstream_kafka.reader.headers import headers_of
 from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
 from kstream_kafka.reader.range_reader import read_splits
 
@@ -108,6 +109,6 @@ def _record(message: Any) -> LogRecord:
 def _headers(message: Any) -> list[tuple[str, bytes | None]]:
     """Return the headers of a message. The client cannot read names that are no UTF-8; then one entry says so."""
     try:
-        return list(message.headers() or ())
-    except UnicodeDecodeError:
+        return list(headers_of([message])[0] or ())
+    except ValueError:
         return [("a header whose name is not UTF-8: the client shows no header", None)]
