@@ -385,10 +385,10 @@ def _decoding(given: Mapping[str, Any], key: Decoder, value: Decoder, handler: H
 
 
 def _spark24_decoding(given: Any, key: Decoder, value: Decoder, handler: Handler) -> Decoding:
-    """Return the decoding of Spark 2.4's form, in which the decoders decode and deserialisers do nothing.
+    """Return the decoding of Spark 2.4's form, in which the decoders decode, as UTF-8 by default, and deserialisers do nothing.
 
     Raises:
-        KafkaConfigError: a deserialiser is not one of Kafka's own: records would be decoded as UTF-8 instead.
+        KafkaConfigError: a deserialiser is not one of Kafka's own. One of Kafka's own passes, also LongDeserializer, and decodes nothing.
     """
     for parameter, decoder in (("key.deserializer", key), ("value.deserializer", value)):
         decoder_of(given, parameter, decoder)

@@ -41,10 +41,9 @@ class RecordProducer:
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]],
         on_failure: Callable[[str], None],
-        timestamp: int | None = None,
         partition: int | None = None,
     ) -> None:
-        """Send a record. Blocks only while the queue of the producer is full.
+        """Send a record, with the timestamp of now. Blocks only while the queue of the producer is full.
 
         Args:
             topic: its topic.
@@ -52,7 +51,6 @@ class RecordProducer:
             value: its value.
             headers: its headers.
             on_failure: called within `send` or `flush` with the reason, if the record was not stored.
-            timestamp: its timestamp, in ms; None for now.
             partition: its partition; None for that of its key.
         """
 
@@ -61,11 +59,10 @@ class RecordProducer:
                 on_failure(self._reason(error, topic))
 
         where = {} if partition is None else {"partition": partition}
-        stamp = {} if timestamp is None else {"timestamp": timestamp}
         until = time.monotonic() + FLUSH_S
         while True:
             try:
-                self._producer.produce(topic, value, key, headers=list(headers), on_delivery=answered, **where, **stamp)
+                self._producer.produce(topic, value, key, headers=list(headers), on_delivery=answered, **where)
                 self._producer.poll(0)
                 return
             except BufferError:  # the queue is full
@@ -89,9 +86,11 @@ class RecordProducer:
         """Return why a record of a topic was not stored, with what to do."""
         code, said = error.code(), redact(error.str())
         if code in (ClientError.TOPIC_AUTHORIZATION_FAILED, ClientError.CLUSTER_AUTHORIZATION_FAILED):
-            return f"{topic}: Kafka at {self._bootstrap} lets this user not write to it ({said}). Allow it the operation WRITE on the topic"
+            hint = "Allow it the operation WRITE on the topic"
+            return f"{topic}: Kafka at {self._bootstrap} does not let this user write to it ({said}). {hint}"
         if code in UNKNOWN_TOPIC:
-            return f"{topic}: Kafka at {self._bootstrap} has no such topic ({said}). Create it"
+            hint = "Create the topic, with at least as many partitions as the records name"
+            return f"{topic}: Kafka at {self._bootstrap} has no such topic or partition ({said}). {hint}"
         if code == ClientError.MSG_SIZE_TOO_LARGE:
             return f"{topic}: the record with its headers is too large ({said}). Raise max.message.bytes of the topic"
         because = f" ({self._trouble})" if self._trouble else ""

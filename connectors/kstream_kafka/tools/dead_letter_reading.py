@@ -6,7 +6,7 @@ What was put back is remembered as the committed offsets of a consumer group nam
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -170,20 +170,23 @@ Kind = tuple[str, str, str, int | None]
 """Topic of origin, class of the exception, operator, batch time in ms."""
 
 
-def counts_by_kind(letters: Iterable[Letter], on_other: Callable[[], object] = lambda: None) -> dict[Kind, LetterCount]:
-    """Count letters by topic of origin, exception, operator and batch, sorted. Pure.
+def counts_by_kind(letters: Iterable[Letter]) -> tuple[dict[Kind, LetterCount], int]:
+    """Count letters by topic of origin, exception, operator and batch. Pure.
 
     Args:
         letters: the letters.
-        on_other: called for each record that is no dead letter.
+
+    Returns:
+        The counts by kind, sorted; and the number of records that are no dead letters.
     """
     found: dict[Kind, LetterCount] = {}
+    others = 0
     for letter in letters:
         dead = letter.dead
         if dead is None:
-            on_other()
+            others += 1
             continue
         counted = found.setdefault((dead.topic, dead.exception, dead.operator, dead.batch_ms), LetterCount())
         counted.letters += 1
         counted.places.add(dead.place)
-    return dict(sorted(found.items(), key=lambda entry: (*entry[0][:3], entry[0][3] or 0)))
+    return dict(sorted(found.items(), key=lambda entry: (*entry[0][:3], entry[0][3] or 0))), others

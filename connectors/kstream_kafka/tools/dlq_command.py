@@ -45,23 +45,22 @@ def _of_a_topic(command: Command) -> Command:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def ls_command(topic: str, as_json: bool, **options: Any) -> None:
     """Count the letters by topic of origin, exception, operator and batch."""
-    others: list[int] = []
     with clear_errors(code=ReadingCode.UNREADABLE), _opened(topic, **options) as letters:
-        counted = counts_by_kind(letters.letters(), lambda: others.append(1))
+        counted, others = counts_by_kind(letters.letters())
     names = ("topic", "exception", "operator", "batch")
     rows = [{**dict(zip(names, kind, strict=True)), "letters": n.letters, "records": len(n.places)} for kind, n in counted.items()]
     if as_json:
-        click.echo(json.dumps({"topic": topic, "kinds": rows, "others": len(others)}))
+        click.echo(json.dumps({"topic": topic, "kinds": rows, "others": others}))
         return
     if not rows:
-        click.echo(f"{topic} has no dead letters" + (f", but {count(len(others), 'other record')}" if others else ""))
+        click.echo(f"{topic} has no dead letters" + (f", but {count(others, 'other record')}" if others else ""))
         return
     table = Table("topic", "exception", "operator", "batch (ms)", "letters", "records")
     for row in rows:
         table.add_row(*(escape(printable("" if value is None else str(value))) for value in row.values()))
     table_console().print(table)
     if others:
-        click.echo(f"{count(len(others), 'other record')} of {topic} {'is' if len(others) == 1 else 'are'} no dead letter")
+        click.echo(f"{count(others, 'other record')} of {topic} {'is' if others == 1 else 'are'} no dead letter")
 
 
 @dlq_command.command("show")

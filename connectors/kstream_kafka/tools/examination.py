@@ -7,7 +7,7 @@ So a missing permission shows as it would show in the stream. Brokers do not tel
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from kstream.connectors import Finding, Partition
@@ -128,7 +128,7 @@ def _unanswered(consumer: KafkaRangeConsumer, topics: set[str]) -> set[str]:
     return topics
 
 
-def _group(client: DriverClient, group: str, partitions: Sequence[Partition] | set[Partition]) -> Finding:
+def _group(client: DriverClient, group: str, partitions: Collection[Partition]) -> Finding:
     """Ask for the offsets of the group. Only commits and a start at `committed` need its permission."""
     try:
         client.committed(group, partitions)
