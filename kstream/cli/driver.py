@@ -135,7 +135,7 @@ def _stop(context: StreamingContext | None, stop_spark: bool) -> None:
         return
     try:
         if stop_spark:
-            from kstream.spark.shutdown import silence_jvm
+            from kstream.spark.jvm_log import silence_jvm
 
             silence_jvm(context.sparkContext)
         context.stop(stopSparkContext=stop_spark, stopGraceFully=False)

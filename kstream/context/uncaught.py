@@ -15,7 +15,7 @@ from types import TracebackType
 
 from kstream.errors import LOGGED_ERROR, KStreamError, in_a_line, is_reported, note_reported, task_traceback, where_of
 from kstream.public_call import frames_of_the_user
-from kstream.spark.shutdown import silence_jvm
+from kstream.spark.jvm_log import silence_jvm
 from kstream.spark.spark_context import active_spark_context
 
 _MOST_FRAMES = 2

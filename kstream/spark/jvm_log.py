@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kstream.spark")
 
 _REPEATED = (
-    r"(?s)(Exception in task \S+ in stage .*|Lost task .* org\.apache\.spark\.api\.python\.PythonException.*"
+    r"(?s)(Exception in task \S+ in stage .*|Lost task .* org\.apache\.spark\.api\.python\.Python(Exception|WorkerFactory).*"
     r"|Task \d+ in stage \S+ failed \d+ times; aborting job)"
 )
-"""The messages that say what the error of the job says again. The line about a task that is lost by the JVM's fault stays."""
+"""The messages that say what the error of the job says again. A worker that cannot be started is such an error. The line
+about a task that is lost by the JVM's fault stays."""
 
 
 def quiet_failed_tasks(sc: SparkContext) -> None:
@@ -46,3 +47,20 @@ def _add_filter(jvm: Any) -> None:
     repeated = log4j.core.filter.RegexFilter.createFilter(_REPEATED, None, False, deny, neutral)
     context.getConfiguration().getRootLogger().addFilter(repeated)
     context.updateLoggers()
+
+
+def silence_jvm(sc: SparkContext | None) -> None:
+    """Let Spark's JVM log nothing more: the program stops at once and ends, and jobs that are cut short are no errors. Any thread.
+
+    Not by `SparkContext.setLogLevel`: it also takes away the threshold by which the log of a Python program begins at WARN. So a line that
+    another thread is writing just then would pass, whatever its level.
+    """
+    try:
+        if sc is not None:
+            jvm: Any = sc._jvm  # pyright: ignore[reportPrivateUsage]
+            log4j = jvm.org.apache.logging.log4j
+            context = log4j.LogManager.getContext(False)
+            context.getConfiguration().getRootLogger().setLevel(log4j.Level.OFF)
+            context.updateLoggers()
+    except Exception as e:  # the JVM may have ended
+        logger.debug("log of the JVM not silenced: %s", e)

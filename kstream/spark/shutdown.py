@@ -19,6 +19,8 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from kstream.spark.jvm_log import silence_jvm
+
 logger = logging.getLogger(__name__)
 
 _PRIORITY = 60
@@ -128,15 +130,6 @@ class ShutdownHook:
         self._stop(self._graceful)
         if not self._graceful:
             os._exit(128 + signal.SIGTERM)
-
-
-def silence_jvm(sc: SparkContext | None) -> None:
-    """Let Spark's JVM log nothing more: the program stops at once and ends, and jobs that are cut short are no errors. Any thread."""
-    try:
-        if sc is not None:
-            sc.setLogLevel("OFF")
-    except Exception as e:  # the JVM may have ended
-        logger.debug("log of the JVM not silenced: %s", e)
 
 
 _current: ShutdownHook | None = None
