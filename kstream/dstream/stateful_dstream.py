@@ -123,8 +123,8 @@ class StatefulDStream(DStreamNode):
         self._beginning = Beginning(Time(0), was_empty=True)
         self._older: dict[Time, Time] = {}
         """Batch of a state older than the beginning → the unfinished batch up to which states are computed from it."""
-        self._only_states: set[Time] = set()
-        """Batches of states in files for which an unfinished batch needs what was computed with the state (see `stands_in`)."""
+        self._without_results: set[Time] = set()
+        """Batches that run again with a state from files: what mapWithState made with that state is in no file (see `stands_in`)."""
         self._written: WrittenState | None = None
         self._lineage = Lineage(Time(0))
         self._being_written: tuple[Time, Time] | None = None
@@ -160,7 +160,7 @@ class StatefulDStream(DStreamNode):
             NoRDDError: the state is older than the one this driver started from.
         """
         with self._lock:
-            if time in self._only_states:
+            if time in self._without_results:
                 self._complete_state(time)
             if time not in self._generated and self._is_time_valid(time):
                 began = self._began_before(time)
@@ -187,7 +187,7 @@ class StatefulDStream(DStreamNode):
             made = self.compute(time)
             if made is not None:
                 self.stands_in(self._generated[time], made)
-        self._only_states.discard(time)
+        self._without_results.discard(time)
 
     def _began_before(self, time: Time) -> Time | None:
         """Return the batch of the state from which this driver computes the state of `time`; None if it knows none. Under the lock."""
@@ -272,7 +272,7 @@ class StatefulDStream(DStreamNode):
         with self._lock:
             until = until.floor(self.slide_duration, self._initialized())
             self._older[time] = max(until, self._older.get(time, until))
-            self._only_states |= {t for t in self._generated if time < t <= until}
+            self._without_results |= {t for t in self._generated if time < t <= until}
             if state is not None and time not in self._generated:
                 self._generated[time] = self._persisted(state)
                 self._with_blocks.add(time)
@@ -418,7 +418,7 @@ class StatefulDStream(DStreamNode):
         While the state of an unfinished batch is still to be made from an older one, that one counts.
         """
         with self._lock:
-            made = self._generated.keys() - self._only_states
+            made = self._generated.keys() - self._without_results
             to_make = [began for began, until in self._older.items() if until > began and until not in made]
             return min(to_make, default=max(self._generated, default=self._beginning.time))
 
@@ -426,7 +426,7 @@ class StatefulDStream(DStreamNode):
         """Forget from which states batches before `time` are computed, because they have ended."""
         with self._lock:
             self._older = {began: until for began, until in self._older.items() if until >= time}
-            self._only_states = {t for t in self._only_states if any(began < t <= until for began, until in self._older.items())}
+            self._without_results = {t for t in self._without_results if any(began < t <= until for began, until in self._older.items())}
 
     def clear_metadata(self, time: Time) -> None:
         """Forget old states as every stream does, but never the newest one. Unpersist blocks sooner: when no batch needs them."""

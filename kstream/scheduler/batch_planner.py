@@ -171,11 +171,11 @@ class BatchPlanner:
             self._outage.passed_over()
             return
         try:
-            left_out = self._is_left_out_of_an_outage(time, now_ms) or self._is_left_out(time, now_ms)
+            passed_over = self._is_passed_over_in_an_outage(time, now_ms) or self._is_passed_over(time, now_ms)
         except Exception as e:  # an input failed in `missed`: the next tick asks it again
             self._not_planned(time, e)
         else:
-            if not left_out:
+            if not passed_over:
                 self.generate(time)
 
     def postpone(self, since: Time, until: Time, failing: Collection[Time]) -> None:
@@ -221,14 +221,14 @@ class BatchPlanner:
         self._was_full = full
         return full
 
-    def _is_left_out_of_an_outage(self, time: Time, now_ms: Callable[[], int]) -> bool:
-        """Return whether an outage is on and a newer tick is due. With a settable clock no tick is left out."""
+    def _is_passed_over_in_an_outage(self, time: Time, now_ms: Callable[[], int]) -> bool:
+        """Return whether an outage is on and a newer tick is due. With a settable clock no tick is passed over."""
         if isinstance(self._parts.clock, SettableClock):
             return False
-        return self._outage.leaves_out(time, now_ms(), self._graph.batch_duration)
+        return self._outage.passes_over(time, now_ms(), self._graph.batch_duration)
 
-    def _is_left_out(self, time: Time, now_ms: Callable[[], int]) -> bool:
-        """Return whether the tick is one of many overdue ticks and makes no batch. With a settable clock no tick is left out."""
+    def _is_passed_over(self, time: Time, now_ms: Callable[[], int]) -> bool:
+        """Return whether the tick is one of many overdue ticks and makes no batch. With a settable clock no tick is passed over."""
         last, kept = self._overdue
         if time > last:
             late = [] if isinstance(self._parts.clock, SettableClock) else overdue(time, now_ms(), self._graph.batch_duration)
@@ -253,9 +253,9 @@ class BatchPlanner:
 
         First it resolves an in-doubt plan, and stores completions that were refused before. An error is reported to the JobScheduler and
         not raised; the stream continues. Does nothing if this driver is fenced, if all inputs are exhausted, or if the batch is a missed
-        one that is left out.
+        one that needs no plan.
         """
-        if self.is_fenced or self.exhausted or self._empty.is_left_out(time):
+        if self.is_fenced or self.exhausted or self._empty.needs_no_plan(time):
             return
         try:
             settled = self._log.resolve_in_doubt_plan()

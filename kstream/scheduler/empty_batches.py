@@ -74,7 +74,7 @@ class EmptyBatches:
             if self._left_out:
                 logger.info("%d missed batches after %s are left out: the inputs have no more data", len(self._left_out), time)
 
-    def is_left_out(self, time: Time) -> bool:
+    def needs_no_plan(self, time: Time) -> bool:
         """Return whether a missed batch needs no plan."""
         return time in self._left_out
 

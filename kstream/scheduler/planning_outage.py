@@ -68,8 +68,8 @@ class PlanningOutage:
             )
         return True
 
-    def leaves_out(self, time: Time, now_ms: int, interval: Duration) -> bool:
-        """Return whether a tick is left out: an outage is on, and a newer tick is due, which takes its records.
+    def passes_over(self, time: Time, now_ms: int, interval: Duration) -> bool:
+        """Return whether a tick is passed over: an outage is on, and a newer tick is due, which takes its records.
 
         A try to plan may wait for the whole time-out of a request. With a try for each overdue tick, planning would stand still for longer
         than the outage, and so would batches that wait for the same thread.

@@ -92,14 +92,14 @@ def test_the_log_has_a_line_a_minute_and_one_at_the_end(caplog: pytest.LogCaptur
     assert "the outage is over after 90 s, 90 batches had no plan" in last
 
 
-def test_a_tick_is_left_out_only_while_an_outage_is_on_and_a_newer_tick_is_due() -> None:
+def test_a_tick_is_passed_over_only_while_an_outage_is_on_and_a_newer_tick_is_due() -> None:
     away, _ = outage(10_000)
     second = Duration(1000)
-    assert not away.leaves_out(T, 9_000, second)
+    assert not away.passes_over(T, 9_000, second)
     away.waits(T, TransientError("away"))
-    assert away.leaves_out(Time(2000), 3000, second) and not away.leaves_out(Time(2000), 2999, second)
+    assert away.passes_over(Time(2000), 3000, second) and not away.passes_over(Time(2000), 2999, second)
     away.ended(T)
-    assert not away.leaves_out(Time(2000), 9_000, second)
+    assert not away.passes_over(Time(2000), 9_000, second)
 
 
 # -- in a driver
