@@ -101,15 +101,15 @@ def await_end(context: StreamingContext) -> None:
     Raises:
         Exception: the first error of a context that was not asked to stop; also FencedError and JvmLostError of one that was.
     """
-    while True:
-        try:
-            return context.awaitTermination()
-        except (FencedError, JvmLostError):
+    try:
+        context.awaitTermination()
+    except (FencedError, JvmLostError):
+        raise
+    except Exception as e:
+        if not context.stop_requested:
             raise
-        except Exception as e:
-            if not context.stop_requested:
-                raise
-            logger.warning("error while the context stops as asked, the next start runs the batch again: %s", one_line(e))
+        logger.warning("error while the context stops as asked, the next start runs the batch again: %s", one_line(e))
+        context.await_stop()  # every later `awaitTermination` would raise this error again, at once
 
 
 def _make(setup: Callable[[], Any], path: str, allow: Sequence[str]) -> StreamingContext:

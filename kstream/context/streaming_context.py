@@ -475,6 +475,10 @@ class StreamingContext(StreamFactories):
         """
         return self._waiter.wait(timeout)
 
+    def await_stop(self) -> None:
+        """Block until the context has stopped, whatever errors come. Any thread."""
+        self._waiter.wait_for_stop()
+
     # -- settings of the context
 
     def remember(self, duration: float | Duration) -> None:

@@ -67,5 +67,11 @@ class ContextWaiter:
                 raise self._error.with_traceback(self._traceback)
             return self._stopped
 
+    def wait_for_stop(self) -> None:
+        """Block until the context stops, whatever errors come. In steps of 0.5 s, so that signals are handled."""
+        with self._changed:
+            while not self._changed.wait_for(lambda: self._stopped, 0.5):
+                pass
+
     def _ended(self) -> bool:
         return self._stopped or self._error is not None

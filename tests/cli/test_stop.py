@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,7 @@ def test_another_driver_that_came_meanwhile_is_told(tmp_path: Path, changes: dic
 # -- in a terminal
 
 JOB = """
+import threading
 from pyspark import SparkConf
 from kstream import StreamingContext
 
@@ -152,6 +154,14 @@ def setup():
     ssc = StreamingContext(conf, 0.5)
     ssc.textFileStream("in").foreachRDD(lambda rdd: open("ran", "w").close())
     return ssc
+"""
+FAILING = """
+
+def fail_while_it_stops(rdd):
+    open("ran", "w").close()
+    while not StreamingContext.getActive().stop_requested:
+        threading.Event().wait(0.1)
+    raise ValueError("sink away")
 """
 
 
@@ -164,28 +174,45 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-def test_a_driver_under_its_supervisor_is_seen_and_stopped_from_another_terminal(tmp_path: Path) -> None:
-    (tmp_path / "job_stop.py").write_text(JOB)
-    (tmp_path / "in").mkdir()
+@contextmanager
+def running(folder: Path, job: str) -> Generator[subprocess.Popen[bytes]]:
+    """Runs a job under its supervisor. The body begins when its first batch has begun; at the end the job is ended."""
+    (folder / "job_stop.py").write_text(job)
+    (folder / "in").mkdir()
     command = [sys.executable, "-m", "kstream.cli", "run", "job_stop.py:setup", "--checkpoint", "checkpoint"]
-    with open(tmp_path / "log", "wb") as log:
-        job = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=log, stderr=log)
+    with open(folder / "log", "wb") as log:
+        process = subprocess.Popen(command, cwd=folder, env=environment(), stdout=log, stderr=log)
     try:
-        while not (tmp_path / "ran").exists():
+        while not (folder / "ran").exists():
             with pytest.raises(subprocess.TimeoutExpired):
-                job.wait(0.1)
+                process.wait(0.1)
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.wait(SECONDS)
+
+
+def test_a_driver_under_its_supervisor_is_seen_and_stopped_from_another_terminal(tmp_path: Path) -> None:
+    with running(tmp_path, JOB) as job:
         seen = kstream(tmp_path, "status", "checkpoint", "--max-behind", "100")
         assert seen.returncode == 0 and "driver: orders, epoch 1, " in seen.stdout, seen.stdout + seen.stderr
         stopped = kstream(tmp_path, "stop", "checkpoint")
         assert stopped.returncode == 0, stopped.stdout + stopped.stderr
         assert stopped.stdout.splitlines()[-1] == "the driver of epoch 1 has ended: gracefully"
         assert job.wait(SECONDS) == 0, (tmp_path / "log").read_text()
-    finally:
-        if job.poll() is None:
-            job.send_signal(signal.SIGTERM)
-            job.wait(SECONDS)
     log_text = (tmp_path / "log").read_text()
     assert "stop request of " in log_text and "the context stops after its planned batches" in log_text
     ended = kstream(tmp_path, "status", "checkpoint")
     assert ended.returncode == ReadingCode.DEAD and "ended" in ended.stdout
     assert kstream(tmp_path, "stop", "checkpoint").returncode == 0, "a second stop is no error"
+
+
+def test_a_batch_that_fails_during_the_stop_ends_neither_in_a_flood_of_warnings_nor_in_a_restart(tmp_path: Path) -> None:
+    with running(tmp_path, JOB.replace('lambda rdd: open("ran", "w").close()', "fail_while_it_stops") + FAILING) as job:
+        stopped = kstream(tmp_path, "stop", "checkpoint")
+        assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+        assert " left: the next start runs " in stopped.stdout.splitlines()[-1]
+        assert job.wait(SECONDS) == 0
+    warnings = [line for line in (tmp_path / "log").read_text().splitlines() if "error while the context stops as asked" in line]
+    assert len(warnings) == 1 and "sink away" in warnings[0]

@@ -49,6 +49,22 @@ def test_an_error_wakes_who_waits_without_a_timeout() -> None:
     assert caught == ["boom"]
 
 
+def test_who_waits_for_the_stop_is_not_woken_by_an_error() -> None:
+    waiter, stopped = ContextWaiter(), threading.Event()
+    waiter.notify_error(ValueError("boom"))
+
+    def wait() -> None:
+        waiter.wait_for_stop()
+        stopped.set()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    waiter.notify_error(ValueError("again"))
+    assert not stopped.wait(0.1)
+    waiter.notify_stop()
+    assert stopped.wait(20)
+
+
 def test_an_error_that_is_raised_again_has_the_traceback_it_came_with() -> None:
     waiter = ContextWaiter()
     try:
