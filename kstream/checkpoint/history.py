@@ -172,22 +172,55 @@ def read_ledger(store: FileStore) -> list[LedgerEntry]:
     """
     entries: list[LedgerEntry] = []
     left_out: list[_LeftOut] = []
-    seen = {f"{names.ACKNOWLEDGED}/{name}" for name in store.list(names.ACKNOWLEDGED)}
+    seen = _acknowledgements(store)
+    for entry, epoch, skipped in _of_batches(store, seen):
+        if entry.streams or not skipped:
+            entries.append(entry)
+        left_out += [(entry.time, epoch, entry.at_ms, entry.epoch, entry.name, record) for record in skipped]
+    entries += _of_requests(store, left_out, seen)
+    return sorted(entries, key=lambda e: (e.time, e.epoch, e.kind))
+
+
+def count_new_entries(store: FileStore) -> int:
+    """Count the entries that a person must be told: nobody has acknowledged them or asked for them.
+
+    Blocks: three listings, and one read per entry that is not acknowledged. CorruptRecordError names a damaged entry among these.
+    """
+    found = _of_batches(store, _acknowledgements(store), only_new=True)
+    return sum(bool(entry.streams) or not skipped for entry, _, skipped in found)
+
+
+def _acknowledgements(store: FileStore) -> set[str]:
+    """Return the names of all acknowledgements. Blocks: one listing."""
+    return {f"{names.ACKNOWLEDGED}/{name}" for name in store.list(names.ACKNOWLEDGED)}
+
+
+def _of_batches(
+    store: FileStore, seen: Collection[str], only_new: bool = False
+) -> Iterator[tuple[LedgerEntry, int, tuple[SkippedRecord, ...]]]:
+    """Yield the entries that batches have written, each with the epoch of its plan and the records that the batch has left out.
+
+    Blocks: two listings, and one read per entry.
+
+    Args:
+        store: the checkpoint.
+        seen: the names of the acknowledgements.
+        only_new: whether acknowledged entries are not read and not yielded.
+
+    Raises:
+        CorruptRecordError: an entry is damaged.
+    """
     for folder, kind, part in ((names.LOST, "lost", "lost"), (names.GIVEN_UP, "given-up", "inputs")):
         for name in store.list(folder):
-            key = names.parse_key(name)
-            if key is None:
+            key, place = names.parse_key(name), f"{folder}/{name}"
+            is_acknowledged = names.acknowledged(place) in seen
+            if key is None or (only_new and is_acknowledged):
                 continue
-            place = f"{folder}/{name}"
             fields = format.decode(kind, store.read(place), store.path(place))
             format.check_name(store.path(place), fields, {"time": key[0].milliseconds})
             streams = {int(stream): found for stream, found in fields.get(part, {}).items()}
-            common = Time(fields["time"]), fields["at"], fields["epoch"]
-            if streams or not fields.get("skipped"):
-                entries.append(LedgerEntry(kind, *common, streams, fields.get("failures", 0), place, names.acknowledged(place) in seen))
-            left_out += [(key[0], key[1][0], *common[1:], place, record) for record in _skipped(fields)]
-    entries += _of_requests(store, left_out, seen)
-    return sorted(entries, key=lambda e: (e.time, e.epoch, e.kind))
+            common = key[0], fields["at"], fields["epoch"], streams, fields.get("failures", 0)
+            yield LedgerEntry(kind, *common, place, is_acknowledged), key[1][0], _skipped(fields)
 
 
 _LeftOut: TypeAlias = tuple[Time, int, int, int, str, SkippedRecord]

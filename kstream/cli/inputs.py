@@ -30,7 +30,7 @@ _PLACE = re.compile(r"(.+)[-/](\d+)@(\d+)")
 
 
 def open_existing(path: str, open_store: Callable[[str], FileStore] = open_checkpoint) -> FileStore:
-    """Open the store of a checkpoint to read it, or as `open_store` does.
+    """Open the store of a checkpoint, to read it or to leave a request in it that needs no exclusive create; or as `open_store` does.
 
     Raises:
         CheckpointError: there is no checkpoint.

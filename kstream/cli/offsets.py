@@ -38,7 +38,7 @@ from kstream.cli.inputs import (
     systems,
     tools_of,
 )
-from kstream.cli.status import WAIT_S, look
+from kstream.cli.status import WAIT_S, find_driver
 from kstream.cli.terminal import clear_errors, count, fail, parse_moment, table_console
 from kstream.connectors import ConnectorTools, OffsetChange, ResetResult
 from kstream.storage import FileStore, open_store
@@ -265,14 +265,14 @@ def _refuse_if_busy(store: FileStore, contents: LogContents, take_over: bool) ->
     """
     if take_over:
         return
-    report = look(store, None, WAIT_S)
-    if report.sign is not None and report.code is not ReadingCode.DEAD:
-        status = report.sign.status
+    found = find_driver(store, WAIT_S)
+    if found.living is not None:
+        status = found.living
         fail(
             f"the driver of epoch {status.epoch} runs on {store.url} ({status.host}, pid {status.pid}): stop it (`kstream stop "
             f"{store.url}`), or give --take-over (it is then fenced: it ends with FencedError and submits nothing more)"
         )
-    if report.state == "ended":
+    if found.end()[0] == "ended":
         return
     assert contents.meta is not None and contents.last_planned is not None
     age = _now_ms() - contents.last_planned.milliseconds

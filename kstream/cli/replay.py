@@ -15,7 +15,7 @@ from kstream.cli.inputs import ranges_of
 from kstream.cli.job import load_setup, ship
 from kstream.cli.terminal import clear_errors, count, fail, one_line, parse_moment, require_pyspark
 from kstream.console import log
-from kstream.storage import open_store
+from kstream.spark.checkpoint_store import open_checkpoint
 
 if TYPE_CHECKING:
     from kstream.context.replay import ReplayedBatch
@@ -72,13 +72,13 @@ def _replayed(job: str, path: str, first: Time, last: Time, out: str | None) -> 
     from kstream.context.replay import Replayer, text_sink
     from kstream.spark.job_environment import SparkJobEnvironment
 
-    store = open_store(path)
     setup = load_setup(job)
     context = StreamingContext.getOrCreate(path, setup)
     ship(setup, context)
     try:
         graph = services_of_context(context).graph
         environment = SparkJobEnvironment(context.sparkContext, graph.batch_duration)
+        store = open_checkpoint(path)  # not before there is Spark: on HDFS the store calls its JVM
         replayer = Replayer(graph, environment, store, None if out is None else text_sink(out))
         yield from replayer.run(first, last)
     finally:

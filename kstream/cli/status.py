@@ -20,7 +20,7 @@ import click
 from kstream.batch_time import Time
 from kstream.checkpoint import names, read_log
 from kstream.checkpoint.driver_status import GONE_MS, RENEWAL_MS, DriverStatus, LastError, StreamLag, read_status, status_fields, status_of
-from kstream.checkpoint.history import read_ledger
+from kstream.checkpoint.history import count_new_entries
 from kstream.checkpoint.plan_log import newest_epoch
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import open_existing
@@ -112,6 +112,40 @@ class Sign:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """The driver of a checkpoint, as its newest sign of life tells.
+
+    Attributes:
+        sign: the status record; None if there is none.
+        epoch: the newest epoch of the checkpoint.
+        skews: sentences about clocks that differ.
+    """
+
+    sign: Sign | None
+    epoch: int
+    skews: Sequence[str] = ()
+
+    @property
+    def living(self) -> DriverStatus | None:
+        """The status of the driver that lives; None if none seems to live."""
+        if self.sign is None or not self.sign.looks_alive or self.sign.status.epoch != self.epoch:
+            return None
+        return self.sign.status
+
+    def end(self) -> tuple[str, str]:
+        """Return the state of a driver that does not live, and the sentence about it."""
+        if self.sign is None:
+            return "unknown", "no driver has left a sign of life: an older kstream runs there, or a driver has just started"
+        status = self.sign.status
+        where = f"the driver of epoch {status.epoch} ({_place(status)})"
+        if status.epoch < self.epoch:
+            return "fenced", f"fenced: {where} was fenced by epoch {self.epoch}, which has left no sign of life"
+        if status.ended is not None:
+            return "ended", f"no driver runs: {where} ended {_seconds(self.sign.age_ms)} ago: {status.ended}"
+        return "dead", f"dead: {where} has not renewed its status for {_seconds(self.sign.age_ms)}, and did not say that it ended"
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The answer of the command.
 
@@ -123,7 +157,7 @@ class Report:
         sign: the status record; None if there is none.
         seconds_behind, batches_behind: how far the driver is behind; of a dead one until now.
         pending: the number of planned batches that have not succeeded, and the oldest of them.
-        ledger: the number of entries in the ledger.
+        ledger: the number of entries in the ledger that nobody has acknowledged or asked for.
         skews: sentences about clocks that differ.
     """
 
@@ -151,6 +185,50 @@ def read_sign(store: FileStore) -> Sign | None:
     return Sign(status, modified, round(time.time() * 1000))
 
 
+def find_driver(store: FileStore, wait: float, sleep: Callable[[float], None] = time.sleep) -> Found:
+    """Find the driver of a checkpoint. Reads neither log nor ledger. Blocks; for up to `wait` seconds before a driver is called dead.
+
+    If another driver starts meanwhile, that one is looked for, with a wait of its own.
+
+    Args:
+        store: the checkpoint.
+        wait: how long to wait for a renewal.
+        sleep: sleep(seconds) waits.
+
+    Raises:
+        CheckpointError: the status record is damaged.
+        StorageError: the store failed.
+    """
+    sign = read_sign(store)
+    epoch = newest_epoch(store)
+    if sign is None:
+        return Found(None, epoch)
+    skews = sign.skews()
+    answer = answer_of(sign.status)
+    if answer is not None:
+        sign = Sign(answer, None, answer.written_ms)
+    if sign.status.ended is None and sign.age_ms > GONE_MS and sign.status.epoch == epoch and wait > 0:
+        later = _renewed(store, sign, wait, sleep)
+        if newest_epoch(store) != epoch:
+            return find_driver(store, wait, sleep)
+        if later is not None:
+            sign, skews = _as_fresh(later)
+    return Found(sign, epoch, skews)
+
+
+def _as_fresh(renewed: Sign) -> tuple[Sign, list[str]]:
+    """Return a record that was seen to be renewed, with its age by the store's clock, and the sentences about clocks.
+
+    It has just been written. So if it looks old, the clock of this machine is ahead.
+    """
+    skews = renewed.skews()
+    if renewed.age_ms <= SKEW_MS:
+        return renewed, skews
+    other = f"that of {renewed.status.host}" if renewed.modified_ms is None else "the store's"
+    skews.append(f"the clock of this machine is {_seconds(renewed.age_ms)} ahead of {other}")
+    return Sign(renewed.status, renewed.modified_ms, renewed.now_ms - renewed.age_ms), skews
+
+
 def look(store: FileStore, max_behind: float | None, wait: float, sleep: Callable[[float], None] = time.sleep) -> Report:
     """Read a checkpoint and judge it. Blocks; for up to `wait` seconds before a driver is called dead.
 
@@ -164,22 +242,11 @@ def look(store: FileStore, max_behind: float | None, wait: float, sleep: Callabl
         CheckpointError: a record is damaged.
         StorageError: the store failed.
     """
-    sign, skews = read_sign(store), list[str]()
-    epoch = newest_epoch(store)
-    if sign is not None:
-        skews = sign.skews()
-        answer = answer_of(sign.status)
-        if answer is not None:
-            sign = Sign(answer, None, answer.written_ms)
-        if sign.status.ended is None and sign.age_ms > GONE_MS and sign.status.epoch == epoch and wait > 0:
-            later = _renewed(store, sign, wait, sleep)
-            if later is not None:
-                skews.append(f"the clock of this machine is {_seconds(later.age_ms)} ahead of the store's")
-                sign = Sign(later.status, later.modified_ms, later.now_ms - later.age_ms)
-    ledger = sum(not entry.is_acknowledged and not entry.is_asked_for for entry in read_ledger(store))
-    if sign is not None and sign.looks_alive and sign.status.epoch == epoch:
-        return _of_the_living(store, sign, max_behind, ledger, skews)
-    return _of_the_dead(store, sign, epoch, ledger, skews)
+    found = find_driver(store, wait, sleep)
+    ledger = count_new_entries(store)
+    if found.sign is not None and found.living is not None:
+        return _of_the_living(store, found.sign, max_behind, ledger, found.skews)
+    return _of_the_dead(store, found, ledger)
 
 
 def answer_of(known: DriverStatus) -> DriverStatus | None:
@@ -234,32 +301,19 @@ def _failing(failed: int, waiting: int) -> str:
     return "failing: " + ", ".join([*([f"{count(failed, 'batch')} failed"] if failed else []), *([wait] if waiting else [])])
 
 
-def _of_the_dead(store: FileStore, sign: Sign | None, epoch: int, ledger: int, skews: Sequence[str]) -> Report:
+def _of_the_dead(store: FileStore, found: Found, ledger: int) -> Report:
     """Judge a checkpoint on which no driver seems to live. Reads its whole log: a dead driver's record may miss its last batches."""
     contents = read_log(store)
     pending = contents.pending
-    now_ms = round(time.time() * 1000) if sign is None else sign.now_ms
-    state, sentence = _end_of(sign, epoch)
+    now_ms = round(time.time() * 1000) if found.sign is None else found.sign.now_ms
+    state, sentence = found.end()
     seconds, batches = 0.0, len(pending)
     if contents.meta is not None and contents.last_planned is not None:
         due = contents.meta.next_batch(contents.last_planned)
         seconds = max(0, now_ms - min([*pending, due]).milliseconds) / 1000
         batches += max(0, (now_ms - due.milliseconds) // contents.meta.interval.milliseconds + 1)
     oldest = len(pending), min(pending, default=None)
-    return Report(store.url, ReadingCode.DEAD, state, sentence, sign, seconds, batches, oldest, ledger, skews)
-
-
-def _end_of(sign: Sign | None, epoch: int) -> tuple[str, str]:
-    """Return the state of a driver that does not live, and the sentence about it."""
-    if sign is None:
-        return "unknown", "no driver has left a sign of life: an older kstream runs there, or a driver has just started"
-    status = sign.status
-    where = f"the driver of epoch {status.epoch} ({_place(status)})"
-    if status.epoch < epoch:
-        return "fenced", f"fenced: {where} was fenced by epoch {epoch}, which has left no sign of life"
-    if status.ended is not None:
-        return "ended", f"no driver runs: {where} ended {_seconds(sign.age_ms)} ago: {status.ended}"
-    return "dead", f"dead: {where} has not renewed its status for {_seconds(sign.age_ms)}, and did not say that it ended"
+    return Report(store.url, ReadingCode.DEAD, state, sentence, found.sign, seconds, batches, oldest, ledger, found.skews)
 
 
 # -- for people and as JSON

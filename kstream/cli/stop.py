@@ -15,9 +15,9 @@ from kstream.checkpoint.driver_status import GONE_MS, DriverStatus
 from kstream.checkpoint.stop_request import StopRequest, ask_to_stop
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import open_existing
-from kstream.cli.status import WAIT_S, Report, look, read_sign
+from kstream.cli.status import WAIT_S, Found, find_driver, read_sign
 from kstream.cli.terminal import clear_errors, count, fail, this_process
-from kstream.storage import FileStore, open_store
+from kstream.storage import FileStore
 
 _LOOK_S = 1.0
 
@@ -43,9 +43,8 @@ def stop_command(path: str, now: bool, timeout: float) -> None:
     it died or was fenced. 3: the checkpoint cannot be read.
     """
     with clear_errors(code=ReadingCode.UNREADABLE):
-        store = open_existing(path, open_store)
-        report = look(store, None, WAIT_S)
-        status = _living(report)
+        store = open_existing(path)
+        status = _living(find_driver(store, WAIT_S))
         request = StopRequest(status.epoch, round(time.time() * 1000), this_process(), now)
         stored = ask_to_stop(store, request)
         how = "at once" if stored.now else "after its planned batches"
@@ -56,20 +55,20 @@ def stop_command(path: str, now: bool, timeout: float) -> None:
     click.echo(told)
 
 
-def _living(report: Report) -> DriverStatus:
+def _living(found: Found) -> DriverStatus:
     """Return the status of the driver that lives. End the program if none does.
 
     A driver that was stopped is what the user wants. One that ended after an error may have a supervisor that starts the next one.
     """
-    if report.state == "ended" and report.sign is not None and report.sign.status.ended in ("gracefully", "at once"):
-        click.echo(report.sentence)
-        raise SystemExit(int(ReadingCode.WELL))
-    if report.state == "ended":
+    living = found.living
+    if living is None:
+        state, sentence = found.end()
+        if state == "ended" and found.sign is not None and found.sign.status.ended in ("gracefully", "at once"):
+            click.echo(sentence)
+            raise SystemExit(int(ReadingCode.WELL))
         hint = "If a supervisor runs, it may start the next driver: stop the supervisor (SIGTERM), or ask again when the next driver runs"
-        fail(f"there is no driver to stop: {report.sentence}. {hint}", ReadingCode.DEAD)
-    if report.sign is None or report.code is ReadingCode.DEAD:
-        fail(f"there is no driver to stop: {report.sentence}", ReadingCode.DEAD)
-    return report.sign.status
+        fail(f"there is no driver to stop: {sentence}" + (f". {hint}" if state == "ended" else ""), ReadingCode.DEAD)
+    return living
 
 
 def wait_for_the_end(

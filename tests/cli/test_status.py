@@ -21,6 +21,7 @@ from kstream.batch import BatchPlan, InputOutcome
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, take_epoch
 from kstream.checkpoint.driver_status import GONE_MS, BatchFigures, DriverStatus, LastError, StreamLag, write_status
+from kstream.checkpoint.history import acknowledge, read_ledger
 from kstream.checkpoint.reader import write_meta
 from kstream.cli import main
 from kstream.cli.exit_codes import ReadingCode
@@ -183,6 +184,17 @@ def test_what_cannot_be_read_is_exit_code_3_and_one_line(tmp_path: Path) -> None
     assert damaged.exit_code == ReadingCode.UNREADABLE and str(record) in damaged.stderr and len(damaged.stderr.splitlines()) == 1
 
 
+def test_an_entry_of_the_ledger_counts_until_it_is_acknowledged_and_is_not_read_afterwards(tmp_path: Path) -> None:
+    log = checkpoint(tmp_path)
+    log.complete(last_batch(), 1, now_ms(), {0: InputOutcome([], [{"topic": "orders", "partition": 1, "from": 5, "until": 8}])})
+    leave(tmp_path, living())
+    assert told(tmp_path)["ledger"] == 1
+    (entry,) = read_ledger(LocalFileStore(tmp_path))
+    acknowledge(LocalFileStore(tmp_path), entry, now_ms(), "a person")
+    (tmp_path / entry.name).write_bytes(b"damaged")
+    assert told(tmp_path)["ledger"] == 0
+
+
 # -- clocks
 
 
@@ -219,6 +231,51 @@ def test_before_a_driver_is_called_dead_its_next_renewal_is_waited_for(tmp_path:
     report = looked(tmp_path, sleep)
     assert (report.code, report.state) == (ReadingCode.WELL, "well") and len(waited) == 3
     assert [skew for skew in report.skews if "this machine is 59 min" in skew or "this machine is 1 h" in skew]
+
+
+def when_waited_for(then: Callable[[], Any]) -> Callable[[float], None]:
+    """A `sleep`: `then` happens in the first wait, and a second one fails."""
+    steps = iter([then])
+
+    def sleep(_seconds: float) -> None:
+        step = next(steps, None)
+        assert step is not None, "waited on"
+        step()
+
+    return sleep
+
+
+def test_a_renewal_with_the_right_date_tells_no_difference_of_clocks(tmp_path: Path) -> None:
+    """A driver was suspended, or cut off from its store: its record was old, and no clock is wrong."""
+    checkpoint(tmp_path)
+    old = leave(tmp_path, living(written_ms=now_ms() - 2 * GONE_MS))
+    report = looked(tmp_path, when_waited_for(lambda: leave(tmp_path, replace(old, written_ms=now_ms()))))
+    assert (report.state, report.skews) == ("well", [])
+
+
+def test_a_driver_that_starts_while_an_older_one_is_waited_for_lives(tmp_path: Path) -> None:
+    """As after a reboot: the old record is older than a minute, and the next driver starts."""
+    checkpoint(tmp_path)
+    leave(tmp_path, living(written_ms=now_ms() - 2 * GONE_MS))
+
+    def start() -> None:
+        take_epoch(LocalFileStore(tmp_path), now_ms())
+        leave(tmp_path, living(epoch=2))
+
+    report = looked(tmp_path, when_waited_for(start))
+    assert (report.code, report.state, report.skews) == (ReadingCode.WELL, "well", [])
+    assert report.sign.status.epoch == 2
+
+
+def test_a_driver_that_renews_once_more_after_it_was_fenced_does_not_live(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    old = leave(tmp_path, living(written_ms=now_ms() - 2 * GONE_MS))
+
+    def fence() -> None:
+        take_epoch(LocalFileStore(tmp_path), now_ms())
+        leave(tmp_path, replace(old, written_ms=now_ms()))
+
+    assert looked(tmp_path, when_waited_for(fence)).state == "fenced"
 
 
 def test_without_a_renewal_it_is_dead(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from kstream.batch import InputOutcome
 from kstream.batch_time import Time
 from kstream.checkpoint import take_epoch
 from kstream.checkpoint.driver_status import GONE_MS
@@ -23,7 +24,7 @@ from kstream.cli import main, stop
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.stop import wait_for_the_end
 from kstream.storage import LocalFileStore
-from tests.cli.test_status import checkpoint, leave, living, now_ms
+from tests.cli.test_status import checkpoint, last_batch, leave, living, now_ms
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 120
@@ -73,6 +74,28 @@ def test_a_driver_that_is_dead_or_fenced_is_told_so_and_gets_no_request(tmp_path
     fenced = asked(tmp_path)
     assert fenced.exit_code == ReadingCode.DEAD and "was fenced by epoch 2" in fenced.stderr
     assert not (tmp_path / "stop").exists()
+
+
+def test_a_damaged_log_and_a_damaged_ledger_keep_nobody_from_stopping_a_driver(tmp_path: Path) -> None:
+    log = checkpoint(tmp_path)
+    log.complete(last_batch(), 1, now_ms(), {0: InputOutcome([], [{"topic": "orders", "partition": 1, "from": 5, "until": 8}])})
+    leave(tmp_path, living())
+    for record in (*(tmp_path / "lost").iterdir(), *(tmp_path / "plans").iterdir()):
+        record.write_bytes(b"damaged")
+    assert "asked the driver of epoch 1" in asked(tmp_path).output
+    assert read_stop(LocalFileStore(tmp_path), 1) is not None
+    leave(tmp_path, living(ended="gracefully"))
+    assert asked(tmp_path).exit_code == ReadingCode.WELL
+
+
+def test_a_request_needs_no_store_with_an_exclusive_create(tmp_path: Path) -> None:
+    """As `skip` and `ledger ack`: a store for a single writer, and HDFS, which only Hadoop reaches."""
+    checkpoint(tmp_path)
+    leave(tmp_path, living())
+    result = CliRunner().invoke(main, ["stop", f"local://{tmp_path}", "--timeout", "0", "--now"])
+    assert "asked the driver of epoch 1" in result.output, result.output
+    request = read_stop(LocalFileStore(tmp_path), 1)
+    assert request is not None and request.now
 
 
 def test_a_place_without_a_checkpoint_is_exit_code_3(tmp_path: Path) -> None:
