@@ -29,14 +29,14 @@ PlanData = Mapping[str, Any]
 _PLACE = re.compile(r"(.+)[-/](\d+)@(\d+)")
 
 
-def open_existing(path: str, open_store: Callable[[str], FileStore] = open_checkpoint) -> FileStore:
-    """Open the store of a checkpoint, to read it or to leave a request in it that needs no exclusive create; or as `open_store` does.
+def open_existing(path: str) -> FileStore:
+    """Open the store of a checkpoint, to read it or to leave a request in it that needs no exclusive create.
 
     Raises:
         CheckpointError: there is no checkpoint.
         KStreamError: the store cannot be opened or read.
     """
-    store = open_store(path)
+    store = open_checkpoint(path)
     if not has_checkpoint(store):
         looked = store.path(names.META)
         raise CheckpointError(f"there is no checkpoint in {store.url}: no stream has started there (looked for {looked})", path=store.url)

@@ -41,7 +41,7 @@ from kstream.cli.inputs import (
 from kstream.cli.status import WAIT_S, find_driver
 from kstream.cli.terminal import clear_errors, count, fail, parse_moment, table_console
 from kstream.connectors import ConnectorTools, OffsetChange, ResetResult
-from kstream.storage import FileStore, open_store
+from kstream.storage import FileStore, prepare_to_write
 
 BUSY_INTERVALS = 3
 """A driver seems to run if the last batch of the checkpoint is less than this many intervals old."""
@@ -102,7 +102,7 @@ def reset(
     it is now. Skipped offsets go to the ledger. Pending batches run again with their own ranges.
     """
     with clear_errors():
-        store = open_existing(path, open_store)
+        store = open_existing(path)
         wanted = _position(to)
         named = tuple(wanted) if isinstance(wanted, dict) else topics
         connections = Connections(store, bootstrap, params, params_file)
@@ -131,7 +131,7 @@ def rewind(path: str, to: str, topics: tuple[str, ...], stream: int | None, dry_
     The batch is the first at or after the time. No broker is asked. spark.streaming.kstream.history limits how far back one can go.
     """
     with clear_errors():
-        store = open_existing(path, open_store)
+        store = open_existing(path)
         moment = Time(parse_moment(to, _now_ms()))
 
         def choose(contents: LogContents) -> dict[int, ResetResult]:
@@ -230,6 +230,7 @@ def _change(store: FileStore, choose: Choose, dry_run: bool, take_over: bool) ->
         take_over: make the change even if a driver seems to run; that driver is fenced.
 
     Raises:
+        UnsupportedStoreError: two drivers could overwrite each other's files in the store.
         FencedError: a driver has started meanwhile.
         CorruptRecordError: a record is damaged.
         StorageError: the store failed.
@@ -245,6 +246,7 @@ def _change(store: FileStore, choose: Choose, dry_run: bool, take_over: bool) ->
         click.echo("dry run: nothing was changed")
         return
     _refuse_if_busy(store, contents, take_over)
+    prepare_to_write(store, single_writer=False)
 
     def places(now: LogContents) -> Places:
         chosen = choose(now)

@@ -180,6 +180,21 @@ def test_what_cannot_be_done_is_one_line_and_changes_nothing(log: PlanLog, tmp_p
     assert LocalFileStore(tmp_path).list("") == ["connections", "epoch-1", "meta"]
 
 
+def test_in_a_store_for_a_single_writer_changes_are_shown_and_refused(log: PlanLog, tmp_path: Path) -> None:
+    reset = ("reset", f"local://{tmp_path}", "--to", "earliest", "--take-over")
+    shown = offsets(*reset, "--dry-run")
+    assert shown.exit_code == 0 and "dry run" in shown.output, shown.output
+    refused = offsets(*reset)
+    assert refused.exit_code == 1 and "cannot create a file only if it is absent" in refused.stderr
+    assert take_epoch(LocalFileStore(tmp_path), ZERO) == log.epoch + 1, "no driver was fenced"
+
+
+def test_in_a_store_that_only_hadoop_reaches_offsets_are_set(log: PlanLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kstream.spark.hadoop_file_store.open_hadoop", lambda _url: LocalFileStore(tmp_path))
+    assert offsets("rewind", "hdfs://namenode/orders", "--to", at(2).milliseconds).exit_code == 0
+    assert next_of(tmp_path) == {"orders/0": 10, "orders/1": 10}
+
+
 def test_where_nothing_would_change_no_driver_is_disturbed(log: PlanLog, tmp_path: Path) -> None:
     file = tmp_path / "to.json"
     file.write_text('{"orders": {"0": 20}}')
