@@ -50,6 +50,7 @@ call may succeed later; `outage` is whether a system on which the driver depends
 from __future__ import annotations
 
 import re
+import signal
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -392,3 +393,11 @@ def one_line(error: BaseException) -> str:
 def _joined(text: str) -> str:
     """Return the text with single spaces for all white space."""
     return " ".join(text.split())
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, such as `SIGKILL`; `signal 35` of one without a name, as most real-time signals are."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from kstream import errors
-from kstream.errors import KStreamError
+from kstream.errors import KStreamError, signal_name
 
 
 def all_errors() -> list[type[KStreamError]]:
@@ -39,3 +39,7 @@ def test_only_what_may_go_better_later_is_retriable() -> None:
         "PortTakenError",
         "TransientError",
     }
+
+
+def test_a_signal_without_a_name_has_its_number() -> None:
+    assert signal_name(9) == "SIGKILL" and signal_name(35) == "signal 35"

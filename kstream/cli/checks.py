@@ -19,11 +19,10 @@ from pathlib import Path
 from kstream import __version__
 from kstream.cli.status import SKEW_MS, read_sign
 from kstream.cli.terminal import INSTALL_SPARK, one_line
-from kstream.errors import AlreadyExistsError, JavaNotFoundError, KStreamError
+from kstream.errors import JavaNotFoundError, KStreamError, UnsupportedStoreError
 from kstream.spark.java import find_java_home, java_version
-from kstream.storage import FileStore, LocalFileStore
+from kstream.storage import FileStore, LocalFileStore, prepare_to_write
 from kstream.storage.file_store import SINGLE_WRITER
-from kstream.storage.fsspec_store import FsspecFileStore
 
 PACKAGES = {"pyspark": "pyspark", "pyarrow": "pyarrow", "confluent-kafka": "confluent_kafka"}
 """The packages whose versions matter, with the names of their modules."""
@@ -128,10 +127,16 @@ def _existing(path: Path) -> Path:
 
 
 def _probed(store: FileStore) -> list[Check]:
-    """Create a probe twice, and look it up, list it and delete it. Return the checks of the store and of its clock."""
+    """Prepare the store as a driver does at its start; create, read, list and delete a probe. Return the checks of store and clock."""
     name = f"probe-{uuid.uuid4().hex}"
     before_ms = _now_ms()
+    exclusive = True
     try:
+        try:
+            prepare_to_write(store, single_writer=False)
+        except UnsupportedStoreError:
+            exclusive = False
+            prepare_to_write(store, single_writer=True)
         store.create(name, b"probe")
     except KStreamError as e:
         remedy = f"Let this user write to {store.url}: files, and new folders for them."
@@ -139,7 +144,7 @@ def _probed(store: FileStore) -> list[Check]:
     after_ms = _now_ms()
     clock: list[Check] = []
     try:
-        check = _used(store, name)
+        check = _used(store, name, exclusive)
         clock.append(clock_check(store.modified_ms(name), before_ms, after_ms))
     except KStreamError as e:
         check = Check("store", Verdict.FAILED, one_line(e), f"Let this user read and list {store.url}.")
@@ -151,15 +156,9 @@ def _probed(store: FileStore) -> list[Check]:
     return [check, *clock]
 
 
-def _used(store: FileStore, name: str) -> Check:
-    """Return the check of the store in which the probe `name` was created. StorageError."""
-    try:
-        store.create(name, b"second")
-    except AlreadyExistsError:
-        exclusive = not isinstance(store, FsspecFileStore)
-    else:
-        exclusive = False
-    if name not in store.list() or not store.exists(name) or (exclusive and store.read(name) != b"probe"):
+def _used(store: FileStore, name: str, exclusive: bool) -> Check:
+    """Return the check of the store in which the probe `name` was created. `exclusive`: a driver would start with it. StorageError."""
+    if name not in store.list() or not store.exists(name) or store.read(name) != b"probe":
         return Check(
             "store", Verdict.FAILED, "a file that was written cannot be found", "Use a store that shows a file once it is written."
         )

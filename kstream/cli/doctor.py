@@ -108,7 +108,7 @@ def _with_spark(look: Callable[[Any], list[Check]]) -> list[Check]:
 
 
 def code_of(checks: Sequence[Check]) -> ReadingCode:
-    """Return the exit code: what was not checked counts as well. Pure."""
+    """Return the exit code. A check that was not made counts as passed. Pure."""
     bad = any(check.verdict in (Verdict.WARNING, Verdict.FAILED) for check in checks)
     return ReadingCode.BEHIND if bad else ReadingCode.WELL
 

@@ -6,7 +6,6 @@ With a supervisor this process is its child; with `--no-restart`, and under spar
 from __future__ import annotations
 
 import logging
-import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -37,13 +36,10 @@ if TYPE_CHECKING:
     from kstream.context import StreamingContext
 
 logger = logging.getLogger(__name__)
-_OF_PY4J = ("Py4JError", "Py4JNetworkError")
 _MOST_FRAMES = 3
 """The most frames in a traceback of the user's code."""
 _MOST_LINES = 4
 """The most lines of the error's text below them."""
-_LAST_BREATH_S = 1.0
-"""Seconds between the end of a JVM's connections and that of its process."""
 _CANNOT_WORK = (ConfigurationError, MissingDependencyError, JavaNotFoundError, NotSerializableError, UnsupportedStoreError)
 
 
@@ -85,7 +81,7 @@ def run_driver(job: str, path: str, forget_ms: int | None = None, allow: Sequenc
     except BaseException as e:
         if verbose and not isinstance(e, SystemExit | KeyboardInterrupt):
             traceback.print_exc(file=sys.stderr)
-        end = end_of(e, started, jvm_has_ended(e))
+        end = end_of(e, started, _has_lost_its_jvm(e))
         _stop(context, stop_spark=end.code is not RunCode.LOST_JVM)
         return end
     logger.info("job stopped")
@@ -204,21 +200,13 @@ def _last_lines(error: BaseException) -> list[str]:
     return "".join(traceback.format_exception_only(type(error), error)).splitlines(keepends=True)[:_MOST_LINES]
 
 
-def jvm_has_ended(error: BaseException) -> bool:
-    """Return whether this process has started a JVM for Spark, and it has ended. False under spark-submit, whose JVM is our parent.
+def _has_lost_its_jvm(error: BaseException) -> bool:
+    """Return whether the JVM of this process has ended. Without pyspark there is none."""
+    if "pyspark" not in sys.modules:
+        return False
+    from kstream.spark.jvm_watch import jvm_has_ended
 
-    Args:
-        error: the error that has ended the driver. After one of a connection the JVM gets a second to end.
-    """
-    pyspark = sys.modules.get("pyspark")
-    process = getattr(getattr(getattr(pyspark, "SparkContext", None), "_gateway", None), "proc", None)
-    if process is None:
-        return False
-    try:
-        process.wait(_LAST_BREATH_S if type(error).__name__ in _OF_PY4J or isinstance(error, OSError | EOFError) else 0)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+    return jvm_has_ended(error)
 
 
 def forget(path: str, time_ms: int) -> None:

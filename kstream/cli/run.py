@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Sequence
 
@@ -18,6 +17,7 @@ from kstream.cli.supervisor import Supervisor
 from kstream.cli.terminal import one_line, require_pyspark
 from kstream.console import FORMATS, JSON, LEVELS, TEXT, log
 from kstream.errors import ConfigurationError, MissingDependencyError
+from kstream.spark.java import under_spark_submit
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ def run_command(
     except (ConfigurationError, MissingDependencyError) as e:
         tell(one_line(e))
         raise SystemExit(RunCode.CONFIGURATION) from None
-    if supervisor is None and not no_restart and not _has_no_use_for_a_supervisor():
+    if supervisor is None and not no_restart and not under_spark_submit() and sys.platform != "win32":
         of_log = ["--log-level", log_level, "--log-format", log_format, *(["--verbose"] if verbose else [])]
         options = [*of_log, *(part for word in allow for part in ("--allow", word))]
         raise SystemExit(Supervisor(lambda number: command_of_driver(job, path, forget_batch if number == 0 else None, options)).run())
@@ -109,11 +109,6 @@ def command_of_driver(job: str, path: str, forget_ms: int | None, options: Seque
     """
     forgetting = [] if forget_ms is None else ["--forget-batch", str(forget_ms)]
     return [sys.executable, "-m", "kstream.cli", "run", job, "--checkpoint", path, "--no-restart", *forgetting, *options]
-
-
-def _has_no_use_for_a_supervisor() -> bool:
-    """Return whether spark-submit has started this process, so that its JVM is our parent; or the system is Windows."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ or sys.platform == "win32"
 
 
 def check_allowed(allow: Sequence[str]) -> None:

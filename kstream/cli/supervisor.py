@@ -19,6 +19,7 @@ from types import FrameType
 from kstream.cli.exit_codes import RunCode
 from kstream.cli.restart_policy import RestartPolicy
 from kstream.cli.supervised import REASON, REASON_BYTES, SUPERVISOR, adopt_orphans
+from kstream.errors import signal_name
 
 logger = logging.getLogger(__name__)
 _ASKS_TO_STOP = {signal.SIGTERM: signal.SIGTERM, signal.SIGINT: signal.SIGINT, signal.SIGHUP: signal.SIGTERM}
@@ -257,7 +258,7 @@ def _note(_number: int, _frame: FrameType | None) -> None:
 
 def _sentence(end: DriverEnd) -> str:
     """Return which driver has ended, after how long, and why; without a full stop."""
-    by = f" {signal.Signals(-end.status).name}" if end.status < 0 else ""
+    by = f" {signal_name(-end.status)}" if end.status < 0 else ""
     why = f"{end.code.meaning}{by and ':'}{by}" if not end.reason else f"{end.code.meaning}: {end.reason.rstrip('.')}"
     return f"driver {end.pid} ended after {_lasted(end.lived_s)}: {why}"
 

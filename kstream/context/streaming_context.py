@@ -125,6 +125,8 @@ class StreamingContext(StreamFactories):
         )
         self._jvm: JvmWatch | None = None
         self._waiter = ContextWaiter()
+        self.await_stop = self._waiter.wait_for_stop
+        """Blocks until the context has stopped, whatever errors come; for `kstream run`."""
         self._lock = threading.RLock()
         self._stop_wanted = threading.Event()
         self.stop_requested = False
@@ -474,10 +476,6 @@ class StreamingContext(StreamFactories):
             Exception: the first error of the streams. Every later call raises it again.
         """
         return self._waiter.wait(timeout)
-
-    def await_stop(self) -> None:
-        """Block until the context has stopped, whatever errors come. Any thread."""
-        self._waiter.wait_for_stop()
 
     # -- settings of the context
 

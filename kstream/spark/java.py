@@ -27,6 +27,11 @@ exec {java} "$@"
 """
 
 
+def under_spark_submit(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether spark-submit has started this process, so that the JVM is our parent and not our child."""
+    return "PYSPARK_GATEWAY_PORT" in environ
+
+
 def ensure_java(environ: MutableMapping[str, str] | None = None) -> Path:
     """Set JAVA_HOME to a Java of version 17 or newer. Call this before the first SparkContext. Blocks like `find_java_home`.
 

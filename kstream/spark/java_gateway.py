@@ -43,8 +43,10 @@ def java_view() -> Any:
             package="pyspark",
             install="kstream-spark[spark]",
         ) from e
+    from kstream.spark.java import under_spark_submit
+
     with _lock:
-        if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:  # pyright: ignore
+        if SparkContext._gateway is not None or under_spark_submit():  # pyright: ignore
             SparkContext._ensure_initialized()  # pyright: ignore
             if _own is not None:
                 _end(_own)

@@ -10,12 +10,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
 from kstream.batch import Job
 from kstream.batch_time import Duration, Time, format_batch_time
-from kstream.spark.jvm_watch import JvmWatch
+from kstream.spark.jvm_watch import JvmWatch, patience_after
 from kstream.spark.rdd_placement import SparkPlacement
 from kstream.spark.task_errors import raising_the_users_error
 
@@ -28,8 +27,6 @@ _GROUP_KEYS = (
     "spark.rdd.scope.noOverride",
 )
 _TAGS = "spark.job.tags"
-_CONNECTIONS_END_S = 0.5
-"""Seconds between the ends of the first and the last connection to a JVM that has ended."""
 _ALL_MARKED = "spark.checkpoint.checkpointAllMarkedAncestors"
 """Makes a job checkpoint every marked RDD among its ancestors. Otherwise the lineage of a state below a state would grow without end."""
 
@@ -99,8 +96,7 @@ class SparkJobEnvironment:
         try:
             yield
         except Exception as e:
-            of_a_connection = isinstance(e, Py4JError | OSError | EOFError) and not isinstance(e, Py4JJavaError)
-            if self._jvm is not None and self._jvm.has_ended(_CONNECTIONS_END_S if of_a_connection else 0):
+            if self._jvm is not None and self._jvm.has_ended(patience_after(e)):
                 raise self._jvm.error() from e
             raise
 

@@ -7,7 +7,6 @@ JVM ends, however that happens, under spark-submit, too, where the JVM is no chi
 from __future__ import annotations
 
 import logging
-import signal
 import socket
 import sys
 import threading
@@ -15,11 +14,14 @@ from collections.abc import Callable
 from subprocess import TimeoutExpired
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
-from kstream.errors import JvmLostError
+from kstream.errors import JvmLostError, signal_name
 
 logger = logging.getLogger(__name__)
+CONNECTIONS_END_S = 0.5
+"""Seconds between the ends of the first and the last connection to a JVM that has ended, and of its process."""
 _STATUS_S = 5
 """Seconds in which the kernel tells the status of a JVM whose connections it has ended."""
 
@@ -128,4 +130,26 @@ def _why(status: int | None) -> str:
     """Return how a process has ended, as the end of a clause."""
     if status is None:
         return ""
-    return f", killed by {signal.Signals(-status).name}" if status < 0 else f" with exit code {status}"
+    return f", killed by {signal_name(-status)}" if status < 0 else f" with exit code {status}"
+
+
+def patience_after(error: BaseException) -> float:
+    """Return how long to wait for the end of the JVM after an error, in seconds: nothing if it is no error of a connection to the JVM."""
+    of_a_connection = isinstance(error, Py4JError | OSError | EOFError) and not isinstance(error, Py4JJavaError)
+    return CONNECTIONS_END_S if of_a_connection else 0
+
+
+def jvm_has_ended(error: BaseException) -> bool:
+    """Return whether this process has started a JVM for Spark, and the JVM has ended. False under spark-submit, whose JVM is our parent.
+
+    Args:
+        error: the error that has ended the driver.
+    """
+    process: Any = getattr(SparkContext._gateway, "proc", None)  # pyright: ignore[reportPrivateUsage]
+    if process is None:
+        return False
+    try:
+        process.wait(patience_after(error))
+    except TimeoutExpired:
+        return False
+    return True

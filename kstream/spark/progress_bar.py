@@ -12,6 +12,8 @@ from collections.abc import Mapping, MutableMapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from kstream.spark.java import under_spark_submit
+
 SHOW = "spark.ui.showConsoleProgress"
 SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
 _SHELL = "pyspark-shell"
@@ -31,7 +33,7 @@ def turn_off_progress_bar(environ: MutableMapping[str, str] = os.environ, is_ter
     if is_terminal is None:
         is_terminal = sys.stderr is not None and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison] – None in a daemon
     given = environ.get(SUBMIT_ARGS, _SHELL)
-    if not is_terminal and "PYSPARK_GATEWAY_PORT" not in environ and SHOW not in given_names(given, environ):
+    if not is_terminal and not under_spark_submit(environ) and SHOW not in given_names(given, environ):
         environ[SUBMIT_ARGS] = f"--conf {SHOW}=false {given}"
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from kstream.spark.java import under_spark_submit
 from kstream.spark.jvm_log import silence_jvm
 
 logger = logging.getLogger(__name__)
@@ -42,11 +43,6 @@ class _JavaRunnable:
 
     class Java:
         implements = ["java.lang.Runnable"]  # noqa: RUF012 - py4j reads this attribute
-
-
-def under_spark_submit() -> bool:
-    """Return whether the JVM is our parent (spark-submit) instead of our child."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 class ShutdownHook:

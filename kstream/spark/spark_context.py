@@ -76,10 +76,10 @@ def restored_conf(stored: Mapping[str, str]) -> Generator[SparkConf]:
     Raises:
         JavaNotFoundError: there is no suitable Java.
     """
-    from kstream.spark.java import ensure_java
+    from kstream.spark.java import ensure_java, under_spark_submit
 
     ensure_java()
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    submitted = under_spark_submit()
     earlier = not submitted and SparkContext._gateway is not None  # pyright: ignore – its properties are those of another context
     given = given_names(os.environ.get("PYSPARK_SUBMIT_ARGS", ""), os.environ)
     at_launch = {} if submitted or earlier else {key: value for key, value in stored.items() if key not in given}

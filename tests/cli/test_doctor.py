@@ -21,7 +21,7 @@ from kstream.cli.checks import Check, Verdict, clock_check, java_check, judge_di
 from kstream.cli.doctor import code_of
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.spark_checks import executors_checks, judge_executors
-from kstream.errors import StorageError
+from kstream.errors import StorageError, UnsupportedStoreError
 from kstream.storage import LocalFileStore, MemoryFileStore, open_store
 
 HERE = {"python": "3.11.7", "kstream": "0.1.0", "pyspark": "4.1.1", "pyarrow": "22.0.0", "confluent-kafka": "2.12.2"}
@@ -206,3 +206,16 @@ def test_one_job_reads_the_versions_on_the_executors(sc: SparkContext) -> None:
     assert verdicts(checks) == {"executors": Verdict.OK, "unix sockets": Verdict.OK}, checks
     other = named(executors_checks({**here, "kstream": "9.9"}, sc), "executors")
     assert other.verdict is Verdict.FAILED and f"has kstream {here['kstream']}, the driver 9.9" in other.seen
+
+
+class ForOneWriter(MemoryFileStore):
+    """A store whose server refuses to create a file only if it is absent, as a start finds out."""
+
+    def prepare(self, single_writer: bool) -> None:
+        if not single_writer:
+            raise UnsupportedStoreError("the server refuses If-None-Match")
+
+
+def test_doctor_and_a_start_ask_the_store_the_same_question() -> None:
+    check = store_checks(ForOneWriter("memory://one-writer"))[0]
+    assert check.verdict is Verdict.WARNING and "singleWriter=true" in check.remedy
