@@ -120,6 +120,18 @@ class KafkaHandle(ABC):
         produce_all(self._producer, topic, records)
 
 
+class KafkaAt(KafkaHandle):
+    """A Kafka that somebody else has started, by its address."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__()
+        self._bootstrap = bootstrap
+
+    @property
+    def bootstrap(self) -> str:
+        return self._bootstrap
+
+
 def produce_all(producer: Producer, topic: str, records: Iterable[Record], seconds: float = 60) -> None:
     """Produces them by this producer and waits for the acknowledgements; BrokerError if one does not come."""
     failures: list[Any] = []

@@ -24,13 +24,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from kstream_kafka import KafkaUtils, value_only
 from py4j.finalizer import ThreadSafeFinalizer
 from pyspark import SparkConf
 
 from integration.kafka_broker import running_broker
+from integration.kafka_handle import KafkaAt
+from integration.memory import heap_mb, resident_mb
 from kstream import StreamingContext
 from kstream.testing import ManualClock
 
@@ -51,13 +51,9 @@ def with_closure(value: Any) -> int:
 def filled_topic(bootstrap: str, records: int) -> str:
     """A new topic with so many records in two partitions."""
     name = "leaks-" + uuid.uuid4().hex[:8]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for made in admin.create_topics([NewTopic(name, 2, 1)]).values():
-        made.result(30)
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
-    for n in range(records):
-        producer.produce(name, b"x" * 100, partition=n % 2)
-    producer.flush(60)
+    kafka = KafkaAt(bootstrap)
+    kafka.create_topic(name, 2)
+    kafka.produce(name, ((None, b"x" * 100, n % 2) for n in range(records)))
     return name
 
 
@@ -76,18 +72,10 @@ class Probe:
     def __init__(self, ssc: StreamingContext, folder: Path) -> None:
         jvm: Any = ssc.sparkContext._jvm  # pyright: ignore[reportPrivateUsage]
         threads = jvm.java.lang.management.ManagementFactory.getThreadMXBean()
-        runtime = jvm.Runtime.getRuntime()
-
-        def heap() -> float:
-            for _ in range(2):  # the first collection lets Spark's cleaner see what is unreachable
-                jvm.System.gc()
-                time.sleep(0.05)
-            return (runtime.totalMemory() - runtime.freeMemory()) / 1e6
-
         self._looks: dict[str, Callable[[], float]] = {
             "python_objects": lambda: gc.collect() * 0 + len(gc.get_objects()),
-            "python_mb": lambda: int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6,
-            "heap_mb": heap,
+            "python_mb": resident_mb,
+            "heap_mb": lambda: heap_mb(ssc, collections=2),
             "py4j_objects": lambda: len(ThreadSafeFinalizer.finalizers),
             "threads": lambda: float(threading.active_count()),
             "jvm_threads": lambda: float(threads.getThreadCount()),
@@ -102,7 +90,7 @@ class Probe:
 
 
 def run(batches: int, bootstrap: str, folder: Path) -> dict[str, list[float]]:
-    """Run the job for so many batches."""
+    """Run the job for so many batches, and check that it has read all records."""
     topic = filled_topic(bootstrap, batches * A_BATCH)
     (folder / "local").mkdir()
     conf = SparkConf().setMaster("local[2]").setAppName("leaks").set("spark.ui.enabled", "false")
@@ -112,8 +100,11 @@ def run(batches: int, bootstrap: str, folder: Path) -> dict[str, list[float]]:
     ssc = StreamingContext(conf, INTERVAL_S, clock=clock)
     ssc.checkpoint(str(folder / "checkpoint"))
 
+    read = 0
+
     def count(rdd: Any) -> None:
-        rdd.map(with_closure).count()
+        nonlocal read
+        read += rdd.map(with_closure).count()
 
     params = {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}
     stream = KafkaUtils.createDirectStream(ssc, [topic], params, messageHandler=value_only)
@@ -128,6 +119,7 @@ def run(batches: int, bootstrap: str, folder: Path) -> dict[str, list[float]]:
                 probe.look()
     finally:
         ssc.stop()
+    assert read == batches * A_BATCH, f"{read} of {batches * A_BATCH} records were read"
     return probe.samples
 
 

@@ -11,7 +11,6 @@ difference. Under `--bars` the bars are checked, and a missed one is exit status
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import socket
 import statistics
@@ -26,12 +25,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from kstream_kafka import KafkaUtils, value_only
 from pyspark import SparkConf
 
 from integration.kafka_broker import running_broker
+from integration.kafka_handle import KafkaAt
+from integration.memory import heap_mb, resident_mb
 from integration.zookeeper_server import running_zookeeper
 from kstream import StreamingContext
 from kstream.listener import StreamingListener, StreamingListenerBatchCompleted
@@ -176,23 +175,12 @@ def process(rdd: Any) -> None:
     rdd.coalesce(1).foreachPartition(work)
 
 
-@contextmanager
-def kafka_topic(bootstrap: str) -> Iterator[tuple[str, Any]]:
+def kafka_topic(bootstrap: str) -> tuple[str, Any]:
     """A new topic of two partitions, and what sends records to it."""
     name = "overload-" + uuid.uuid4().hex[:8]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for made in admin.create_topics([NewTopic(name, 2, 1)]).values():
-        made.result(30)
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
-
-    def send(records: int) -> None:
-        for n in range(records):
-            producer.produce(name, RECORD, partition=n % 2)
-            if n % 10_000 == 0:
-                producer.flush(30)  # its queue has a limit
-        producer.flush(30)
-
-    yield name, send
+    kafka = KafkaAt(bootstrap)
+    kafka.create_topic(name, 2)
+    return name, lambda records: kafka.produce(name, ((None, RECORD, n % 2) for n in range(records)))
 
 
 @contextmanager
@@ -224,20 +212,6 @@ def make_context(outcome: Outcome) -> StreamingContext:
     return StreamingContext(conf, 1)
 
 
-def resident_mb() -> float:
-    """The resident memory of this process."""
-    gc.collect()
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
-
-
-def heap_mb(ssc: StreamingContext) -> float:
-    """The used heap of the JVM after a collection."""
-    jvm: Any = ssc.sparkContext._jvm
-    jvm.System.gc()
-    runtime = jvm.Runtime.getRuntime()
-    return (runtime.totalMemory() - runtime.freeMemory()) / 1e6
-
-
 def run(outcome: Outcome, seconds: float, bootstrap: str, zookeeper: str) -> Outcome:
     """Run the job, and wait until it has read everything. Its memory is looked at each second after the warm-up."""
     with ExitStack() as resources:
@@ -246,7 +220,7 @@ def run(outcome: Outcome, seconds: float, bootstrap: str, zookeeper: str) -> Out
             port, send = resources.enter_context(line_server())
             stream = ssc.socketTextStream("127.0.0.1", port)
         else:
-            topic, send = resources.enter_context(kafka_topic(bootstrap))
+            topic, send = kafka_topic(bootstrap)
             params = {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}
             if outcome.input in ("direct", BACKLOG):
                 stream = KafkaUtils.createDirectStream(ssc, [topic], params, messageHandler=value_only)

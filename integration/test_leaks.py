@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from integration.kafka_broker import Broker
-from integration.leaks import grown, growth
+from integration.leaks import filled_topic, grown, growth
 
 
 def test_a_line_that_rises_is_told_from_chance() -> None:
@@ -18,6 +18,11 @@ def test_a_line_that_rises_is_told_from_chance() -> None:
     assert all(growth([100 + noise.gauss(0, 10) for _ in range(20)]) == 0 for _ in range(100))
     assert growth([100.0] * 20) == 0
     assert growth([100 + n + noise.gauss(0, 2) for n in range(20)]) > 10
+
+
+def test_a_topic_for_a_night_takes_more_records_than_a_producer_keeps_at_once(kafka: Broker) -> None:
+    topic = filled_topic(kafka.bootstrap, 120_000)
+    assert [kafka.log_range(topic, partition) for partition in range(2)] == [(0, 60_000)] * 2
 
 
 @pytest.mark.timeout(900)

@@ -22,8 +22,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from kstream_kafka import KafkaRDD, OffsetRange, value_only
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.reader.dead_letter_writer import KafkaDeadLetters
@@ -32,6 +30,7 @@ from kstream_kafka.reader.range_task import BatchReadContext
 from pyspark import SparkConf
 
 from integration.kafka_broker import running_broker
+from integration.kafka_handle import KafkaAt
 from kstream.spark.spark_context import make_spark_context
 from kstream.worker.record_errors import ErrorLimit, ErrorsPolicy
 from kstream.worker.record_failure import TRANSFORMATION, Step
@@ -57,16 +56,9 @@ def plain_filter(records: Iterable[Any]) -> Iterator[Any]:
 def make_topic(bootstrap: str, records: int, poison_each: int) -> str:
     """A topic of so many records, each of which with such a number is poison; 0 for none."""
     topic = "poison-" + uuid.uuid4().hex[:8]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for made in admin.create_topics([NewTopic(topic, 1, 1)]).values():
-        made.result(30)
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
-    for i in range(records):
-        producer.produce(topic, ORDER[:-2] if poison_each and i % poison_each == 0 else ORDER)
-        if i % 10_000 == 0:
-            producer.poll(0.01)
-    if producer.flush(120):
-        raise SystemExit("could not produce the records")
+    kafka = KafkaAt(bootstrap)
+    kafka.create_topic(topic)
+    kafka.produce(topic, ((None, ORDER[:-2] if poison_each and i % poison_each == 0 else ORDER) for i in range(records)))
     return topic
 
 
