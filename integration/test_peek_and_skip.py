@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from integration.kafka_broker import KafkaBroker
 from integration.skip_job import INTERVAL_S
 from kstream import crash_point
 from kstream.checkpoint import read_log
+from kstream.checkpoint.names import SKIPPED
 from kstream.storage import open_store
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +32,7 @@ EACH = 10
 KILLS = [
     f"at {point}" for point in (crash_point.PLAN_DURABLE, crash_point.RUNNING, crash_point.JOB_DONE)
 ] * 2 + ["retry", "command", "done"] * 2  # fmt: skip
-"""The driver dies before and in the batch, while it tries the batch again, and after the batch; and once the command does."""
+"""The driver dies before and in the batch, while it tries the batch again, and after the batch. In two rounds the command dies first."""
 
 
 class World:
@@ -46,9 +47,9 @@ class World:
         for folder in ("sink", "windows"):
             (directory / folder).mkdir()
 
-    def command(self, *words: object) -> subprocess.Popen[str]:
+    def command(self, *words: object, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
         line = [sys.executable, "-m", "kstream.cli", *map(str, words)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        pipes = {"stdout": stdout, "stderr": subprocess.PIPE, "text": True}
         return subprocess.Popen(line, env={**os.environ, "PYTHONPATH": PATH}, stdin=subprocess.DEVNULL, **pipes)  # pyright: ignore
 
     def kstream(self, *words: object) -> tuple[int, str, str]:
@@ -103,6 +104,18 @@ class World:
         code, out, err = self.kstream("skip", self.checkpoint, place, "--reason", "no number")
         assert (code, err) == (0, "") and place in out
 
+    def skip_and_die(self, place: str) -> None:
+        """Ask as `skip`, and kill the command between its request and its words about it."""
+        known = set(open_store(str(self.checkpoint)).list(SKIPPED))
+        with full_pipe() as pipe:  # the command blocks where it says what it has done
+            process = self.command("skip", self.checkpoint, place, "--reason", "no number", stdout=pipe)
+            try:
+                self.wait(lambda: set(open_store(str(self.checkpoint)).list(SKIPPED)) - known, "the request")
+            finally:
+                process.kill()
+                process.communicate()
+        assert process.returncode == -signal.SIGKILL
+
     def ledger(self) -> dict[str, str]:
         """Place of each record that was skipped → what became of it."""
         code, out, err = self.kstream("ledger", self.checkpoint, "--json", "--all")
@@ -111,6 +124,23 @@ class World:
 
     def files(self, folder: str) -> dict[int, list[int]]:
         return {int(file.stem): json.loads(file.read_text()) for file in (self.directory / folder).glob("[0-9]*.json")}
+
+
+@contextmanager
+def full_pipe() -> Iterator[int]:
+    """The end of a pipe that takes no byte, because nobody reads the other end."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    for size in (65536, 1):
+        with suppress(BlockingIOError):
+            while True:
+                os.write(writer, b"x" * size)
+    os.set_blocking(writer, True)
+    try:
+        yield writer
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 def round_of(world: World, number: int, kill: str) -> None:
@@ -127,11 +157,9 @@ def round_of(world: World, number: int, kill: str) -> None:
     with world.driver() as driver:
         world.wait(lambda: world.is_pending(place), "the plan of the records")
         if kill == "command":
-            process = world.command("skip", world.checkpoint, place)
-            time.sleep(0.1 * (number % 5))
-            process.kill()
-            process.communicate()
-        world.skip(place)
+            world.skip_and_die(place)
+        else:
+            world.skip(place)
         if kill == "done":
             world.wait(lambda: not world.is_pending(place), "the end of the batch")
         driver.kill()
