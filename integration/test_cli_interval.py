@@ -68,9 +68,9 @@ def ran(folder: Path, after: int = 0) -> list[int]:
     return [batch for batch in batches if batch > after]
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes], folder: Path) -> None:
     process.send_signal(signal.SIGTERM)
-    process.wait(SECONDS)
+    assert process.wait(SECONDS) == RunCode.ENDED, (folder / "log").read_text()
 
 
 @pytest.mark.timeout(4 * SECONDS)
@@ -79,7 +79,7 @@ def test_an_interval_is_changed_by_the_command_that_the_refused_start_names(tmp_
     (tmp_path / "incoming").mkdir()
     with running(tmp_path, "1") as process:
         until(lambda: len(ran(tmp_path)) >= 2, process, tmp_path)
-        stop(process)
+        stop(process, tmp_path)
     last = read_log(open_store(str(tmp_path / "checkpoint"))).last_planned
     assert last is not None
     with running(tmp_path, "3") as process:
@@ -88,7 +88,7 @@ def test_an_interval_is_changed_by_the_command_that_the_refused_start_names(tmp_
     assert not (tmp_path / "checkpoint" / "epoch-2").exists()
     with running(tmp_path, "3", "--interval-changed-at", str(last.milliseconds)) as process:
         until(lambda: len(ran(tmp_path, last.milliseconds)) >= 2, process, tmp_path)
-        stop(process)
+        stop(process, tmp_path)
     made = [Time(batch) for batch in ran(tmp_path, last.milliseconds)]
     assert all(batch.milliseconds % 3000 == 0 for batch in made) and made[1].since(made[0]).milliseconds == 3000
     shown = subprocess.run(

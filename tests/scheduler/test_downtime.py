@@ -13,7 +13,7 @@ from kstream.clock import StopFlag
 from kstream.scheduler.missed_batches import MOST, OVERDUE, batches_during_downtime, overdue
 from kstream.testing import ManualClock
 from tests.fakes import FakeHost
-from tests.harness import INTERVAL, START, Driver, LogInput, World, started
+from tests.harness import INTERVAL, PATIENCE, START, Driver, LogInput, World, started
 from tests.scheduler.test_restart import at
 from tests.scheduler.test_states import HISTORY, with_state
 
@@ -111,8 +111,8 @@ def planned(driver: Driver) -> list[int]:
     return [e.batchInfo().batch_time.milliseconds for e in driver.listener.named("onBatchSubmitted")]
 
 
-def ran(world: World, driver: Driver, time: int) -> None:
-    world.wait(lambda: time in driver.listener.completed(), patience=90)  # a thousand failures take long on a loaded machine
+def ran(world: World, driver: Driver, time: int, patience: float = PATIENCE) -> None:
+    world.wait(lambda: time in driver.listener.completed(), patience)
 
 
 def test_a_clock_that_jumps_forward_floods_the_stream_with_no_more_batches_than_a_restart_makes(caplog: pytest.LogCaptureFixture) -> None:
@@ -141,7 +141,7 @@ def test_a_restart_after_a_jump_finds_no_missing_plan() -> None:
     driver.tick(2)
     world.clock.wait_for_waiters()
     world.clock.jump(1100 * INTERVAL)
-    ran(world, driver, at(1101))
+    ran(world, driver, at(1101), patience=90)  # a thousand failures take long on a loaded machine
     driver.stop()
     again = started(world)
     again.tick(1)

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from kstream_kafka import OffsetRange
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.demo.embedded_broker import MockCluster
-from kstream_kafka.planning.packing import Packing, RangeSplit, leave_out
+from kstream_kafka.planning.packing import Packing, RangeSplit, leave_out, pack
 from kstream_kafka.planning.plan import KafkaPlan
 from kstream_kafka.reader.decoding import Decoding, utf8_decoder, value_only
 from kstream_kafka.reader.range_task import RangeReads
@@ -59,6 +59,7 @@ def test_all_tasks_together_read_the_ranges_without_the_skipped_records(bootstra
 @pytest.mark.parametrize("packing", PACKINGS, ids=str)
 def test_a_task_keeps_its_place_and_without_skipped_records_nothing_changes(packing: Packing) -> None:
     plain, made = reads(packing, skipped=()), reads(packing)
+    assert plain.tasks == pack([RangeSplit(r) for r in RANGES], packing)
     assert len(plain) == len(made)
     for before, after in zip(plain.tasks, made.tasks, strict=True):
         for split in after:
