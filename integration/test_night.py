@@ -5,16 +5,56 @@ The full nights are `make soak`.
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from integration.kafka_broker import running_broker
-from integration.night.campaign import BROKER, SHORT
+from integration.night.campaign import BROKER, SHORT, Night, Verdict
 from integration.night.direct_night import DirectNight
 from integration.night.receiver_night import ReceiverNight
 from integration.s3_server import running_s3
 from integration.zookeeper_server import running_zookeeper
+
+
+class Doomed(Night):
+    """A night whose job ends at once, beside a broker that is away."""
+
+    job = "none"
+
+    def __init__(self, directory: Path) -> None:
+        away: Any = SimpleNamespace(bootstrap="127.0.0.1:9", create_topic=lambda *_: None)
+        super().__init__(directory, away, str(directory), SHORT)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.log.touch()
+        return subprocess.Popen([sys.executable, "-c", ""])
+
+    def _outages(self) -> dict[str, Callable[[], None]]:
+        return {}
+
+    def _counted(self) -> list[int]:
+        return []
+
+    def _others(self, produced: int) -> list[str]:
+        return []
+
+
+def test_a_night_that_fails_leaves_nothing_that_goes_on_sending(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="a quiet evening"):
+        Doomed(tmp_path).run()
+    assert "night-feed" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_one_restart_too_few_is_told_as_what_it_is() -> None:
+    verdict = Verdict(9, missing=[], twice=[], unknown=[], ledger=0, exit_code=0, restarts=1, lines=9, others=[])
+    assert verdict.breaches() == ["restarts: 1, where a driver and a JVM were killed"]
 
 
 @pytest.mark.timeout(900)

@@ -80,13 +80,16 @@ class Verdict:
             f"entries in the ledger: {self.ledger}": self.ledger,
             f"exit code {self.exit_code} after SIGTERM": self.exit_code,
             f"{self.lines} lines of log besides those of batches": self.lines >= 200,
-            "no driver was started again": self.restarts < 2,
+            f"restarts: {self.restarts}, where a driver and a JVM were killed": self.restarts < 2,
         }
         return [*(words for words, breached in found.items() if breached), *self.others]
 
 
 class Feed:
-    """Sends records 0, 1, 2 … to Kafka, each exactly once, however long the brokers are away. Their keys take turns."""
+    """Sends records 0, 1, 2 … to Kafka, each exactly once, however long the brokers are away. Their keys take turns.
+
+    It ends with its with block.
+    """
 
     def __init__(self, bootstrap: str, rate: float) -> None:
         settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 0, "linger.ms": 20}
@@ -108,10 +111,20 @@ class Feed:
         assert error is None, error
         self.acknowledged += 1
 
-    def finish(self) -> int:
-        """Returns how many there are when Kafka has them all."""
+    def __enter__(self) -> Feed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        """Returns when no more records are sent."""
         self._stop.set()
         self._thread.join()
+
+    def finish(self) -> int:
+        """Returns how many there are when Kafka has them all."""
+        self._end()
         assert self._producer.flush(120) == 0 and self.acknowledged == self.sent
         return self.sent
 
@@ -151,14 +164,14 @@ class Night(ABC):
         self._broker.create_topic(TOPIC, PARTITIONS)
         self._database.start()
         process = self._start()
-        self._feed = Feed(self._broker.bootstrap, rate)
         try:
-            self._settle("a quiet evening", process)
-            for name, trouble in self._troubles(process).items():
-                self.told(f"{name} …")
-                trouble()
-                self._settle(name, process)
-            produced = self._feed.finish()
+            with Feed(self._broker.bootstrap, rate) as self._feed:
+                self._settle("a quiet evening", process)
+                for name, trouble in self._troubles(process).items():
+                    self.told(f"{name} …")
+                    trouble()
+                    self._settle(name, process)
+                produced = self._feed.finish()
             self._wait(lambda: len(self._counted()) >= produced, "the last records", process)
             process.send_signal(signal.SIGTERM)
             code = process.wait(self._patience)
