@@ -32,6 +32,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 TOPIC = "orders"
 KEYS = ("apples", "pears", "plums", "quinces")
 PARTITIONS = 2
+RATE = 40
+"""Records a second."""
+INTERVAL_S = 3
 BROKER = {"broker.session.timeout.ms": "9000"}
 """With the 3 s of other tests a broker on a busy machine fences itself."""
 BATCH_LINE = re.compile(r"kstream\.batches: batch |kstream\.scheduler\.job_scheduler: (added jobs for time|total delay)")
@@ -91,10 +94,9 @@ class Feed:
     It ends with its with block.
     """
 
-    def __init__(self, bootstrap: str, rate: float) -> None:
+    def __init__(self, bootstrap: str) -> None:
         settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 0, "linger.ms": 20}
         self._producer = Producer({**settings, "log_level": 0}, logger=None)
-        self._rate = rate
         self._stop = threading.Event()
         self.sent = 0
         self.acknowledged = 0
@@ -102,7 +104,7 @@ class Feed:
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._stop.wait(1 / self._rate):
+        while not self._stop.wait(1 / RATE):
             self._producer.produce(TOPIC, key=KEYS[self.sent % len(KEYS)], value=str(self.sent), on_delivery=self._delivered)
             self.sent += 1
             self._producer.poll(0)
@@ -135,11 +137,10 @@ class Night(ABC):
     job: str
     """Its function in `integration.night.job`."""
 
-    def __init__(self, directory: Path, broker: KafkaBroker, checkpoint: str, durations: Durations, interval: float = 3.0) -> None:
+    def __init__(self, directory: Path, broker: KafkaBroker, checkpoint: str, durations: Durations) -> None:
         self._directory, self._broker, self._checkpoint, self._durations = directory, broker, checkpoint, durations
         self.log = directory / "night.log"
         self._database = Database(directory / "database.sqlite")
-        self._interval = interval
         self._patience = 300
         self.told: Callable[[str], None] = lambda _line: None
 
@@ -159,13 +160,13 @@ class Night(ABC):
         """What the job and the checkpoint's store need."""
         return {}
 
-    def run(self, rate: float = 40) -> Verdict:
+    def run(self) -> Verdict:
         """Has the night. Call from the main thread, with which Kafka's nodes end."""
         self._broker.create_topic(TOPIC, PARTITIONS)
         self._database.start()
         process = self._start()
         try:
-            with Feed(self._broker.bootstrap, rate) as self._feed:
+            with Feed(self._broker.bootstrap) as self._feed:
                 self._settle("a quiet evening", process)
                 for name, trouble in self._troubles(process).items():
                     self.told(f"{name} …")
@@ -200,7 +201,7 @@ class Night(ABC):
             "NIGHT_DATABASE": self._database.url,
             "NIGHT_BROKERS": self._broker.bootstrap,
             "NIGHT_TOPIC": TOPIC,
-            "NIGHT_INTERVAL": str(self._interval),
+            "NIGHT_INTERVAL": str(INTERVAL_S),
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "connectors"), os.environ.get("PYTHONPATH", "")]),
         }
         command = [sys.executable, "-m", "kstream.cli", "run", f"integration.night.job:{self.job}", "--checkpoint", self._checkpoint]
