@@ -16,6 +16,7 @@ from kstream.checkpoint.state_format import decode_state, encode_state
 from kstream.conf import Settings
 from kstream.dstream import DStreamGraph
 from kstream.dstream.stateful_dstream import StatefulDStream
+from kstream.offsets.read_report import ReadReportAccumulator
 from kstream.rdd.map_with_state import MapWithState, initial_states
 from kstream.rdd.stable_hash import partition_of
 from kstream.scheduler.planning_outage import TIMEOUT
@@ -165,6 +166,16 @@ class FakeStateDStream(StatefulDStream):
         return FakeRDD([*(before.records if before else []), *(new.records if new else [])])
 
 
+class FakeAccumulator:
+    """Spark's accumulator, without Spark."""
+
+    def __init__(self, value: Any, merging: Any) -> None:
+        self.value, self._merging = value, merging
+
+    def add(self, term: Any) -> None:
+        self.value = self._merging.addInPlace(self.value, term)
+
+
 class FakeSparkContext:
     """Makes fake RDDs."""
 
@@ -182,6 +193,15 @@ class FakeSparkContext:
 
     def parallelize(self, records: Sequence[Any], numSlices: int | None = None) -> FakeRDD:
         return FakeRDD(records)
+
+    def accumulator(self, value: Any, merging: Any) -> FakeAccumulator:
+        return FakeAccumulator(value, merging)
+
+
+def fake_reports() -> ReadReportAccumulator:
+    """The read reports of a stream, as its driver has them."""
+    sc: Any = FakeSparkContext()
+    return ReadReportAccumulator(sc)
 
 
 class FakeConf(dict[str, str]):

@@ -13,29 +13,9 @@ from kstream.offsets.log_input_dstream import LogInputDStream
 from kstream.offsets.log_plan import LogPlan
 from kstream.offsets.log_rdd import LogTask, leave_out, split_ranges
 from kstream.offsets.offset_range import OffsetRange, Partition
-from kstream.offsets.read_report import merge
-from tests.fakes import FakeRDD
+from tests.fakes import FakeRDD, fake_reports
 
 A, B = ("t", 0), ("t", 1)
-
-
-class Reports:
-    """In place of the read reports of a SparkContext: merges like them."""
-
-    def __init__(self) -> None:
-        self.added: dict[int, Any] = {}
-
-    def add(self, report: dict[int, Any]) -> None:
-        merge(self.added, report)
-
-    def take(self, time_ms: int) -> dict[str, Any]:
-        return self.added.pop(time_ms, {})
-
-    def drop_counts(self, time_ms: int) -> None:
-        self.added.setdefault(time_ms, {"lost": {}})["counts"] = {}
-
-    def forget(self, up_to_ms: int) -> None:
-        """Keeps everything."""
 
 
 @dataclass
@@ -86,10 +66,10 @@ class MemoryStream(LogInputDStream):
     def __init__(self, host: Any, log: MemoryLog, startingOffsets: Any = "earliest", maxRecordsPerTask: int = 0) -> None:
         self.paused: list[float] = []
         super().__init__(host, log, startingOffsets, maxRecordsPerTask, pause=self.paused.append)
-        self._reports: Any = Reports()
+        self._reports = self._read_reports = fake_reports()
 
     def rdd(self, time: Time, plan: LogPlan) -> Any:
         splits = tuple(tuple(leave_out(split, plan.skipped)) for split in split_ranges(plan.ranges, self._max_records_per_task))
         tolerate = self._on_data_loss() != "fail"
-        task = LogTask(self.log, splits, time.milliseconds, tolerate, self._reports, self.paused.append)
+        task = LogTask(self.log, splits, time.milliseconds, tolerate, self._read_reports.accumulator, self.paused.append)
         return FakeRDD([record for index in range(len(splits)) for record in task(index)])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from kstream.offsets.log_rdd import LogTask
 from kstream.offsets.offset_range import OffsetRange
 from kstream.worker.current_record import begin_task, current_record
-from tests.offsets.memory_log import A, MemoryLog, Reports
+from tests.fakes import fake_reports
+from tests.offsets.memory_log import A, MemoryLog
 
 RANGE = OffsetRange("t", 0, 2, 5)
 
@@ -27,8 +27,7 @@ def worker() -> Iterator[None]:
 
 
 def task_of(log: MemoryLog) -> LogTask:
-    accumulator: Any = Reports()
-    return LogTask(log, ((RANGE,),), 0, False, accumulator, pause=lambda _s: None)
+    return LogTask(log, ((RANGE,),), 0, False, fake_reports().accumulator, pause=lambda _s: None)
 
 
 def test_each_record_finds_its_offset() -> None:

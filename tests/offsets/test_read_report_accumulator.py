@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kstream.offsets.offset_range import OffsetRange
-from kstream.offsets.read_report import ReadReport, ReadReportAccumulator, ReadReportParam, ReportData, bytes_of, merge
+from kstream.offsets.read_report import ReadReport, ReadReportParam, ReportData, bytes_of, merge
+from tests.fakes import fake_reports
 
 PATIENCE = 20.0
 
@@ -30,27 +31,11 @@ class WatchedLock:
         self._lock.release()
 
 
-class Accumulator:
-    """Spark's, without Spark."""
-
-    def __init__(self, value: Any, merging: Any) -> None:
-        self.value, self._merging = value, merging
-
-    def add(self, term: Any) -> None:
-        self.value = self._merging.addInPlace(self.value, term)
-
-
-class FakeContext:
-    def accumulator(self, value: Any, merging: Any) -> Accumulator:
-        return Accumulator(value, merging)
-
-
 class Meeting:
     """Findings, and another thread that comes in the middle of a call: it is let in once, and runs until it has ended or has to wait."""
 
     def __init__(self) -> None:
-        context: Any = FakeContext()
-        self.report = ReadReportAccumulator(context)
+        self.report = fake_reports()
         self._stopped = threading.Event()
         lock: Any = WatchedLock(self._stopped)
         self.report.param.lock = lock
@@ -143,6 +128,13 @@ def test_a_loss_that_comes_while_its_batch_is_taken_is_taken_with_it_or_with_a_l
     report.accumulator.add({1: Doors(lost(7), meeting, "get", "counts")})
     meeting.end()
     assert offsets(meeting.result, report.take(2)) == [5, 7]
+
+
+def test_of_a_batch_that_is_read_again_without_a_record_only_the_losses_stay(meeting: Meeting) -> None:
+    start, kind = ("t", 0, 0), ("transformation", "ValueError")
+    meeting.report.accumulator.add({1: {"counts": {start: (8, 8)}, "bytes": {start: 99}, "errors": {start: {kind: (1, 5)}}, **lost(5)}})
+    meeting.report.drop_counts(1)
+    assert meeting.report.take(1) == {"counts": {}, **lost(5)}
 
 
 def test_tasks_get_a_copy_that_can_be_pickled() -> None:

@@ -87,14 +87,15 @@ def test_a_batch_leaves_out_that_record_and_no_other_and_says_so(most: int) -> N
     assert stream._plans[time].encode() == stored, "the ranges never change"
 
 
-def test_counts_of_a_try_with_the_record_do_not_count_after_it_was_left_out() -> None:
+@pytest.mark.parametrize("offsets", [(5,), (0, 5)])
+def test_counts_of_a_try_with_the_record_do_not_count_after_it_was_left_out(offsets: tuple[int, ...]) -> None:
     stream = started(MemoryLog({A: [(0, n) for n in range(8)]}))
     time = planned(stream, 1)
     read(stream, time)
-    stream.leave_out(time, skipped(0, 5))
+    stream.leave_out(time, skipped(*offsets))
     read(stream, time)
     found = outcome(stream, time)
-    assert (found.counts, found.lost) == ([6], [])
+    assert (found.counts, found.lost) == ([8 - len(offsets)], [])
 
 
 def test_the_next_batch_begins_where_it_would_have_begun() -> None:
