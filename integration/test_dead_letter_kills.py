@@ -10,21 +10,9 @@ from typing import Any
 import pytest
 from kstream_kafka.planning.dead_letter import dead_letter_of
 
-from integration.exactness.campaign import PARTITIONS, Campaign, Kill, plan_kills
+from integration.exactness.campaign import PARTITIONS, Campaign, plan_kills
 from integration.kafka_broker import KafkaBroker
 from integration.test_record_errors import letters_in
-
-
-class PoisonCampaign(Campaign):
-    """A campaign without the usual verdict, which knows no records that are left out."""
-
-    def kill_all(self, kills: list[Kill]) -> dict[int, int]:
-        """Kill a driver at each moment, then let one come to the end; the number of records by partition."""
-        with self._feeding() as fed:
-            for kill in kills:
-                self._kill_once(kill)
-        self._drain(dict(fed))
-        return dict(fed)
 
 
 def is_poison(number: int) -> bool:
@@ -43,8 +31,7 @@ def test_after_twelve_kills_the_dead_letters_are_the_poison_records_and_the_sink
         kafka.produce(where, raw)
 
     conf = {"spark.streaming.kstream.onRecordError": "dead-letter", "spark.streaming.kstream.deadLetterTopic": dead}
-    (tmp_path / "run").mkdir()
-    fed = PoisonCampaign(kafka.bootstrap, name, tmp_path / "run", produce, conf, interval=1.0).kill_all(plan_kills(12, seed=16))
+    fed = Campaign(kafka.bootstrap, name, tmp_path / "run", produce, conf, interval=1.0).kill_all(plan_kills(12, seed=16))
     letters = [dead_letter_of(message.headers()) for message in letters_in(kafka, dead)]
     assert {letter.place for letter in letters if letter} == {(name, p, n) for p, end in fed.items() for n in range(end) if is_poison(n)}
     written = [value for file in (tmp_path / "run" / "sink").glob("*.json") for value in json.loads(file.read_text())]

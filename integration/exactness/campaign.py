@@ -75,6 +75,11 @@ class Campaign:
 
     def run(self, kills: list[Kill]) -> Verdict:
         """Blocks until all kills are done and the last driver has drained the topic; the verdict on everything."""
+        fed = self.kill_all(kills)
+        return judge(self.directory, fed, round(self.interval * 1000), self.window, self.conf.get(FAILED_BATCH) == HOLD)
+
+    def kill_all(self, kills: list[Kill]) -> dict[int, int]:
+        """Blocks until all kills are done and the last driver has drained the topic; the number of records by partition."""
         self.directory.mkdir(parents=True, exist_ok=True)
         with self._feeding() as fed:
             for number, kill in enumerate(kills, 1):
@@ -82,8 +87,7 @@ class Campaign:
                 self._kill_once(kill)
                 self.say(f"kill {number}/{len(kills)}: {kill}, {time.monotonic() - began:.1f} s")
         self._drain(dict(fed))
-        in_order = self.conf.get(FAILED_BATCH) == HOLD
-        return judge(self.directory, dict(fed), round(self.interval * 1000), self.window, in_order)
+        return dict(fed)
 
     # -- drivers
 
