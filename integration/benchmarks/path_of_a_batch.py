@@ -26,7 +26,6 @@ import socket
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -37,6 +36,7 @@ from kstream_kafka import KafkaUtils
 
 from integration.benchmarks.recorded_calls import Passed, Recording
 from integration.benchmarks.ticked import Ticked
+from integration.reading import wait_until
 from kstream import DStream, Receiver
 
 LIMIT = 0.60
@@ -44,9 +44,6 @@ TICK = "one tick"
 BLOCK = "one received block"
 PARTITIONS = 2
 CONF = {"spark.streaming.kstream.history": "0"}
-_BLOCK_S = 2.0
-"""Ten block intervals: the driver mostly has the block by then, which the count of the next batch shows."""
-_PATIENCE_S = 60.0
 
 
 class Lines(Receiver):
@@ -125,14 +122,12 @@ def one_received_block(recording: Recording, directory: Path, batches: int) -> P
         with connection:
             for _ in range(batches):
                 connection.sendall(b"line\n")
-                end = time.monotonic() + _PATIENCE_S
-                while counted.seen != 1 and time.monotonic() < end:  # on a busy machine the block is in a later batch
-                    time.sleep(_BLOCK_S)
-                    ticked.batch()
+                wait_until(ticked.waiting_blocks, "a block")
+                ticked.batch()
                 counted.check(1)
             recording.begin()
             connection.sendall(b"line\n")
-            recording.wait_until_quiet()
+            recording.wait_until_quiet()  # to ask for waiting blocks would be recorded, too
             ticked.tick()
             counted.check(1)
             passed = recording.end()

@@ -56,6 +56,12 @@ class Ticked:
         self.clock.advance(0)
         return seconds
 
+    def waiting_blocks(self) -> int:
+        """How many received blocks the driver has that are in no batch yet."""
+        engine = self.ssc._engine
+        assert engine is not None
+        return engine.waiting_blocks() or 0
+
     def run(self, batches: int, timeout: float = 60) -> None:
         """From the start of the context to its end."""
         self.ssc.start()
