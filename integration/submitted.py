@@ -12,7 +12,7 @@ from typing import Any
 
 import pyspark
 
-from integration.received.processes import parent_of
+from integration.received.processes import children_of
 
 SPARK_HOME = Path(pyspark.__file__).parent
 PATIENCE_S = 240
@@ -56,7 +56,7 @@ class Submitted:
 
     def driver(self) -> int:
         """The process id of the Python that spark-submit, which is the JVM, has started."""
-        (found,) = (pid for pid in _children(self.process.pid) if self.is_driver(pid))
+        (found,) = (pid for pid in children_of(self.process.pid) if self._is_driver(pid))
         return found
 
     def terminate(self) -> str:
@@ -64,11 +64,15 @@ class Submitted:
         driver, before = self.driver(), len(self.said())
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+        self.wait_for_the_driver(driver)
+        return self.said()[before:]
+
+    def wait_for_the_driver(self, pid: int) -> None:
+        """Returns when this process, the driver, has ended."""
         end = time.monotonic() + PATIENCE_S
-        while self.is_driver(driver):
+        while self._is_driver(pid):
             assert time.monotonic() < end, "the driver lives on without its JVM"
             time.sleep(0.05)
-        return self.said()[before:]
 
     def kill(self) -> None:
         """SIGKILL to spark-submit, which is the JVM."""
@@ -76,13 +80,9 @@ class Submitted:
             self.process.kill()
             self.process.wait()
 
-    def is_driver(self, pid: int) -> bool:
+    def _is_driver(self, pid: int) -> bool:
         """Whether this process, the driver, has not ended."""
         try:
             return self.script.name in Path(f"/proc/{pid}/cmdline").read_text()
         except OSError:  # it has ended
             return False
-
-
-def _children(parent: int) -> list[int]:
-    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if parent_of(pid) == parent]

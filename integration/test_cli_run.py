@@ -10,9 +10,8 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +19,14 @@ import pytest
 from kstream_kafka.demo.embedded_broker import EmbeddedBroker
 from kstream_kafka.demo.order_feed import OrderFeed
 
-from integration.received.processes import parent_of
+from integration import kstream_run
+from integration.kstream_run import SECONDS, stop, wait_for
+from integration.received.processes import children_of
 from kstream.checkpoint import read_log
 from kstream.cli.exit_codes import RunCode
 from kstream.cli.supervisor import members_of
 from kstream.storage import open_store
 
-SECONDS = 120
 JOB = """
 import json, os
 from pathlib import Path
@@ -62,37 +62,16 @@ def setup():
 """
 
 
-@contextmanager
-def running(folder: Path, bootstrap: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`kstream run` of JOB in `folder`; killed at the end if it still runs. Its words are in `folder`/log."""
+def running(folder: Path, bootstrap: str, *options: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """`kstream run` of JOB in `folder`."""
     (folder / "job_orders.py").write_text(JOB)
     (folder / "out").mkdir(exist_ok=True)
-    environment = {**os.environ, "JOB_OUT": str(folder / "out"), "JOB_BROKER": bootstrap}
-    command = [sys.executable, "-m", "kstream.cli", "run", "job_orders:setup", "--checkpoint", str(folder / "checkpoint"), *options]
-    root = Path(__file__).resolve().parent.parent
-    environment["PYTHONPATH"] = os.pathsep.join([str(root), str(root / "connectors"), os.environ.get("PYTHONPATH", "")])
-    with open(folder / "log", "wb") as log:
-        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    words = ("job_orders:setup", "--checkpoint", str(folder / "checkpoint"), *options)
+    return kstream_run.running(folder, *words, JOB_OUT=str(folder / "out"), JOB_BROKER=bootstrap)
 
 
 def counted(folder: Path) -> list[int]:
     return sorted(i for path in (folder / "out").glob("*.json") for i in json.loads(path.read_text()))
-
-
-def children(parent: int) -> list[int]:
-    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if parent_of(pid) == parent]
-
-
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], folder: Path) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert process.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
-        time.sleep(0.1)
 
 
 def feed(bootstrap: str, total: int) -> OrderFeed:
@@ -115,8 +94,7 @@ def test_a_job_killed_and_run_again_goes_on_exactly(tmp_path: Path) -> None:
         feed(broker.bootstrap, 200)
         with running(tmp_path, broker.bootstrap) as process:
             wait_for(lambda: len(counted(tmp_path)) >= 500, process, tmp_path)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(SECONDS) == 0, (tmp_path / "log").read_text()
+            stop(process, tmp_path)
     assert counted(tmp_path) == sorted([*range(1, 301), *range(1, 201)])
     assert (tmp_path / "out" / "setups").read_text().count("\n") == 2, "setup is called at every start"
     assert "Traceback" not in (tmp_path / "log").read_text()
@@ -151,20 +129,19 @@ def kill_in_the_middle(folder: Path, victim: Callable[[int], int]) -> Killed:
         feed(broker.bootstrap, 300)
         with running(folder, broker.bootstrap) as process:
             wait_for(lambda: len(counted(folder)) >= 300, process, folder)
-            (first,) = children(process.pid)
+            (first,) = children_of(process.pid)
             killed = victim(first)
             os.kill(killed, signal.SIGKILL)
             feed(broker.bootstrap, 200)
             wait_for(lambda: len(counted(folder)) >= 500, process, folder)
-            (second,) = children(process.pid)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(SECONDS) == RunCode.ENDED, (folder / "log").read_text()
+            (second,) = children_of(process.pid)
+            stop(process, folder)
     assert counted(folder) == sorted([*range(1, 301), *range(1, 201)])
     return Killed(first, killed, second, (folder / "log").read_text())
 
 
 def jvm_of(driver: int) -> int:
-    (jvm,) = [pid for pid in children(driver) if "java" in Path(f"/proc/{pid}/cmdline").read_text()]
+    (jvm,) = [pid for pid in children_of(driver) if "java" in Path(f"/proc/{pid}/cmdline").read_text()]
     return jvm
 
 
@@ -205,8 +182,7 @@ def test_a_job_whose_sink_fails_is_started_again_until_it_works_and_its_batches_
             (tmp_path / "out" / "broken").unlink()
             feed(broker.bootstrap, 50)
             wait_for(lambda: len(counted(tmp_path)) >= 150, process, tmp_path)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(SECONDS) == RunCode.ENDED, (tmp_path / "log").read_text()
+            stop(process, tmp_path)
     assert counted(tmp_path) == sorted([*range(1, 101), *range(1, 51)])
     ends = [line for line in (tmp_path / "log").read_text().splitlines() if "is started again" in line]
     assert all(": a batch failed: OSError: the sink is broken (in output operation 0, foreachRDD" in end for end in ends), ends

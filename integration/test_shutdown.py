@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
-from integration.submitted import PATIENCE_S, Submitted
+from integration.submitted import Submitted
 from kstream.checkpoint import read_log
 from kstream.storage import open_store
 
@@ -72,8 +71,5 @@ def test_a_driver_whose_jvm_is_killed_under_spark_submit_ends_with_that_reason(t
         submitted.wait_for("a batch", lambda: "ended" in submitted.said())
         driver = submitted.driver()
         submitted.kill()
-        deadline = time.monotonic() + PATIENCE_S
-        while submitted.is_driver(driver):
-            assert time.monotonic() < deadline, "the driver lives on without its JVM"
-            time.sleep(0.05)
+        submitted.wait_for_the_driver(driver)
     assert (tmp_path / "said").read_text().startswith("JvmLostError(\"Spark's JVM has ended: this driver can run nothing more.")

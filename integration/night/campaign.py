@@ -23,7 +23,7 @@ from confluent_kafka import Producer
 
 from integration.kafka_broker import KafkaBroker
 from integration.night.database import Database
-from integration.received.processes import parent_of
+from integration.received.processes import children_of
 from kstream.checkpoint import read_log
 from kstream.checkpoint.history import read_ledger
 from kstream.storage import open_store
@@ -222,11 +222,11 @@ class Night(ABC):
             time.sleep(0.2)
 
     def _driver(self, process: subprocess.Popen[bytes]) -> int:
-        (driver,) = _children(process.pid)
+        (driver,) = children_of(process.pid)
         return driver
 
     def _jvm(self, process: subprocess.Popen[bytes]) -> int:
-        found = _children(self._driver(process))
+        found = children_of(self._driver(process))
         (jvm,) = [pid for pid in found if "java" in Path(f"/proc/{pid}/cmdline").read_text().partition("\0")[0]]
         return jvm
 
@@ -270,7 +270,3 @@ def _environment(added: Mapping[str, str]) -> Iterator[None]:
         for key in added:
             os.environ.pop(key)
         os.environ.update(before)
-
-
-def _children(parent: int) -> list[int]:
-    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if parent_of(pid) == parent]

@@ -60,6 +60,11 @@ def parent_of(pid: int) -> int:
         return 0
 
 
+def children_of(parent: int) -> list[int]:
+    """Those that live, without theirs."""
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if parent_of(pid) == parent]
+
+
 def kill(*pids: int) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
