@@ -424,7 +424,7 @@ class PlanLog:
         over = [
             interval
             for interval in self._settled
-            if interval.until < low_watermark or any(other is not interval and other.contains(interval) for other in self._settled)
+            if interval.until < low_watermark or any(other.supersedes(interval) for other in self._settled)
         ]
         if over:
             self.probe()

@@ -55,6 +55,10 @@ class Settled:
         """Return whether a batch time is in the interval."""
         return self.after < time <= self.until
 
+    def supersedes(self, other: Settled) -> bool:
+        """Return whether a reader needs the other one no more. Of two with the same ends, the one of the newer epoch stays."""
+        return self.contains(other) and (not other.contains(self) or self.epoch > other.epoch)
+
     def contains(self, other: Settled) -> bool:
         """Return whether the interval of another record is a part of this one."""
         return self.after <= other.after and other.until <= self.until

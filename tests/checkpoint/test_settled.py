@@ -391,6 +391,16 @@ def test_records_that_a_crash_left_beside_the_one_that_replaces_them_are_removed
     assert len(intervals(store)) == 1
 
 
+def test_of_two_records_of_one_interval_that_a_fenced_driver_and_its_successor_wrote_one_stays(store: MemoryFileStore) -> None:
+    """The fenced driver settled the plans before it probed, and its successor settled them too. The simulator found this."""
+    Writer(store, [2]).run(range(1, 30))
+    (whole,) = read_settled(store)
+    write_settled(store, Settled(whole.after, whole.until, whole.plans, 2))
+    Writer(store).run(range(30, 31))
+    assert intervals(store) == [(whole.after.milliseconds // 1000, whole.until.milliseconds // 1000)]
+    assert gaps(read_log(store)) == []
+
+
 def test_completions_in_an_interval_are_removed_by_the_next_start(store: MemoryFileStore) -> None:
     """A clean-up that was killed between a plan and its completion leaves one."""
     writer = Writer(store, [2]).run(range(1, 30))
