@@ -357,7 +357,7 @@ def where_of(error: BaseException) -> str:
 
 
 def in_a_line(error: BaseException) -> str:
-    """Return an error in one line: the last line of a worker's traceback, else its type and the first line of its message."""
+    """Return an error in one line, for the log: the last line of a worker's traceback, else its type and the first line of its message."""
     traceback = task_traceback(error)
     if traceback:
         return traceback.splitlines()[-1]
@@ -377,7 +377,10 @@ _RAISED_IN_WORKER = re.compile(r"^\s*(?P<type>[A-Za-z_][\w.]*(?:Error|Exception)
 
 
 def one_line(error: BaseException) -> str:
-    """Return the message of an error without line breaks. For an error that Spark carries, that is the message of the Python worker."""
+    """Return an error in one line, for a person: a KStreamError without its type, another error with it.
+
+    For an error that Spark carries, it is the message of the Python worker.
+    """
     if isinstance(error, KStreamError):
         return _joined(str(error))
     text = str(error)

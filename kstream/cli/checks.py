@@ -136,8 +136,7 @@ def _probed(store: FileStore) -> list[Check]:
             prepare_to_write(store, single_writer=False)
         except UnsupportedStoreError:
             exclusive = False
-            prepare_to_write(store, single_writer=True)
-        store.create(name, b"probe")
+        (store.create if exclusive else store.replace)(name, b"probe")  # a server may refuse every create
     except KStreamError as e:
         remedy = f"Let this user write to {store.url}: files, and new folders for them."
         return [Check("store", Verdict.FAILED, f"nothing can be written: {one_line(e)}", remedy)]

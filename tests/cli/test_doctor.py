@@ -213,9 +213,17 @@ class ForOneWriter(MemoryFileStore):
 
     def prepare(self, single_writer: bool) -> None:
         if not single_writer:
-            raise UnsupportedStoreError("the server refuses If-None-Match")
+            raise UnsupportedStoreError("the server refuses If-None-Match", path=self.url)
+
+    def create(self, name: str, data: bytes) -> None:
+        raise UnsupportedStoreError("the server refuses If-None-Match", path=self.url)
 
 
 def test_doctor_and_a_start_ask_the_store_the_same_question() -> None:
     check = store_checks(ForOneWriter("memory://one-writer"))[0]
     assert check.verdict is Verdict.WARNING and "singleWriter=true" in check.remedy
+
+
+def test_nobody_is_told_that_a_setting_is_set_which_is_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store_checks(open_store(f"local://{tmp_path}", read_only=True))
+    assert caplog.messages == []
