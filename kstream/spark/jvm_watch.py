@@ -149,7 +149,7 @@ def jvm_has_ended(error: BaseException) -> bool:
     if process is None:
         return False
     try:
-        process.wait(patience_after(error))
+        process.wait(2 * patience_after(error))  # the driver ends anyway, and a slow machine must not hide the reason
     except TimeoutExpired:
         return False
     return True
