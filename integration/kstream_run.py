@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 @contextmanager
 def running(folder: Path, *words: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """`kstream run` with these words and these variables besides; killed at the end if it still runs. What it says is in `folder`/log."""
+    (folder / "log").unlink(missing_ok=True)  # not truncated: workers of a killed run may still write to the old file
     path = os.pathsep.join([str(ROOT), str(ROOT / "connectors"), os.environ.get("PYTHONPATH", "")])
     with open(folder / "log", "wb") as log:
         process = subprocess.Popen(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 
 BEFORE_PLAN = "before-plan"
@@ -39,7 +40,7 @@ def reach(name: str) -> None:
 
 
 def _killer(point: str, nth: int, how: signal.Signals) -> Callable[[str], None]:
-    """Make a hook that sends the signal `how` to this process when it reaches `point` for the `nth` time."""
+    """Make a hook that sends the signal `how` when this process reaches `point` for the `nth` time. The thread does not pass the point."""
     seen = 0
 
     def hook(name: str) -> None:
@@ -47,7 +48,7 @@ def _killer(point: str, nth: int, how: signal.Signals) -> Callable[[str], None]:
         if name == point:
             seen += 1
             if seen == nth:
-                os.kill(os.getpid(), how)
+                signal.pthread_kill(threading.get_ident(), how)  # to this thread: os.kill may let it go on until another one obeys
 
     return hook
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
+import threading
 
 import pytest
 
@@ -12,9 +12,9 @@ from kstream import crash_point
 
 @pytest.fixture
 def signals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """What this process would have been sent."""
+    """What threads of this process would have been sent."""
     sent: list[tuple[int, int]] = []
-    monkeypatch.setattr(os, "kill", lambda pid, how: sent.append((pid, how)))
+    monkeypatch.setattr(signal, "pthread_kill", lambda thread, how: sent.append((thread, how)))
     return sent
 
 
@@ -44,7 +44,7 @@ def test_the_environment_names_the_point_the_time_and_the_signal(
         crash_point.reach(crash_point.BEFORE_PLAN)
         crash_point.reach(crash_point.RUNNING)
         assert len(signals) == (time >= dies_at)
-    assert signals == [(os.getpid(), how)]
+    assert signals == [(threading.get_ident(), how)], "the thread that reaches the point cannot pass it"
 
 
 def test_a_point_that_does_not_exist_is_refused_with_those_that_do(monkeypatch: pytest.MonkeyPatch) -> None:
