@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -20,6 +19,7 @@ from kstream_kafka.demo.embedded_broker import EmbeddedBroker
 from kstream_kafka.demo.order_feed import OrderFeed
 
 from integration import kstream_run
+from integration.driver_process import without_broken_pipes
 from integration.kstream_run import SECONDS, stop, wait_for
 from integration.received.processes import children_of
 from kstream.checkpoint import read_log
@@ -100,10 +100,6 @@ def test_a_job_killed_and_run_again_goes_on_exactly(tmp_path: Path) -> None:
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
-BROKEN_PIPE = re.compile(r"Traceback \(most recent call last\):\n(?:  .*pyspark.*\n(?:    .*\n)*)+BrokenPipeError: .*\n")
-"""What pyspark's own daemon prints if driver or JVM is killed while a worker has something to send."""
-
-
 @dataclass(frozen=True)
 class Killed:
     """A job of which one process was killed. The supervisor started the first driver again as the second one."""
@@ -152,7 +148,7 @@ def test_a_driver_that_is_killed_is_started_again_and_goes_on_exactly(tmp_path: 
     assert f"driver {job.first} ended after " in restarted
     assert ": a signal killed it: SIGKILL; it is started again in 1 s (restart 1)" in restarted
     assert f"SIGTERM: forwarded to driver {job.second}" in forwarded and f"driver {job.second} ended after " in ended
-    assert "Traceback" not in BROKEN_PIPE.sub("", job.log) and not members_of(job.first) and not members_of(job.second)
+    assert "Traceback" not in without_broken_pipes(job.log) and not members_of(job.first) and not members_of(job.second)
 
 
 @pytest.mark.timeout(4 * SECONDS)
@@ -162,7 +158,7 @@ def test_a_driver_whose_jvm_is_killed_is_started_again_and_goes_on_exactly(tmp_p
     assert (
         f": the driver has lost its JVM: Spark's JVM (process {job.victim}) has ended, killed by SIGKILL: this driver can run" in restarted
     )
-    assert restarted.endswith("it is started again in 1 s (restart 1)") and "Traceback" not in BROKEN_PIPE.sub("", job.log)
+    assert restarted.endswith("it is started again in 1 s (restart 1)") and "Traceback" not in without_broken_pipes(job.log)
     assert not read_log(open_store(str(tmp_path / "checkpoint"))).failures, "a batch that lost its JVM has not failed"
 
 
