@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -14,15 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from integration.exactness.verdict import read_lines
+from tests.daemon_trace import without_broken_pipes
 
 Driver = subprocess.Popen[bytes]
-
-_BROKEN_PIPE = re.compile(r"Traceback \(most recent call last\):\n(?:  .*pyspark.*\n(?:    .*\n)*)+BrokenPipeError: .*\n")
-
-
-def without_broken_pipes(output: str) -> str:
-    """The output without what pyspark's own daemon prints if its JVM ends while a worker has something to send."""
-    return _BROKEN_PIPE.sub("", output)
 
 
 class Job:

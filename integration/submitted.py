@@ -13,6 +13,7 @@ from typing import Any
 import pyspark
 
 from integration.received.processes import children_of
+from tests.daemon_trace import without_broken_pipes
 
 SPARK_HOME = Path(pyspark.__file__).parent
 PATIENCE_S = 240
@@ -65,7 +66,7 @@ class Submitted:
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(PATIENCE_S) == 128 + signal.SIGTERM
         self.wait_for_the_driver(driver)
-        return self.said()[before:]
+        return without_broken_pipes(self.said()[before:])
 
     def wait_for_the_driver(self, pid: int) -> None:
         """Returns when this process, the driver, has ended."""
