@@ -46,6 +46,7 @@ format: install ## let ruff fix and format
 	@$(VENV)/bin/ruff check --fix .
 	@$(VENV)/bin/ruff format .
 
+# The variable silences the theme's notice about MkDocs 2, which comes with each build.
 docs: install ## the pages of docs/ and the API as a site in build/site, which needs no network
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
 	@echo "to read it: $(PY) -m http.server --bind 127.0.0.1 --directory build/site"

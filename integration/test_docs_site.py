@@ -75,6 +75,15 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
     assert list(dead_links(read_site(tmp_path), tmp_path)) == ["a.html: b.html", "a.html: #y", "c.html: a.html#z"]
 
 
+def test_a_link_out_of_docs_leads_to_a_page_of_the_site(site: dict[str, SitePage]) -> None:
+    """Such as those to ARCHITECTURE.md, to a folder of the repository, and from the README to docs/."""
+    assert "internals/architecture.html#the-life-of-a-batch" in site["testing.html"].links
+    assert {"repository/kstream/examples/index.html", "internals/index.html", "kafka.html"} <= set(site["index.html"].links)
+    listed = {link.removesuffix(".html") for link in site["repository/kstream/examples/index.html"].links}
+    assert {file.name for file in (ROOT / "kstream" / "examples").glob("*.py")} <= listed
+    assert "def " in site["repository/kstream/examples/network_wordcount.py.html"].text
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page.parts[0] != WITH_DOCSTRINGS], ids=str)
 def test_a_page_has_the_lists_and_tables_that_a_renderer_of_commonmark_sees(page: Path, site: dict[str, SitePage]) -> None:
     """Two renderers read the pages: that of the repository's host, and the site's, which asks more of a nested list."""
