@@ -10,7 +10,7 @@ FAST := -n 2 --dist loadfile
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-integration check format dist jars bench chaos soak clean
+.PHONY: help install demo test test-fast test-integration check format docs dist jars bench chaos soak clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -45,6 +45,11 @@ check: install ## ruff, pyright, import-linter
 format: install ## let ruff fix and format
 	@$(VENV)/bin/ruff check --fix .
 	@$(VENV)/bin/ruff format .
+
+# The variable silences the theme's notice about MkDocs 2, which comes with each build.
+docs: install ## the pages of docs/ and the API as a site in build/site, which needs no network
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+	@echo "to read it: $(PY) -m http.server --bind 127.0.0.1 --directory build/site"
 
 dist: install ## the wheel, and the same wheel as .zip for --py-files
 	@rm -rf dist
