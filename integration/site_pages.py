@@ -41,6 +41,7 @@ class SitePage:
         components: the parts of the theme that are in the page.
         elements: how many of each element its text has.
         text: its text, without the navigation.
+        code: the part of the text that is in blocks of code.
     """
 
     path: str
@@ -52,6 +53,7 @@ class SitePage:
     components: set[str] = field(default_factory=set)
     elements: Counter[str] = field(default_factory=Counter)
     text: str = ""
+    code: str = ""
 
 
 class _Reader(HTMLParser):
@@ -63,6 +65,7 @@ class _Reader(HTMLParser):
         self.in_text = whole
         self.in_navigation = 0
         self.in_style = False
+        self.in_code = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
@@ -76,6 +79,7 @@ class _Reader(HTMLParser):
         self.in_navigation += tag == "nav"
         self.in_style |= tag == "style"
         self.in_text |= tag == "article"
+        self.in_code |= tag == "pre"
         if tag == "a" and "href" in given:
             page.links.append(given["href"])
             if self.in_navigation:
@@ -87,12 +91,15 @@ class _Reader(HTMLParser):
         self.in_navigation -= tag == "nav"
         self.in_style &= tag != "style"
         self.in_text &= tag != "article"
+        self.in_code &= tag != "pre"
 
     def handle_data(self, data: str) -> None:
         if self.in_style:
             self.page.loads += addresses_in_style(data)
         if self.in_text:
             self.page.text += data
+        if self.in_text and self.in_code:
+            self.page.code += data
 
 
 def addresses_in_style(text: str) -> list[str]:
