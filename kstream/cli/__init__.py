@@ -16,7 +16,7 @@ tells the reason (`exit_codes`); `--verbose` adds the traceback.
     kstream offsets      the offsets of the streams, and commands that set them
     kstream replay       a second run of past batches, with their stored ranges
 
-Connectors add commands by entry points of group `kstream.cli`; `kstream demo` is one, `kstream dlq` another. All commands see inputs
+Connectors add commands by entry points of group `kstream.cli`: `kstream demo`, `dlq` and `produce` are Kafka's. All commands see inputs
 through the tools of their connectors (`kstream.connectors.ConnectorTools`, `kstream.cli.inputs`). The modules here import neither pyspark
 nor a connector; `run`, `replay` and `doctor --spark` import pyspark when they start.
 """

@@ -1,0 +1,29 @@
+"""A command of kstream as a process of its own, as its user types it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "connectors"), os.environ.get("PYTHONPATH", "")])}
+SECONDS = 60
+
+
+def started(*words: object, **pipes: Any) -> subprocess.Popen[bytes]:
+    """The process; its standard streams are pipes unless others are given."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **pipes}
+    return subprocess.Popen([sys.executable, "-m", "kstream.cli", *map(str, words)], env=ENVIRONMENT, **pipes)
+
+
+def run(*words: object, lines: bytes = b"") -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command with these lines as standard input."""
+    process = started(*words)
+    try:
+        out, err = process.communicate(lines, timeout=SECONDS)
+    finally:
+        process.kill()
+    return process.returncode, out.decode(), err.decode()
