@@ -32,6 +32,8 @@ FIRST_PARTY = (
     EntryPoint("testing", "kstream.testing", CONNECTORS),
     EntryPoint("demo", "kstream_kafka.demo.command:demo_command", COMMANDS),
     EntryPoint("dlq", "kstream_kafka.tools.dlq_command:dlq_command", COMMANDS),
+    EntryPoint("produce", "kstream_kafka.tools.produce_command:produce_command", COMMANDS),
+    EntryPoint("tail", "kstream_kafka.tools.tail_command:tail_command", COMMANDS),
 )
 
 Partition: TypeAlias = tuple[str, int]

@@ -93,8 +93,9 @@ def test_a_command_that_cannot_be_imported_is_one_line_and_hides_no_other(monkey
     assert "its connector is missing" in listed and "ledger" in listed
 
 
-def test_the_demo_and_dlq_are_commands_without_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_kafka_are_there_without_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: [])
-    modules = {"demo": "kstream_kafka.demo.command:demo_command", "dlq": "kstream_kafka.tools.dlq_command:dlq_command"}
+    modules = {"demo": "kstream_kafka.demo.command:demo_command"}
+    modules.update({name: f"kstream_kafka.tools.{name}_command:{name}_command" for name in ("dlq", "produce", "tail")})
     assert connectors.commands() == {name: EntryPoint(name, where, "kstream.cli") for name, where in modules.items()}
     assert "Orders a second" in CliRunner().invoke(main, ["demo", "--help"]).output

@@ -13,12 +13,12 @@ tells the reason (`exit_codes`); `--verbose` adds the traceback.
     kstream lag          how far the streams of a checkpoint are behind the ends of their logs
     kstream peek         the records of a batch or at an offset, as text, hex or JSON
     kstream skip         lets a pending batch run without a record
-    kstream offsets      the offsets of the streams, and commands that set them
+    kstream offsets      the offsets of the streams, and commands that set them; `import` takes those of Structured Streaming
     kstream replay       a second run of past batches, with their stored ranges
 
-Connectors add commands by entry points of group `kstream.cli`; `kstream demo` is one, `kstream dlq` another. All commands see inputs
-through the tools of their connectors (`kstream.connectors.ConnectorTools`, `kstream.cli.inputs`). The modules here import neither pyspark
-nor a connector; `run`, `replay` and `doctor --spark` import pyspark when they start.
+Connectors add commands by entry points of group `kstream.cli`: `kstream demo`, `dlq`, `produce` and `tail` are Kafka's. All commands see
+inputs through the tools of their connectors (`kstream.connectors.ConnectorTools`, `kstream.cli.inputs`). The modules here import neither
+pyspark nor a connector; `run`, `replay` and `doctor --spark` import pyspark when they start.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from kstream.cli.history import history_command
 from kstream.cli.lag import lag_command
 from kstream.cli.ledger import ledger_command
 from kstream.cli.offsets import offsets_commands
+from kstream.cli.offsets_import import import_command
 from kstream.cli.peek import peek_command
 from kstream.cli.replay import replay_command
 from kstream.cli.run import run_command
@@ -80,6 +81,7 @@ def main() -> None:
 
 
 checkpoint_commands.add_command(diff_command)
+offsets_commands.add_command(import_command)
 
 _READING = (status_command, doctor_command, checkpoint_commands, history_command, lag_command, ledger_command, peek_command)
 _CHANGING = (run_command, stop_command, skip_command, offsets_commands, replay_command)

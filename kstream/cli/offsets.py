@@ -1,7 +1,7 @@
 """`kstream offsets show | reset | rewind`: the offsets of the streams of a checkpoint, and commands that set them.
 
-Needs neither Java nor pyspark. A change is a plan of its own epoch that reads nothing. It fences a running driver, and the next driver
-continues from it. Pending batches keep their ranges and run again.
+`import` is in `offsets_import`. The commands need neither Java nor pyspark. A change is a plan of its own epoch that reads nothing. It
+fences a running driver, and the next driver continues from it. Pending batches keep their ranges and run again.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from kstream.storage import FileStore, prepare_to_write
 BUSY_INTERVALS = 3
 """A driver seems to run if the last batch of the checkpoint is less than this many intervals old."""
 _path = click.argument("path")
-_topic = click.option("--topic", "topics", multiple=True, help="Only this topic; may be given several times.")
-_stream = click.option("--stream", type=click.IntRange(min=0), help="Only this stream (by its id, see show).")
-_dry_run = click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
-_take_over = click.option("--take-over", is_flag=True, help="Change even if a driver seems to run: it is fenced and stops.")
+topic_option = click.option("--topic", "topics", multiple=True, help="Only this topic; may be given several times.")
+stream_option = click.option("--stream", type=click.IntRange(min=0), help="Only this stream (by its id, see show).")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
+take_over_option = click.option("--take-over", is_flag=True, help="Change even if a driver seems to run: it is fenced and stops.")
 Choose = Callable[[LogContents], "dict[int, ResetResult]"]
 """Returns the new offsets by stream number, from the content of a checkpoint."""
 
@@ -80,10 +80,10 @@ def show(path: str, as_json: bool) -> None:
 @offsets_commands.command()
 @_path
 @click.option("--to", required=True, help="earliest, latest, -2h, -1000 (records before the end), an ISO time, or a .json file.")
-@_topic
-@_stream
-@_dry_run
-@_take_over
+@topic_option
+@stream_option
+@dry_run_option
+@take_over_option
 @connection_options
 def reset(
     path: str,
@@ -106,25 +106,16 @@ def reset(
         wanted = _position(to)
         named = tuple(wanted) if isinstance(wanted, dict) else topics
         connections = Connections(store, bootstrap, params, params_file)
-
-        def choose(contents: LogContents) -> dict[int, ResetResult]:
-            moved: dict[int, ResetResult] = {}
-            for number, (known, data) in _chosen_streams(contents, stream, named).items():
-                read = _read_of(data, named)
-                here = {topic: wanted[topic] for topic in read} if isinstance(wanted, dict) else wanted
-                moved[number] = known.reset(connections.parameters_of(number, known), data, here, read)
-            return moved
-
-        _change(store, choose, dry_run, take_over)
+        reset_streams(store, wanted, named, stream, connections, dry_run, take_over)
 
 
 @offsets_commands.command()
 @_path
 @click.option("--to", required=True, help="A batch time: ms since the epoch, an ISO time, or -2h.")
-@_topic
-@_stream
-@_dry_run
-@_take_over
+@topic_option
+@stream_option
+@dry_run_option
+@take_over_option
 def rewind(path: str, to: str, topics: tuple[str, ...], stream: int | None, dry_run: bool, take_over: bool) -> None:
     """Set a stream back to the beginning of an earlier batch; all later records are read again, in new batches.
 
@@ -144,6 +135,37 @@ def rewind(path: str, to: str, topics: tuple[str, ...], stream: int | None, dry_
             return moved
 
         _change(store, choose, dry_run, take_over)
+
+
+def reset_streams(
+    store: FileStore, wanted: Any, topics: tuple[str, ...], stream: int | None, connections: Connections, dry_run: bool, take_over: bool
+) -> None:
+    """Set streams to other offsets, which the brokers look up. Prints the changes. Blocks on brokers and store.
+
+    End the program if the options choose no stream, or if a driver seems to run.
+
+    Args:
+        store: the checkpoint.
+        wanted: one position for all partitions, or `{"topic": {"0": position}}`.
+        topics: the topics to move; empty for all.
+        stream: the number of the stream; None for all that read the topics.
+        connections: the parameters of the brokers.
+        dry_run: only show the change.
+        take_over: make the change even if a driver seems to run.
+
+    Raises:
+        KStreamError: as `_change`, and an error of the connector.
+    """
+
+    def choose(contents: LogContents) -> dict[int, ResetResult]:
+        moved: dict[int, ResetResult] = {}
+        for number, (known, data) in _chosen_streams(contents, stream, topics).items():
+            read = _read_of(data, topics)
+            here = {topic: wanted[topic] for topic in read} if isinstance(wanted, dict) else wanted
+            moved[number] = known.reset(connections.parameters_of(number, known), data, here, read)
+        return moved
+
+    _change(store, choose, dry_run, take_over)
 
 
 def _now_ms() -> int:

@@ -43,6 +43,20 @@ def lines_of(record: LogRecord, form: str = TEXT, most_bytes: int | None = None)
     return lines
 
 
+def value_line(record: LogRecord, most_bytes: int | None = None) -> str:
+    """Return the value of a record as one line of printable text: `null` without one. A value that was cut ends with `…`.
+
+    Args:
+        record: the record.
+        most_bytes: the most bytes; 0 or None for all of them.
+    """
+    if record.value is None:
+        return "null"
+    kept = record.value[:most_bytes] if most_bytes else record.value
+    is_cut = len(kept) < len(record.value)
+    return _text(kept, is_cut) + ("…" if is_cut else "")
+
+
 def place(record: LogRecord) -> str:
     """Return the place of a record, as commands take it: `orders-0@12`."""
     return f"{printable(record.topic)}-{record.partition}@{record.offset}"

@@ -13,7 +13,7 @@ A negative *number* is refused: −1 and −2 mean latest and earliest in Spark'
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
@@ -112,7 +112,8 @@ class Positions:
         """Return the positions that a user wrote.
 
         Args:
-            given: a mapping of partitions to positions, one position for all partitions, or None for no position.
+            given: a mapping of partitions to positions, or of topics to positions by the number of a partition, as Structured Streaming
+                writes offsets; one position for all partitions; or None for no position.
             key: the name of the parameter, for the error.
 
         Raises:
@@ -123,7 +124,7 @@ class Positions:
         if isinstance(given, Positions):
             return given
         if isinstance(given, Mapping):
-            return Positions(None, {as_partition(p, key): Position.parse(at, key) for p, at in given.items()})
+            return Positions(None, {as_partition(p, key): Position.parse(at, key) for p, at in _by_partition(given)})
         everywhere = Position.parse(given, key)
         if everywhere.kind == "offset":
             raise _refused(key, f"is the one offset {given!r} for all partitions", "Give offsets by partition.")
@@ -149,12 +150,21 @@ class Positions:
         return Positions(default, {(str(t), int(n)): Position.from_json(at) for t, n, *at in values["each"]})
 
 
+def _by_partition(given: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield partitions and positions, as users write them. A topic with a mapping is taken apart: `{"topic": {"0": 5}}`."""
+    for key, at in given.items():
+        if isinstance(at, Mapping):
+            yield from (((key, number), position) for number, position in at.items())
+        else:
+            yield key, at
+
+
 PartitionLike: TypeAlias = "TopicAndPartition | Partition"
 """A partition as users write it: a TopicPartition, or a (topic, partition) pair."""
 PositionLike: TypeAlias = "Position | int | str | datetime"
 """A position as users write it."""
-PositionsLike: TypeAlias = "PositionLike | Mapping[Any, PositionLike] | None"
-"""One position for all partitions, or a mapping of partitions (`PartitionLike`) to positions."""
+PositionsLike: TypeAlias = "PositionLike | Mapping[Any, PositionLike | Mapping[str, PositionLike]] | None"
+"""One position for all partitions, or a mapping: of partitions (`PartitionLike`) to positions, or `{"topic": {"0": position}}`."""
 
 NO_POSITIONS = Positions()
 """No position for any partition."""

@@ -238,3 +238,55 @@ def test_kept_offsets_are_not_set_and_a_command_that_names_them_is_refused(away:
 def test_a_wrong_option_is_called_an_option(log: PlanLog, tmp_path: Path) -> None:
     result = offsets("reset", tmp_path, "--to", "banana")
     assert result.exit_code == 1 and "Option '--to' is 'banana'" in result.output and "Kafka parameter" not in result.output
+
+
+@pytest.fixture
+def query(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of Structured Streaming: batch 7 is committed at 12 and 17, batch 8 has begun and goes to 22 and 27."""
+    folder = tmp_path_factory.mktemp("query")
+    for name, text in {
+        "metadata": '{"id":"6e7382d8-5b02-4b29-9878-ffb86be14819"}',
+        "offsets/7": 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"orders":{"1":17,"0":12}}',
+        "offsets/8": 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":2,"conf":{}}\n{"orders":{"1":27,"0":22}}',
+        "commits/7": 'v1\n{"nextBatchWatermarkMs":0}',
+    }.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_import_sets_a_stream_to_the_offsets_after_the_last_committed_batch(log: PlanLog, tmp_path: Path, query: Path) -> None:
+    dry = offsets("import", tmp_path, "--from", query, "--dry-run")
+    assert dry.exit_code == 0 and "nothing was changed" in dry.output and next_of(tmp_path) == {"orders/0": 20, "orders/1": 20}
+    done = offsets("import", tmp_path, "--from", query)
+    assert done.exit_code == 0, done.output
+    assert next_of(tmp_path) == {"orders/0": 12, "orders/1": 17}
+    assert "batch 7 is the last one" in done.stdout and "batch 8 has begun" in done.stdout and "Its records are read again" in done.stdout
+    assert offsets("import", tmp_path, "--from", query, "--uncommitted", "skip").exit_code == 0
+    assert next_of(tmp_path) == {"orders/0": 22, "orders/1": 27}
+
+
+def test_import_without_a_checkpoint_prints_the_offsets_or_writes_them_for_reset(log: PlanLog, tmp_path: Path, query: Path) -> None:
+    printed = offsets("import", "--from", query)
+    assert printed.exit_code == 0 and json.loads(printed.stdout) == {"orders": {"0": 12, "1": 17}} and "batch 8" in printed.stderr
+    file = tmp_path / "offsets.json"
+    assert offsets("import", "--from", query, "--out", file).stderr == ""
+    assert offsets("reset", tmp_path, "--to", file).exit_code == 0 and next_of(tmp_path) == {"orders/0": 12, "orders/1": 17}
+    again = offsets("import", "--from", query, "--out", file)
+    assert again.exit_code == 1 and again.stderr == f"kstream: {file} cannot be written: File exists\n"
+
+
+def test_import_refuses_what_it_cannot_carry_over_in_one_line_and_changes_nothing(log: PlanLog, tmp_path: Path, query: Path) -> None:
+    for words, said in (
+        (("--from", tmp_path), "there is no checkpoint of Structured Streaming in"),
+        (("--from", query, "--source", "1"), "has no source '1'"),
+        (("--from", query, "--topic", "clicks"), "does not read 'clicks'; it reads orders"),
+    ):
+        refused = offsets("import", tmp_path, *words)
+        assert refused.exit_code == 1 and said in refused.stderr and refused.stderr.count("\n") == 1
+    (query / "offsets/7").write_text('v1\n{}\n{"clicks":{"0":1}}')
+    assert "no stream of this checkpoint reads 'clicks'" in offsets("import", tmp_path, "--from", query).stderr
+    (query / "offsets/7").write_text('v1\n{}\n{"orders":{"0":1000}}')
+    assert "outside of their logs" in offsets("import", tmp_path, "--from", query).stderr
+    assert "there is no checkpoint in" in offsets("import", query, "--from", query).stderr
+    assert next_of(tmp_path) == {"orders/0": 20, "orders/1": 20}

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from kstream.cli.record_text import HEX, JSON, MOST_BYTES, TEXT, as_data, lines_of
+from kstream.cli.record_text import HEX, JSON, MOST_BYTES, TEXT, as_data, lines_of, value_line
 from kstream.connectors import LogRecord
 
 AT = 1_760_000_000_123
@@ -37,7 +37,7 @@ HOSTILE = ["\x1b]0;title\x07", "\x1b[2J", "a\r\nb", "\x9b31m", "\u202egpj.exe", 
 def test_no_control_character_of_a_producer_reaches_the_terminal(hostile: str, form: str) -> None:
     data = hostile.encode()
     record = LogRecord("t", 0, 0, AT, "CreateTime", data, data, [(hostile, data)])
-    assert all(line.isprintable() for line in lines_of(record, form))
+    assert all(line.isprintable() for line in [*lines_of(record, form), value_line(record)])
 
 
 def test_bytes_that_are_no_text_are_shown_one_by_one_among_the_text() -> None:
@@ -89,3 +89,11 @@ def test_the_value_of_a_header_with_the_name_of_a_secret_is_hidden(name: str) ->
 def test_a_timestamp_that_is_no_date_is_shown_as_its_number(stamp: int) -> None:
     said = lines_of(LogRecord("t", 0, 0, stamp, "CreateTime"))[0]
     assert str(stamp) in said or "1969-12-31 23:59:59.999 UTC" in said
+
+
+def test_a_value_alone_is_one_line_and_says_whether_it_is_cut() -> None:
+    assert value_line(ORDER) == '{"id": 1, "note": "a\\"b"}'
+    assert value_line(LogRecord("t", 0, 0, value=b"a\nb")) == r"a\nb"
+    assert value_line(LogRecord("t", 0, 0)) == "null" and value_line(LogRecord("t", 0, 0, value=b"")) == ""
+    assert value_line(LogRecord("t", 0, 0, value="éé".encode()), 3) == "é…"
+    assert value_line(LogRecord("t", 0, 0, value=b"abc"), 0) == value_line(LogRecord("t", 0, 0, value=b"abc"), 3) == "abc"

@@ -137,3 +137,13 @@ def test_partitions_of_the_same_position_cost_one_question() -> None:
     client = FakeClient({("t", n): (0, n) for n in range(50)})
     resolve(client, "-10")
     assert client.asked == ["earliest", "latest"]
+
+
+def test_positions_can_be_given_by_topic_as_structured_streaming_writes_offsets() -> None:
+    given = {"orders": {"0": 5, "1": "latest"}, ("clicks", 0): 7}
+    each = {("orders", 0): Position("offset", 5), ("orders", 1): Position("latest"), ("clicks", 0): Position("offset", 7)}
+    assert Positions.parse(given, "fromOffsets").each == each
+    with pytest.raises(ConfigurationError, match="negative offset: -2"):
+        Positions.parse({"orders": {"0": -2}}, "fromOffsets")
+    with pytest.raises(ConfigurationError, match="has the key"):
+        Positions.parse({"orders": {"first": 2}}, "fromOffsets")

@@ -1,4 +1,4 @@
-"""KafkaDriverClient: the driver's requests to the brokers: partitions, log ends, topic ids, commits."""
+"""KafkaDriverClient: the driver's requests to the brokers: partitions, log ends, topic ids, commits; new topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka import KafkaError as ClientError
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
 from kstream.clock import Clock, SystemClock
 from kstream.nearest_name import nearest_names
@@ -183,6 +183,51 @@ class KafkaDriverClient:
                 self._check_visible(missing)
                 raise UnknownTopicError(missing, len(topics), UNKNOWN_TOPIC_WAIT_MS, _near(missing, topics))
             self._pause()
+
+    def create_topic(self, topic: str, partitions: int) -> bool:
+        """Create a topic that does not exist, with the brokers' own settings for replicas and retention. Blocks.
+
+        A new topic can be written to only when its leaders answer: ask for the ends of its logs first.
+
+        Args:
+            topic: the name of the topic.
+            partitions: the number of its partitions.
+
+        Returns:
+            Whether the topic is new; False if it exists.
+
+        Raises:
+            NotAuthorizedError: this client may not create the topic.
+            BrokerUnreachableError: no broker answered.
+            KafkaError: the brokers refuse the topic or this client.
+        """
+        if self._all_topics().get(topic):
+            return False
+        timeout = self._params.api_timeout_ms
+        self._requests.on_request()
+        future = self._admin.create_topics([NewTopic(topic, partitions)], request_timeout=timeout / 1000)[topic]
+        try:
+            self._requests.await_result(future)
+        except KafkaException as e:
+            if e.args[0].code() == ClientError.TOPIC_ALREADY_EXISTS:
+                return False
+            raise self._mapped(e, timeout, topic=topic, operation="CREATE") from e
+        return True
+
+    def max_message_bytes(self, topic: str) -> int | None:
+        """Return the setting `max.message.bytes` of a topic: no batch of a producer may be larger. Blocks.
+
+        Returns:
+            None if the brokers do not tell it, mostly for want of the permission DESCRIBE_CONFIGS.
+        """
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        self._requests.on_request()
+        future = self._admin.describe_configs([resource], request_timeout=self._params.api_timeout_ms / 1000)[resource]
+        try:
+            return int(self._requests.await_result(future)["max.message.bytes"].value)
+        except (KafkaException, KafkaError, KeyError, ValueError) as e:
+            logger.debug("topic %s: its max.message.bytes is unknown: %s", topic, e)
+            return None
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """Return the ids of these topics, by one DescribeTopics. Blocks.
@@ -422,12 +467,14 @@ class KafkaDriverClient:
                 if e.args[0].code() == ClientError.TOPIC_AUTHORIZATION_FAILED:
                     raise self._mapped(e, 0, topic=topic) from e
 
-    def _mapped(self, exception: KafkaException, waited_ms: int, topic: str = "", group: str = "") -> KafkaError:
+    def _mapped(
+        self, exception: KafkaException, waited_ms: int, topic: str = "", group: str = "", operation: str = "DESCRIBE"
+    ) -> KafkaError:
         """Return the connector's error for an exception of confluent_kafka. A lost connection may be diagnosed first, which blocks."""
         error: ClientError = exception.args[0]
         if error.code() in UNREACHABLE:
             return self._unreachable(waited_ms)
-        return map_error(error, self._params.bootstrap, "DESCRIBE", topic, group)
+        return map_error(error, self._params.bootstrap, operation, topic, group)
 
     def _unreachable(self, waited_ms: int) -> KafkaError:
         """Return the error for brokers that do not answer. May block for seconds in the diagnosis of the connection."""

@@ -72,7 +72,7 @@ def map_error(error: ClientError, bootstrap: str, operation: str, topic: str, gr
     Args:
         error: the broker's answer.
         bootstrap: the value of `bootstrap.servers`.
-        operation: the operation on the topic: "READ" or "DESCRIBE".
+        operation: the operation on the topic: "READ", "DESCRIBE" or "CREATE".
         topic: the topic; empty if the request named none.
         group: the consumer group; empty if the request named none.
 

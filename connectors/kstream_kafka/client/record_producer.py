@@ -1,4 +1,7 @@
-"""RecordProducer: an idempotent producer that tells which of its records were not stored. Dead letters are written with it."""
+"""RecordProducer: an idempotent producer that tells which of its records were not stored.
+
+Dead letters and the records of `kstream produce` are written with it.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,7 @@ class RecordProducer:
         headers: Sequence[tuple[str, bytes | None]],
         on_failure: Callable[[str], None],
         partition: int | None = None,
+        on_stored: Callable[[int, int], None] | None = None,
     ) -> None:
         """Send a record, with the timestamp of now. Blocks only while the queue of the producer is full.
 
@@ -52,11 +56,14 @@ class RecordProducer:
             headers: its headers.
             on_failure: called within `send` or `flush` with the reason, if the record was not stored.
             partition: its partition; None for that of its key.
+            on_stored: called within `send` or `flush` with partition and offset, once all replicas have the record.
         """
 
-        def answered(error: Any, _message: Any) -> None:
+        def answered(error: Any, message: Any) -> None:
             if error is not None:
                 on_failure(self._reason(error, topic))
+            elif on_stored is not None:
+                on_stored(message.partition(), message.offset())
 
         where = {} if partition is None else {"partition": partition}
         until = time.monotonic() + FLUSH_S
@@ -74,9 +81,9 @@ class RecordProducer:
                 on_failure(self._reason(e.args[0], topic))
                 return
 
-    def flush(self) -> int:
-        """Wait until every record has had its answer; return how many have none. Blocks up to FLUSH_S."""
-        return self._producer.flush(FLUSH_S)
+    def flush(self, seconds: float = FLUSH_S) -> int:
+        """Wait until every record has had its answer; return how many have none. Blocks for so many seconds at most."""
+        return self._producer.flush(seconds)
 
     def _on_error(self, error: Any) -> None:
         """Note an error of the connections. confluent_kafka calls it within `send` and `flush`."""

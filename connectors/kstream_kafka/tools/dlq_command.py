@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -12,17 +12,12 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from kstream.checkpoint import read_log
 from kstream.cli.exit_codes import ReadingCode
-from kstream.cli.inputs import Connections, connection_options, newest_plans, open_existing, tools_of
 from kstream.cli.record_text import FORMATS, JSON, TEXT, as_data, lines_of, printable
 from kstream.cli.terminal import clear_errors, count, table_console
-from kstream.errors import ConfigurationError
 from kstream_kafka.planning.dead_letter import DeadLetter
-from kstream_kafka.tools.connector_tools import KafkaTools, names_brokers, read_parameters
 from kstream_kafka.tools.dead_letter_reading import DeadLetterTopic, counts_by_kind
-
-Command = Callable[..., Any]
+from kstream_kafka.tools.topic_options import connection_of, of_a_topic
 
 
 @click.group("dlq")
@@ -33,15 +28,8 @@ def dlq_command() -> None:
     """
 
 
-def _of_a_topic(command: Command) -> Command:
-    """Add the argument TOPIC, and the options by which its brokers are reached."""
-    command = connection_options(command)
-    stored = click.option("--checkpoint", metavar="PATH", help="The checkpoint of the job: its stored parameters reach the brokers.")
-    return click.argument("topic")(stored(command))
-
-
 @dlq_command.command("ls")
-@_of_a_topic
+@of_a_topic
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def ls_command(topic: str, as_json: bool, **options: Any) -> None:
     """Count the letters by topic of origin, exception, operator and batch."""
@@ -64,7 +52,7 @@ def ls_command(topic: str, as_json: bool, **options: Any) -> None:
 
 
 @dlq_command.command("show")
-@_of_a_topic
+@of_a_topic
 @click.option("-n", "most", type=click.IntRange(min=1), default=5, show_default=True, help="The most letters.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default=TEXT, show_default=True, help="json: one object a line.")
 @click.option("--stacktrace", is_flag=True, help="Print the stack traces, too.")
@@ -89,7 +77,7 @@ def show_command(topic: str, most: int, form: str, stacktrace: bool, **options: 
 
 
 @dlq_command.command("replay")
-@_of_a_topic
+@of_a_topic
 @click.option("--dry-run", is_flag=True, help="Only count what would go back.")
 def replay_command(topic: str, dry_run: bool, **options: Any) -> None:
     """Put the records back into their partitions of origin: key, value and headers as they were, without those of the error.
@@ -119,26 +107,11 @@ def _opened(
     topic: str, checkpoint: str | None, bootstrap: str | None, params: tuple[str, ...], params_file: str | None
 ) -> Generator[DeadLetterTopic]:
     """Open a dead-letter topic, and close its client afterwards. KStreamError if its brokers are not known or do not answer."""
-    opened = DeadLetterTopic(_connection(checkpoint, bootstrap, params, params_file), topic)
+    opened = DeadLetterTopic(connection_of(checkpoint, bootstrap, params, params_file), topic)
     try:
         yield opened
     finally:
         opened.close()
-
-
-def _connection(checkpoint: str | None, bootstrap: str | None, params: tuple[str, ...], params_file: str | None) -> dict[str, Any]:
-    """Return the Kafka parameters: those of the command line, else those of the first Kafka stream of a checkpoint."""
-    if checkpoint is None:
-        given = read_parameters(bootstrap, params, params_file)
-        if not names_brokers(given):
-            raise ConfigurationError("which brokers? Give --checkpoint PATH or --bootstrap HOST:PORT", key="bootstrap", value=None)
-        return given
-    store = open_existing(checkpoint)
-    for number, data in newest_plans(read_log(store)).items():
-        tools = tools_of(data)
-        if isinstance(tools, KafkaTools):
-            return Connections(store, bootstrap, params, params_file).parameters_of(number, tools)
-    raise ConfigurationError(f"{checkpoint} has no Kafka stream: give --bootstrap HOST:PORT", key="checkpoint", value=checkpoint)
 
 
 def _error_lines(dead: DeadLetter, with_stacktrace: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""read_records: the records of offset ranges, for `kstream peek`.
+"""read_records: the records of offset ranges, for `kstream peek`; and a client's message as a LogRecord.
 
 They are read as a worker reads them, with its consumer and its checks, and without decoders. No group is joined and nothing is committed.
 """
@@ -86,7 +86,7 @@ def _read(
     part = RangeSplit(OffsetRange(topic, partition, begin, max(begin, end)), epoch, from_epoch)
     try:
         for _, messages in read_splits(consumer, (part,), WAIT_S * 1000, report=report, topic_ids=topic_ids):
-            yield from map(_record, messages)
+            yield from map(as_log_record, messages)
     except PollTimeoutError as e:
         said = f": {e.facts['reason']}" if e.facts["reason"] else ""
         text = f"{topic}-{partition}: the leader gave no record at or after offset {e.facts['at']} within {WAIT_S} s{said}"
@@ -98,7 +98,7 @@ def _read(
         yield UnreadableRange(topic, partition, max(begin, end), until, f"the log ends at {log[1]}")
 
 
-def _record(message: Any) -> LogRecord:
+def as_log_record(message: Any) -> LogRecord:
     """Return a message as a LogRecord."""
     kind, at_ms = message.timestamp()
     word = TIMESTAMP_TYPES.get(kind, "")
