@@ -5,6 +5,8 @@ The test has no command of its own: it reads the page. The environment has the w
 
 from __future__ import annotations
 
+import ast
+import json
 import os
 import queue
 import re
@@ -13,6 +15,7 @@ import subprocess
 import threading
 import time
 import uuid
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +34,11 @@ DONE_BY_FIXTURES = ("make install && . .venv/bin/activate", "docker-compose up -
 """What is installed and started before: the wheel in a clean environment, and the broker of this suite."""
 TOTALS, TAIL, KILL, RUN = "python -c ", "kstream tail ", "kill -9 ", "kstream run "
 SHOW, STATUS, STOP, COUNTS = "kstream checkpoint show ", "kstream status ", "kstream stop ", "cat counts.txt"
+PRODUCE = "kstream produce "
 """The commands that need more than their exit code, by how they begin."""
 PATIENCE_S = 120.0
+AGAIN = "it is started again in "
+"""What the log says of a driver that has died."""
 STEP = re.compile(r"(?:(?:Save this as|Add this to) `(\S+)`:\n\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -191,12 +197,35 @@ def do(terminal: Terminal, action: Action, folder: Path) -> None:
 
 def kill_once_more(terminal: Terminal, commands: list[str]) -> None:
     """The section's own commands, without new records: the job is killed and run again, and the totals are those of before."""
-    kill, run, totals, show = (next(c for c in reversed(commands) if c.startswith(start)) for start in (KILL, RUN, TOTALS, SHOW))
+    kill, run, totals, show = (last(commands, start) for start in (KILL, RUN, TOTALS, SHOW))
     before = terminal.type(totals).output
     assert terminal.type(kill).code == 0
     assert terminal.type(run).code == 0
     terminal.type_until(show, r"│ 3 +│ done")  # a batch of the third driver
     assert before.splitlines()[-1] == terminal.type(totals).output.splitlines()[-1]
+
+
+def die_after_the_write(terminal: Terminal, commands: list[str], folder: Path) -> None:
+    """After the page's end: one driver after the other dies between its write of a batch and the record of it. The rows are there once."""
+    produce, run, kill, totals, show = (last(commands, start) for start in (PRODUCE, RUN, KILL, TOTALS, SHOW))
+    expected = Counter(ast.literal_eval(terminal.type(totals).output.splitlines()[-1]))
+    for order in map(json.loads, (folder / "orders.jsonl").read_text().splitlines()):
+        expected[order["customer"]] += order["amount"]
+    for command in ("export KSTREAM_CRASH_AT=job-done:1", produce, run):
+        assert terminal.type(command).code == 0
+    deaths = (folder / "job.log").read_text().count(AGAIN)
+    terminal.type_until("cat job.log", rf"(?s)({AGAIN}.*){{{deaths + 2}}}")
+    for command in (kill, "unset KSTREAM_CRASH_AT"):
+        assert terminal.type(command).code == 0
+    epochs = len(list((folder / "checkpoint").glob("epoch-*")))
+    assert terminal.type(run).code == 0
+    terminal.type_until(show, rf"│ {epochs + 1} +│ done")
+    assert ast.literal_eval(terminal.type(totals).output.splitlines()[-1]) == expected
+
+
+def last(commands: list[str], start: str) -> str:
+    """The last of the commands that begin so."""
+    return next(command for command in reversed(commands) if command.startswith(start))
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +256,8 @@ def test_the_commands_of_the_page_lead_to_the_totals_that_it_shows_and_a_kill_ch
         kill_once_more(terminal, [action.command for action in told])
         for action in told[looking:]:
             do(terminal, action, folder)
+        if told[-1].command.startswith(STOP):
+            die_after_the_write(terminal, [action.command for action in told], folder)
         with capsys.disabled():
             print(f"\n{page}: {seconds:.0f} s to the totals after the kill\n{terminal.story()}")
     assert seconds < 600
@@ -236,7 +267,7 @@ def test_the_pages_are_read_as_a_person_reads_them() -> None:
     """Else the test above could leave something out."""
     for page in PAGES:
         told = actions(steps(page))
-        for start in (TOTALS, TAIL, KILL, RUN, SHOW, STATUS, STOP, "cat > orders.jsonl", "kstream produce "):
+        for start in (TOTALS, TAIL, KILL, RUN, SHOW, STATUS, STOP, "cat > orders.jsonl", PRODUCE):
             assert any(action.command.startswith(start) for action in told), f"{page}: {start}"
         assert {action.file for action in told} == {"", "job.py"}
         assert all(action.shown.startswith("{") for action in told if action.command.startswith(TOTALS))
