@@ -21,8 +21,9 @@ from integration.kafka_broker import Broker, running_broker
 from integration.kafka_cluster import KafkaCluster, running_cluster
 from integration.kafka_jars import KAFKA, JarsMissingError
 from integration.kafka_node import BrokerError
+from integration.postgres_server import Postgres, PostgresError, running_postgres
 from integration.s3_server import S3Process, running_s3
-from integration.system_programs import missing
+from integration.system_programs import missing, postgres_programs
 from integration.zookeeper_server import ZooKeeper, ZooKeeperError, running_zookeeper
 from kstream.errors import JavaNotFoundError
 from kstream.spark.java import ensure_java
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-Server = TypeVar("Server", Broker, KafkaCluster, Hdfs, ZooKeeper)
+Server = TypeVar("Server", Broker, KafkaCluster, Hdfs, Postgres, ZooKeeper)
 IMAGE_VARIABLE = "KSTREAM_KAFKA_IMAGE"
 
 
@@ -55,8 +56,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests about Docker itself belong to the suite that was asked to use it. Without its programs Prometheus is left out, in words."""
+    """Tests about Docker itself belong to the suite that was asked to use it. Programs that are not there are left out, in words."""
     marks = (["docker"] if config.getoption("--broker") == "process" else []) + (["prometheus"] if missing() else [])
+    marks += [] if postgres_programs() else ["postgres"]
     left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in marks)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
@@ -66,6 +68,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One line about programs that are not there, and what was not tested therefore."""
     if missing():
         text = f"NOT TESTED: integration/test_prometheus.py, as {' and '.join(missing())} cannot be found; see scripts/system-packages"
+        terminalreporter.write_line(text, red=True)
+    if not postgres_programs():
+        text = "NOT TESTED: the code of docs/outputs.md, as PostgreSQL's initdb and postgres cannot be found; see scripts/system-packages"
         terminalreporter.write_line(text, red=True)
 
 
@@ -86,7 +91,7 @@ def _had_or_failed(make: Callable[[], AbstractContextManager[Server]], what: str
         server, reason = None, ""
         try:
             server = stack.enter_context(make())
-        except (BrokerError, HdfsError, ZooKeeperError, JarsMissingError, JavaNotFoundError) as e:
+        except (BrokerError, HdfsError, PostgresError, ZooKeeperError, JarsMissingError, JavaNotFoundError) as e:
             reason = str(e)
         if server is None:  # said here, since pytest would show what led to it, were there an exception being handled
             pytest.fail(f"no {what}: {reason}", pytrace=False)
@@ -127,6 +132,12 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
     """A real ZooKeeper, for all tests; one that kills it starts it again."""
     yield from _had_or_failed(lambda: running_zookeeper(tmp_path_factory.mktemp("zookeeper")), "ZooKeeper")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A real PostgreSQL with an empty database, for all tests."""
+    yield from _had_or_failed(running_postgres, "PostgreSQL")
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Programs that are no Python packages: on PATH, or where scripts/system-packages has unpacked them."""
+"""Programs that are no Python packages: on this machine, or where scripts/system-packages has unpacked them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-UNPACKED = Path(__file__).resolve().parent.parent / ".cache" / "system" / "usr" / "bin"
+SYSTEM = Path(__file__).resolve().parent.parent / ".cache" / "system"
+UNPACKED = SYSTEM / "usr" / "bin"
 NEEDED = ("prometheus", "promtool")
 """The programs without which the tests marked `prometheus` are left out."""
 
@@ -19,3 +20,12 @@ def program(name: str) -> str | None:
 def missing() -> list[str]:
     """The programs that are not there."""
     return [name for name in NEEDED if program(name) is None]
+
+
+def postgres_programs() -> Path | None:
+    """The folder of PostgreSQL's server programs, the newest version first; None if they are not there, as for tests marked `postgres`."""
+    folders = [folder for system in (Path("/"), SYSTEM) for folder in sorted(system.glob("usr/lib/postgresql/*/bin"), reverse=True)]
+    on_path = shutil.which("initdb")
+    if on_path is not None:
+        folders.insert(0, Path(on_path).resolve().parent)
+    return next((folder for folder in folders if (folder / "initdb").exists() and (folder / "postgres").exists()), None)

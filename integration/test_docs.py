@@ -1,13 +1,11 @@
-"""The documentation's code runs: README and the pages of docs/, each page one program, against a real broker."""
+"""The documentation's code runs: the pages of docs/, each page one program, against a real broker. (README.md: test_ten_minutes.py.)"""
 
 from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +17,10 @@ from integration.kafka_broker import KafkaBroker
 from integration.s3_server import S3Process
 
 ROOT = Path(__file__).resolve().parent.parent
-WITHOUT_CODE = ("glossary.md", "settings.md", "troubleshooting.md")
+WITHOUT_CODE = ("concepts.md", "glossary.md", "settings.md", "troubleshooting.md")
+MARKS = {"outputs.md": pytest.mark.postgres}
+TYPED = ("quickstart.md",)
+"""Pages whose commands are typed in their order, by test_ten_minutes.py."""
 PAGES = sorted(path.relative_to(ROOT) for path in (ROOT / "docs").glob("*.md") if path.name not in WITHOUT_CODE)
 
 COMMANDS = ("kstream checkpoint", "kstream status", "kstream doctor", "kstream lag", "kstream offsets", "kstream ledger")
@@ -45,6 +46,7 @@ def orders(kafka: KafkaBroker) -> KafkaBroker:
     """A broker with topics as the pages have them."""
     kafka.create_topic("orders", 2)
     kafka.create_topic("orders.dlq", 1)
+    kafka.create_topic("totals", 2)
     kafka.produce("orders", [(f"order-{i}", f"item {i % 7}", i % 2) for i in range(40)])
     return kafka
 
@@ -73,6 +75,8 @@ def stores(page: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Monke
         places["s3://orders-etl"] = s3.url(uuid.uuid4().hex)
         for key, value in s3.environment().items():
             monkeypatch.setenv(key, value)
+    if "postgresql://localhost/orders" in text:
+        places["postgresql://localhost/orders"] = request.getfixturevalue("postgres").url
     if "localhost:2181" in text:
         places["localhost:2181"] = request.getfixturevalue("zookeeper").hosts
     if "hdfs://namenode:8020" in text:
@@ -81,34 +85,13 @@ def stores(page: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Monke
 
 
 @pytest.mark.timeout(600)  # the first page on HDFS starts it
-@pytest.mark.parametrize("page", PAGES, ids=str)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=MARKS.get(page.name, ())) for page in PAGES], ids=str)
 def test_every_block_of_a_page_runs(page: Path, orders: KafkaBroker, tmp_path: Path, stores: dict[str, str]) -> None:
     script = program(ROOT / page, tmp_path, orders)
     script.write_text(here(script.read_text(), stores))
     environment = {**os.environ, "KAFKA_PASSWORD": "of-the-page"}
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    for line in (line for block in blocks(ROOT / page, "sh") for line in block.splitlines() if line.startswith(COMMANDS)):
+    shown = [line for block in blocks(ROOT / page, "sh") for line in block.splitlines() if line.startswith(COMMANDS)]
+    for line in shown if page.name not in TYPED else []:
         run_command(line, tmp_path, orders, stores)
-
-
-@pytest.mark.timeout(180)
-def test_the_readmes_job_runs_until_it_is_told_to_stop_and_its_commands_look_inside(orders: KafkaBroker, tmp_path: Path) -> None:
-    script, output = program(ROOT / "README.md", tmp_path, orders), tmp_path / "output"
-    with open(output, "wb") as out:
-        job = subprocess.Popen([sys.executable, script], stdout=out, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONUNBUFFERED": "1"})
-        try:
-            end = time.monotonic() + 90
-            while "OffsetRange(" not in output.read_text(errors="replace"):
-                assert job.poll() is None and time.monotonic() < end, output.read_text(errors="replace")[-3000:]
-                time.sleep(0.2)
-            job.send_signal(signal.SIGTERM)
-            job.wait(60)
-        finally:
-            if job.poll() is None:
-                job.kill()
-                job.wait()
-    shown = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines() if line.startswith(COMMANDS)]
-    for line in shown:
-        run_command(line, tmp_path, orders)
-    assert shown, "the README shows no command"

@@ -9,19 +9,17 @@ import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from integration.clean_venv import build_wheel, install, make_venv
 from integration.exactness.verdict import read_lines
 from integration.kafka_broker import KafkaBroker
 from kstream.checkpoint import read_log
 from kstream.storage import open_store
-
-ROOT = Path(__file__).resolve().parent.parent
 
 SLOW_JOB = '''
 """A job whose every batch takes a while, so that a signal meets it in the middle."""
@@ -64,30 +62,19 @@ ssc.awaitTermination()
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel as `make dist` builds it."""
-    out = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
-    subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    (built,) = out.glob("*.whl")
-    return built
+    return build_wheel(tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="module")
 def clean_venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with everything kstream needs and no kstream: a .pth adds this one's packages, whose own .pth files
-    (and so the editable install) do not count there."""
-    venv = tmp_path_factory.mktemp("venv")
-    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-    (site,) = venv.glob("lib/python*/site-packages")
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return venv
+    return make_venv(tmp_path_factory.mktemp("newcomer") / "venv")
 
 
 def test_the_wheel_works_in_a_clean_environment(wheel: Path, clean_venv: Path, tmp_path: Path) -> None:
     venv = tmp_path / "venv"
     shutil.copytree(clean_venv, venv, symlinks=True)
     python = venv / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", str(wheel)], check=True)
+    install(venv, wheel)
     code = "import kstream, kstream_kafka, kstream.connectors as c; print(kstream.__file__); print(c.load('kafka').__name__)"
     done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.splitlines() == [str(next(venv.glob("lib/python*/site-packages/kstream/__init__.py"))), "kstream_kafka"]

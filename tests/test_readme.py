@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+from click import Context
+
+from kstream.cli import main
 
 README = (Path(__file__).resolve().parent.parent / "README.md").read_text()
 
 
 def test_what_does_not_work_yet_is_named() -> None:
     assert "Structured Streaming and continuous processing" in README
+
+
+def test_the_table_of_commands_has_every_command() -> None:
+    table = README.partition("\n## The commands")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `kstream ")]
+    named = {name for row in rows for name in re.findall(r"`kstream (\w+)`", row)}
+    assert set(main.list_commands(Context(main))) <= named

@@ -17,7 +17,7 @@ class Machine:
     """A machine with the plain programs, and those that a test adds as scripts."""
 
     def __init__(self, directory: Path) -> None:
-        self.bin, self.into = directory / "bin", directory / "system"
+        self.bin, self.into, self.root = directory / "bin", directory / "system", directory / "root"
         self.bin.mkdir()
         for name in PLAIN:
             found = shutil.which(name)
@@ -30,7 +30,8 @@ class Machine:
         path.chmod(0o755)
 
     def run(self) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([str(SCRIPT), str(self.into)], env={"PATH": str(self.bin)}, capture_output=True, text=True, check=False)
+        environment = {"PATH": str(self.bin), "SYSTEM_ROOT": str(self.root)}
+        return subprocess.run([str(SCRIPT), str(self.into)], env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -39,31 +40,53 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_what_is_on_the_path_is_not_fetched(machine: Machine) -> None:
-    for name in ("prometheus", "promtool"):
+    for name in ("prometheus", "promtool", "initdb"):
         machine.add(name)
     machine.add("apt-get", "echo apt-get was called >&2; exit 1")
     done = machine.run()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "") and not machine.into.exists()
 
 
+def test_postgresql_is_found_where_debian_has_it_beside_the_path(machine: Machine) -> None:
+    machine.add("apt-get", "exit 1")
+    (programs := machine.root / "usr" / "lib" / "postgresql" / "15" / "bin").mkdir(parents=True)
+    machine.add("initdb")
+    (machine.bin / "initdb").rename(programs / "initdb")
+    assert "initdb" not in machine.run().stderr
+
+
 @pytest.mark.parametrize("apt", [False, True], ids=["no apt", "no network"])
-def test_what_cannot_be_had_is_said_in_one_line(machine: Machine, apt: bool) -> None:
+def test_what_cannot_be_had_is_said_in_one_line_each(machine: Machine, apt: bool) -> None:
     if apt:
-        machine.add("apt-get", "echo Could not resolve host >&2; exit 100")
+        for name in ("apt-get", "apt-cache"):
+            machine.add(name, "echo Could not resolve host >&2; exit 100")
         machine.add("dpkg-deb", "exit 2")
     done = machine.run()
     assert done.returncode == 0 and done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("system-packages: no prometheus and promtool") and "apt install prometheus" in line
+    prometheus, postgres = done.stderr.splitlines()
+    assert prometheus.startswith("system-packages: no prometheus and promtool") and "apt install prometheus" in prometheus
+    assert postgres.startswith("system-packages: no initdb and postgres") and "apt install postgresql" in postgres
 
 
-def test_a_package_is_unpacked_and_not_installed_and_then_left_alone(machine: Machine) -> None:
-    machine.add("apt-get", 'case "$*" in *" download prometheus") : > prometheus.deb ;; *) exit 1 ;; esac')
-    unpack = 'mkdir -p "$3/usr/bin"; for name in prometheus promtool; do cp "$(dirname_of)/true" "$3/usr/bin/$name"; done'
-    machine.add("true")
-    machine.add("dpkg-deb", unpack.replace("$(dirname_of)", str(machine.bin)))
+APT_CACHE = "echo postgresql; echo '  Depends: postgresql-15'; echo '  Suggests: postgresql-doc'"
+APT_GET = 'for last; do :; done; case "$last" in prometheus|postgresql-15|libpq5) : > "$last.deb" ;; *) exit 1 ;; esac'
+DPKG_DEB = """
+case "$2" in
+    *prometheus.deb) into="$3/usr/bin" names="prometheus promtool" ;;
+    *postgresql-15.deb) into="$3/usr/lib/postgresql/15/bin" names="initdb postgres" ;;
+    *libpq5.deb) into="$3/usr/lib/x86_64-linux-gnu" names="libpq.so.5" ;;
+esac
+mkdir -p "$into"
+for name in $names; do cp "$(type -P true)" "$into/$name"; done
+"""
+
+
+def test_packages_are_unpacked_and_not_installed_and_then_left_alone(machine: Machine) -> None:
+    for name, script in {"true": "exit 0", "apt-cache": APT_CACHE, "apt-get": APT_GET, "dpkg-deb": DPKG_DEB}.items():
+        machine.add(name, script)
     done = machine.run()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert sorted(path.name for path in (machine.into / "usr" / "bin").iterdir()) == ["prometheus", "promtool"]
+    unpacked = sorted(path.name for path in machine.into.rglob("*") if path.is_file())
+    assert unpacked == ["initdb", "libpq.so.5", "postgres", "prometheus", "promtool"]
     machine.add("apt-get", "echo apt-get was called again >&2; exit 1")
     assert machine.run().stderr == ""

@@ -1,0 +1,33 @@
+"""The wheel as `make dist` builds it, and virtual environments that have what kstream needs and no kstream."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def build_wheel(out: Path) -> Path:
+    """Builds the wheel into a folder; returns its path."""
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def make_venv(venv: Path) -> Path:
+    """Makes a virtual environment; returns its path. A .pth adds this one's packages, whose own .pth files (and so the editable
+    install) do not count there."""
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    (site,) = venv.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return venv
+
+
+def install(venv: Path, wheel: Path) -> None:
+    """Installs the wheel into the environment, without the index."""
+    command = [venv / "bin" / "python", "-m", "pip", "install", "-q", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run(command, check=True)
