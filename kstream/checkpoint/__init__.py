@@ -21,6 +21,7 @@ runs a pending batch again with the same ranges. `names` lists the records. A fi
     state_log        the states that completions and records of failures name
     plan_log         PlanLog, the writing side; epochs
     offline          changes that commands make while no driver runs
+    sign_of_life     whether a driver lives, by its status record
 """
 
 from kstream.checkpoint.plan_log import BatchLog, NoLog, PlanLog, take_epoch

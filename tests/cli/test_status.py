@@ -23,9 +23,10 @@ from kstream.checkpoint import Meta, PlanLog, take_epoch
 from kstream.checkpoint.driver_status import GONE_MS, BatchFigures, DriverStatus, LastError, StreamLag, write_status
 from kstream.checkpoint.history import acknowledge, read_ledger
 from kstream.checkpoint.reader import write_meta
+from kstream.checkpoint.sign_of_life import answer_of
 from kstream.cli import main
 from kstream.cli.exit_codes import ReadingCode
-from kstream.cli.status import answer_of, lag_line, look
+from kstream.cli.status import lag_line, look
 from kstream.metrics.metrics_server import MetricsServer
 from kstream.storage import LocalFileStore
 
