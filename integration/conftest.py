@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 Server = TypeVar("Server", Broker, KafkaCluster, Hdfs, ZooKeeper)
+TESTS_OF = {"prometheus": "integration/test_prometheus.py", "browser": "integration/test_page_*.py"}
+"""By mark: the tests that have it, for the line that says they are left out."""
 IMAGE_VARIABLE = "KSTREAM_KAFKA_IMAGE"
 
 
@@ -55,8 +57,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests about Docker itself belong to the suite that was asked to use it. Without its programs Prometheus is left out, in words."""
-    marks = (["docker"] if config.getoption("--broker") == "process" else []) + (["prometheus"] if missing() else [])
+    """Tests about Docker itself belong to the suite that was asked to use it. Tests whose programs are not there are left out, in words."""
+    absent = missing()
+    marks = [*(["docker"] if config.getoption("--broker") == "process" else []), *absent]
     left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in marks)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
@@ -64,8 +67,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One line about programs that are not there, and what was not tested therefore."""
-    if missing():
-        text = f"NOT TESTED: integration/test_prometheus.py, as {' and '.join(missing())} cannot be found; see scripts/system-packages"
+    for mark, names in missing().items():
+        text = f"NOT TESTED: {TESTS_OF[mark]}, as {' and '.join(names)} cannot be found; see scripts/system-packages"
         terminalreporter.write_line(text, red=True)
 
 

@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 UNPACKED = Path(__file__).resolve().parent.parent / ".cache" / "system" / "usr" / "bin"
-NEEDED = ("prometheus", "promtool")
-"""The programs without which the tests marked `prometheus` are left out."""
+NEEDED = {"prometheus": ("prometheus", "promtool"), "browser": ("chromium",)}
+"""By mark: the programs without which the tests with this mark are left out."""
 
 
 def program(name: str) -> str | None:
@@ -16,6 +16,7 @@ def program(name: str) -> str | None:
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), str(UNPACKED)]))
 
 
-def missing() -> list[str]:
-    """The programs that are not there."""
-    return [name for name in NEEDED if program(name) is None]
+def missing() -> dict[str, list[str]]:
+    """By mark: the programs that are not there. Marks that have all of theirs are left out."""
+    absent = {mark: [name for name in names if program(name) is None] for mark, names in NEEDED.items()}
+    return {mark: names for mark, names in absent.items() if names}
