@@ -1,8 +1,8 @@
 """Whether a driver lives on a checkpoint, by its status record, by clocks, and by the driver itself if it has a port.
 
 A driver renews its status record every 20 s. So a record that is older than a minute is a sign that the driver is dead. But age is measured
-by clocks, and clocks may be wrong. So the store's date of the record counts, and a clock that differs is named. A renewal that is seen needs
-no clock.
+by clocks, and clocks may be wrong. So the store's date of the record counts, and a clock that differs is named. Someone who sees a renewal
+needs no clock.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`kstream status`: whether a driver lives on a checkpoint, how far it is behind, and why. Needs neither Java nor pyspark.
 
-`kstream.checkpoint.sign_of_life` finds the driver. Before the command calls a driver dead, it waits for a renewal of its status record. That
+`kstream.checkpoint.sign_of_life` finds the driver. Before the command calls a driver dead, it waits for a renewal of its record: that
 needs no clock.
 """
 
