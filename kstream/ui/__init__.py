@@ -6,6 +6,8 @@ files:
 
     forms           the forms of the JSON: each answer and each part of one, as TypedDicts
     page_source     PageSource: what the page shows at one moment; a living driver has one, and a checkpoint has one
+    access          who may see the page: the token, the answers to wrong ones, the names of the server
+    ui_server       UiServer: the port
 
 The context imports this room only if the page is enabled.
 """

@@ -96,14 +96,14 @@ class TimelineForm(TypedDict):
 
 
 class BatchForm(TypedDict):
-    """A batch. The delays are None before their end; `firstFailureReason` is one line."""
+    """A batch. The delays are None before their end; `firstFailureReason` is one line. Of a batch that is held only its time is known."""
 
     batchId: int
     batchTime: str
     batchTimeMs: int
     status: BatchStatus
     batchDuration: int
-    inputSize: int
+    inputSize: int | None
     schedulingDelay: int | None
     processingTime: int | None
     totalDelay: int | None
