@@ -17,6 +17,7 @@ runs a pending batch again with the same ranges. `names` lists the records. A fi
     reader           read_log, and the takeover of a log by a driver
     binding          binds stored streams to the streams of the graph that starts now
     missing_plans    finds plans that are missing
+    outcomes         what became of a batch: its completion and its failures
     history          past plans and the ledger, for people and replays
     state_log        the states that completions and records of failures name
     plan_log         PlanLog, the writing side; epochs

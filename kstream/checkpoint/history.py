@@ -19,9 +19,10 @@ from kstream.batch import BatchPlan, SkippedRecord
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
 from kstream.checkpoint.format import plan_fields, plan_of
+from kstream.checkpoint.outcomes import read_completion
 from kstream.checkpoint.reader import has_ended
 from kstream.checkpoint.skip_request import read_requests
-from kstream.errors import AlreadyExistsError, MissingFileError
+from kstream.errors import AlreadyExistsError
 from kstream.storage import FileStore
 
 SEGMENT = 50
@@ -45,14 +46,11 @@ def read_past(store: FileStore, plan: BatchPlan) -> PastBatch:
     Raises:
         CorruptRecordError: a record is damaged.
     """
-    name = names.done(plan.time, plan.epoch)
-    try:
-        fields = format.decode("done", store.read(name), store.path(name))
-    except MissingFileError:
+    found = read_completion(store, plan.time, plan.epoch)
+    if found is None:
         requests = read_requests(store, lambda time, epoch: (time, epoch) == (plan.time, plan.epoch))
         return PastBatch(plan, None, tuple(request.record for request in requests))
-    format.check_name(store.path(name), fields, {"time": plan.time.milliseconds})
-    return PastBatch(plan, _counts(fields.get("counts", {})), _skipped(fields))
+    return PastBatch(plan, found.counts, found.skipped)
 
 
 def write_segment(store: FileStore, epoch: int, batches: Sequence[PastBatch]) -> None:

@@ -177,6 +177,25 @@ def _as_fresh(renewed: Sign) -> tuple[Sign, list[str]]:
     return Sign(renewed.status, renewed.modified_ms, renewed.now_ms - renewed.age_ms), skews
 
 
+def clock_ahead_ms(sign: Sign, before: Sign, elapsed_ms: int, known_ms: int) -> int:
+    """Return by how many milliseconds the clock here is ahead of the one that dates records, as far as two looks can tell. Pure.
+
+    A record that was renewed between two looks is younger than the time between them. If it looks older, the clock here is wrong.
+
+    Args:
+        sign: the record now.
+        before: the record at the look before.
+        elapsed_ms: the time between the looks, by a clock that nobody sets.
+        known_ms: what earlier looks have told.
+    """
+    if sign.status.epoch != before.status.epoch or sign.status.written_ms == before.status.written_ms:
+        return known_ms
+    ahead = sign.age_ms - elapsed_ms
+    if ahead > SKEW_MS:
+        return ahead
+    return 0 if sign.age_ms <= SKEW_MS else known_ms
+
+
 def answer_of(known: DriverStatus) -> DriverStatus | None:
     """Ask a driver itself for its status, at its port for metrics. None if it has none, or if nobody answers there who is this driver.
 

@@ -6,6 +6,7 @@ files:
 
     forms           the forms of the JSON: each answer and each part of one, as TypedDicts
     page_source     PageSource: what the page shows at one moment; a living driver has one, and a checkpoint has one
+    ledger_forms    the ledger as the page shows it: a sentence for each stream of an entry (pure)
     access          who may see the page: the token, the answers to wrong ones, the names of the server
     ui_server       UiServer: the port
 
