@@ -211,7 +211,7 @@ class Page:
         end = time.monotonic() + patience
         while not reached():
             if time.monotonic() > end:
-                raise BrowserError(f"there was no {what} within {patience:g} s: {self.seen.problems}\n{self.text('body')[:3000]}")
+                raise BrowserError(f"there was no {what} within {patience:g} s: {self.seen.problems}\n{self.text('main')[:1000]}")
             time.sleep(0.05)
 
     def picture(self, path: Path, whole: bool = False) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from integration.browser import Browser, running_browser
 from integration.class_archives import use_spark_archive
 from integration.hdfs_cluster import Hdfs, HdfsError, running_hdfs
 from integration.kafka_broker import Broker, running_broker
@@ -137,6 +138,13 @@ def s3() -> Iterator[S3Process]:
     """An S3 server in a process of its own, for all tests."""
     with running_s3() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A chromium, for the tests with the mark `browser`; each opens pages of its own."""
+    with running_browser(tmp_path_factory.mktemp("browser")) as running:
+        yield running
 
 
 @pytest.fixture

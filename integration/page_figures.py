@@ -49,6 +49,7 @@ class FakePage:
     """A source of which each answer is an attribute. The server calls its methods from any thread."""
 
     name: str = "orders"
+    identity: str = "local-1795503600000"
     figures: dict[str, Any] = field(default_factory=dict[str, Any])
     """What replaces the statistics' own values."""
     known: list[BatchForm] = field(default_factory=list[BatchForm])
@@ -63,7 +64,7 @@ class FakePage:
     now_ms: Callable[[], int] = lambda: round(time.time() * 1000)
 
     def application(self) -> ApplicationForm:
-        return {"id": "local-1795503600000", "name": self.name}
+        return {"id": self.identity, "name": self.name}
 
     def statistics(self) -> StatisticsForm:
         done = [batch for batch in self.known if batch["status"] == "COMPLETED"]

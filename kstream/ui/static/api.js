@@ -1,6 +1,7 @@
 // The JSON of the driver. Addresses are relative, so the page works below a path of a proxy, too.
 
 const SILENCE_MS = 10000;
+const AGAIN_MS = 500;
 
 /** An answer that is no data: `status` is 0 if there was none. */
 export class NoAnswer extends Error {
@@ -13,12 +14,9 @@ export class NoAnswer extends Error {
 
 /** The JSON at an address. @param {string} path @returns {Promise<any>} @throws {NoAnswer} */
 export async function get(path) {
-  let answer;
-  try {
-    answer = await fetch(`api/v1/${path}`, { signal: AbortSignal.timeout(SILENCE_MS), credentials: "same-origin" });
-  } catch {
+  const answer = await asked(path).catch(() => asked(path, AGAIN_MS)).catch(() => {
     throw new NoAnswer(0, "The driver does not answer.");
-  }
+  });
   let body;
   try {
     body = await answer.json();
@@ -28,6 +26,12 @@ export async function get(path) {
   if (!answer.ok) throw new NoAnswer(answer.status, typeof body?.error === "string" ? body.error : `The driver answered ${answer.status}.`);
   if (body === null) throw new NoAnswer(0, "The answer of the driver broke off.");
   return body;
+}
+
+/** A driver closes what is more connections than it has room for, so a request is made twice. @param {string} path @param {number} [afterMs] */
+async function asked(path, afterMs = 0) {
+  if (afterMs) await new Promise((go) => setTimeout(go, afterMs));
+  return fetch(`api/v1/${path}`, { signal: AbortSignal.timeout(SILENCE_MS), credentials: "same-origin" });
 }
 
 /** The application of this driver. @returns {Promise<{id: string, name: string}>} */

@@ -185,7 +185,7 @@ function skipped(records) {
   const table = new Table({
     label: "Records that the batch leaves out",
     columns: [
-      { title: "Stream", cell: (r) => r.stream, kind: "num" },
+      { title: "Stream", cell: (r) => r.stream },
       { title: "Record", cell: (r) => r.record, kind: "wide code" },
     ],
     keyOf: (r) => `${r.stream} ${r.record}`,

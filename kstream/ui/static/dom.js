@@ -16,11 +16,17 @@ export function readable(value) {
   return String(value ?? "").replace(UNSEEN, (mark) => `⟨U+${mark.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 }
 
-/** @param {Element} node @param {Record<string, unknown>} attributes */
+/** @param {string} name */
+function known(name) {
+  if (!KNOWN.has(name) && !/^(aria|data)-[a-z-]+$/.test(name)) throw new Error(`no attribute of this page: ${name}`);
+}
+
+/** @param {Element} node @param {Record<string, unknown>} attributes null, undefined and false remove one */
 export function set(node, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (!KNOWN.has(name) && !/^(aria|data)-[a-z-]+$/.test(name)) throw new Error(`no attribute of this page: ${name}`);
+    known(name);
     if (value === null || value === undefined || value === false) node.removeAttribute(name);
+    else if (name === "href" && !/^(https?:\/\/|#\/)/i.test(String(value))) throw new Error("a link leads to the web or to a view");
     else node.setAttribute(name, value === true ? "" : readable(value).slice(0, LONGEST_TITLE));
   }
   return node;
@@ -44,7 +50,7 @@ export function el(tag, attributes = {}, ...children) {
 export function svg(tag, attributes = {}, ...children) {
   const node = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) {
-    if (!KNOWN.has(name) && !/^(aria|data)-[a-z-]+$/.test(name)) throw new Error(`no attribute of this page: ${name}`);
+    known(name);
     node.setAttribute(name, String(value)); // a path may be longer than a title
   }
   return append(node, children);

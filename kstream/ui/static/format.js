@@ -65,8 +65,8 @@ export const iso = (ms) => (Number.isFinite(ms) && Math.abs(ms) < 8.64e15 ? new 
 /** The time zone in which this page shows times. */
 export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
 
-/** The first line of a text, not longer than `most`. @param {string | null} text */
+/** The first line of a text, not longer than `most`. @param {unknown} text */
 export function firstLine(text, most = 300) {
-  const line = (text ?? "").split("\n", 1)[0];
+  const line = String(text ?? "").split("\n", 1)[0];
   return line.length > most ? `${line.slice(0, most)}…` : line;
 }

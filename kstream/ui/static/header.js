@@ -38,7 +38,7 @@ const FIGURES = [
     hint: "For how long the oldest unfinished batch has been due",
     of: (s) => ({
       value: durationParts(s.secondsBehind * 1000),
-      note: s.oldestUnfinishedMs === null ? "no batch is due" : `oldest ${moment(s.oldestUnfinishedMs, s.nowMs)}`,
+      note: s.oldestUnfinishedMs === null ? "no batch is due" : `oldest ${moment(whole(s.oldestUnfinishedMs), s.nowMs)}`,
       tone: kindOf({ ...s, state: "", numHeldBatches: 0, numFailedBatches: 0, numWaitingBatches: 0 }) === "late" ? "warn" : "",
     }),
   },
@@ -100,7 +100,7 @@ export class Header {
     if (of === this.factsOf) return;
     this.factsOf = of;
     this.facts.replaceChildren(
-      ...facts.map(([name, value, href]) => el("div", {}, el("dt", {}, name), el("dd", {}, href ? outside(href, value) : value))),
+      ...facts.map(([name, value, href]) => el("div", {}, el("dt", { hidden: !name }, name || value), el("dd", {}, href ? outside(href, value) : value))),
     );
   }
 }
@@ -126,12 +126,15 @@ class Tile {
   }
 }
 
+/** Without milliseconds. @param {number} ms */
+const whole = (ms) => ms - (ms % 1000);
+
 /** @param {import("./state.js").Kind} kind @param {any} s */
 function sentenceOf(kind, s) {
   const since = sinceOf(kind, s);
-  const text = String(s.stateText ?? "").trim();
+  const text = String(s.stateText ?? "").trim().replace(/^[a-z]+: /i, ""); // the word of the state stands before it
   const sentence = text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) || !text ? "" : ".");
-  return since === null ? sentence : `${sentence} Since ${moment(since, s.nowMs)}, ${duration(s.nowMs - since)}.`;
+  return since === null ? sentence : `${sentence} Since ${moment(whole(since), s.nowMs)}, for ${duration(whole(s.nowMs - since))}.`;
 }
 
 /** @param {any} s @returns {[string, unknown, string][]} */
@@ -140,12 +143,12 @@ function factsOf(s) {
     ["Batch interval", duration(s.batchDuration), ""],
     ["Driver", `${s.host} · pid ${s.pid}`, ""],
     ["Epoch", s.epoch, ""],
-    ["Started", `${moment(s.startTimeMs, s.nowMs)}`, ""],
-    ["Batches", `${count(s.numTotalCompletedBatches)} completed`, ""],
-    ["Records", short(s.numProcessedRecords), ""],
+    ["Started", moment(whole(s.startTimeMs), s.nowMs), ""],
+    ["Completed", counted(s.numTotalCompletedBatches, "batch", "batches"), ""],
+    ["Processed", counted(s.numProcessedRecords, "record"), ""],
     s.source === "checkpoint" ? ["Source", "the checkpoint, not a driver", ""] : null,
-    s.sparkUiUrl ? ["Spark", "Spark UI", s.sparkUiUrl] : null,
-    s.metricsUrl ? ["Prometheus", "metrics", s.metricsUrl] : null,
+    s.sparkUiUrl ? ["", "Spark UI", s.sparkUiUrl] : null,
+    s.metricsUrl ? ["", "Metrics", s.metricsUrl] : null,
   ];
   return /** @type {[string, unknown, string][]} */ (facts.filter((fact) => fact !== null));
 }

@@ -1,7 +1,7 @@
 // How far each input is behind the ends of its logs: in records and in time, by topic and by partition.
 
 import { el, setText } from "./dom.js";
-import { count, counted, duration, short } from "./format.js";
+import { count, counted, duration, firstLine, short } from "./format.js";
 import { cellText, HeatMap } from "./heat_map.js";
 import { Table } from "./table.js";
 
@@ -56,7 +56,7 @@ class StreamLag {
       label: "Lag of each partition",
       columns: [
         { title: "Topic", cell: (p) => p.topic, by: (p) => p.topic, kind: "wide" },
-        { title: "Partition", cell: (p) => p.partition, by: (p) => p.partition, kind: "num" },
+        { title: "Partition", cell: (p) => firstLine(p.partition, 24), by: (p) => p.partition, kind: "num" },
         { title: "Next offset", cell: (p) => count(p.offset), by: (p) => p.offset, kind: "num", hint: "Where the next batch begins" },
         { title: "End of the log", cell: (p) => count(p.latest), by: (p) => p.latest, kind: "num" },
         { title: "Lag in records", cell: lagCell, by: (p) => p.records, kind: "num" },

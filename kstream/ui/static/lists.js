@@ -34,7 +34,7 @@ export const LISTS = {
     columns: [
       { title: "Receiver", cell: (r) => r.streamName, by: (r) => r.streamName, kind: "wide" },
       { title: "Status", cell: (r) => el("span", { class: `pill ${r.isActive ? "good" : "bad"}` }, r.isActive ? "active" : "not active"), by: (r) => String(r.isActive) },
-      { title: "Executor", cell: (r) => [r.executorId, " ", el("span", { class: "muted" }, r.executorHost)], by: (r) => r.executorId },
+      { title: "Executor", cell: (r) => [r.executorId, " ", el("span", { class: "muted" }, r.executorHost)], by: (r) => r.executorId, kind: "wide" },
       { title: "Starts", cell: (r) => count(r.numStarts), by: (r) => r.numStarts, kind: "num" },
       { title: "Errors", cell: (r) => count(r.numErrors), by: (r) => r.numErrors, kind: "num" },
       { title: "Last error", cell: receiverError, kind: "wide" },

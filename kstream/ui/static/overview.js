@@ -27,7 +27,7 @@ export class Overview {
   constructor() {
     this.title = "Overview";
     this.charts = SUBJECTS.map((subject) => new Chart(subject));
-    this.error = el("div");
+    this.error = el("div", { hidden: true });
     this.errorOf = "";
     this.bars = new BatchBars();
     this.active = titled("Active and waiting batches", "Active and waiting batches", withErrors, "No batch runs or waits.");
@@ -69,6 +69,7 @@ export class Overview {
     this.errorOf = of;
     const block = lastError(s);
     this.error.replaceChildren(...(block ? [block] : []));
+    this.error.hidden = block === null;
   }
 }
 

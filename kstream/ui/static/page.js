@@ -119,7 +119,7 @@ class Page {
 
 /** @param {NoAnswer} failure @param {number | null} answeredMs @param {number} nextMs */
 function staleText(failure, answeredMs, nextMs) {
-  if (failure.status === 401) return "The driver asks for its token. Open the address with ?token= that the driver has logged.";
+  if (failure.status === 401 || failure.status === 429) return "The driver asks for its token. Open the address with ?token= that the driver has logged.";
   const age = answeredMs === null ? "" : ` Shown is what it said at ${clock(answeredMs - (answeredMs % 1000))}, ${duration(Date.now() - answeredMs)} ago.`;
   return `${failure.message}${age} The page asks again every ${duration(Math.round(nextMs / 1000) * 1000)}.`;
 }

@@ -51,7 +51,10 @@ export class Poller {
   async once(round) {
     const due = this.wants().filter((want) => Date.now() - (this.asked.get(want.path) ?? 0) >= (want.everyMs ?? 0));
     try {
-      const answers = new Map(await Promise.all(due.map((want) => this.answer(want))));
+      const [first, ...rest] = due; // after a failure one request tries whether the driver is back
+      const early = this.contact.failure !== null && first ? [await this.answer(first)] : [];
+      const late = await Promise.all((early.length ? rest : due).map((want) => this.answer(want)));
+      const answers = new Map([...early, ...late]);
       if (round !== this.round) return null;
       for (const want of due) this.asked.set(want.path, Date.now());
       this.show(answers);

@@ -1,6 +1,6 @@
 // A table that is renewed in place: rows keep their elements, so that focus, selection and scroll stay where they are.
 
-import { append, el, set, setText } from "./dom.js";
+import { el, set, setText } from "./dom.js";
 import { count } from "./format.js";
 
 /**
@@ -112,8 +112,13 @@ export class Table {
 
 /** @param {HTMLElement} tr @param {Column[]} columns @param {any} row */
 function fill(tr, columns, row) {
-  const cells = columns.map((column) => append(el("td", { class: column.kind }), [column.cell(row)]));
+  const cells = columns.map((column) => el("td", { class: column.kind }, bounded(column.kind, column.cell(row))));
   tr.replaceChildren(...cells);
+}
+
+/** Text of any length has a height of its own. @param {string | undefined} kind @param {unknown} content */
+function bounded(kind, content) {
+  return kind?.includes("wide") ? el("div", { class: "bound" }, content) : content;
 }
 
 /** @param {number | string | null} a @param {number | string | null} b what is not known is least */

@@ -1,0 +1,387 @@
+"""The page of a driver in a real browser, with a source that is made up: what people see, and what no data can make the page do."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+from integration.browser import Browser, Page
+from integration.page_figures import ERROR, INTERVAL_MS, FakePage, a_batch, a_lag, a_shop
+from kstream.ui.ui_server import UiServer
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+VIEWS = ("", "batches", "lag", "receivers", "decisions", "ledger", "settings")
+Serve = Callable[..., UiServer]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts a server for a source; each is stopped at the end."""
+    servers: list[UiServer] = []
+
+    def start(source: Any, port: int = 0, token: str | None = None) -> UiServer:
+        servers.append(UiServer("127.0.0.1", port, source, token))
+        servers[-1].start()
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def shown(browser: Browser, server: UiServer, view: str = "", **how: Any) -> Page:
+    """A page with a view that has its figures."""
+    page = browser.page(**how)
+    page.open(f"{server.root}#/{view}")
+    page.wait("document.querySelector('#headline').hidden === false", "headline")
+    return page
+
+
+def rows(page: Page, card: str) -> list[list[str]]:
+    """The cells of the table in the card with this heading."""
+    script = f"""[...document.querySelectorAll('.card')].filter(c => c.querySelector('h2')?.innerText === {json.dumps(card)})
+        .flatMap(c => [...c.querySelectorAll('tbody tr')].map(r => [...r.children].map(d => d.innerText)))"""
+    return cast("list[list[str]]", page.value(script))
+
+
+def said_nothing(page: Page, server: UiServer) -> None:
+    """The console is empty, nothing was asked, and no request went elsewhere."""
+    assert page.seen.problems == [] and page.seen.dialogs == []
+    assert [url for url in page.seen.requests if not url.startswith(server.root)] == []
+
+
+def test_a_running_job_is_one_sentence_eight_figures_four_charts_and_its_batches(browser: Browser, serve: Serve) -> None:
+    source = a_shop()
+    server = serve(source)
+    page = shown(browser, server)
+    assert page.text("#application") == "orders" and page.text(".state") == "Running"
+    assert page.text(".sentence").startswith("Batches succeed, and none is late. Since ")
+    facts = page.text(".facts")
+    assert "2 s" in facts and "worker-7.shop.example · pid 4711" in facts and "Epoch\n3" in facts
+    labels = page.value("[...document.querySelectorAll('.figure .label')].map(n => n.innerText)")
+    assert labels == ["Records a second", "Scheduling delay", "Processing time", "Total delay", "Behind", "Lag", "Failed", "Pending"]
+    page.wait("document.querySelectorAll('.chart svg .line').length >= 4", "charts")
+    summaries = page.value("[...document.querySelectorAll('.chart svg')].map(n => n.getAttribute('aria-label'))")
+    assert len(summaries) == 4 and "batch interval 2 s" in summaries[2] and "highest" in summaries[0]
+    assert page.value("document.querySelectorAll('.chart .interval').length") == 3
+    assert [row[1] for row in rows(page, "Active and waiting batches")] == ["processing"]
+    completed = rows(page, "Completed batches")
+    assert len(completed) == 20 and completed[0][1] == f"{source.known[1]['inputSize']:,}" and completed[0][5] == "2 / 2"
+    assert page.value("document.querySelectorAll('.bars a').length") == 120
+    said_nothing(page, server)
+
+
+def test_figures_are_renewed_and_rows_that_stay_keep_their_elements(browser: Browser, serve: Serve) -> None:
+    source = a_shop()
+    page = shown(browser, serve(source))
+    page.wait("document.querySelectorAll('tbody tr').length > 20", "rows")
+    page.value("document.querySelectorAll('.card')[7].querySelector('tbody tr').before = true")
+    newest = source.known[0]["batchTimeMs"]
+    source.known[0] = a_batch(newest, records=4321)
+    source.known.insert(0, a_batch(newest + INTERVAL_MS, "PROCESSING"))
+    page.until(lambda: rows(page, "Completed batches")[0][1] == "4,321", "the batch that has completed since")
+    assert page.value("document.querySelectorAll('.card')[7].querySelectorAll('tbody tr')[1].before") is True
+
+
+def test_a_failed_batch_shows_its_traceback_the_record_its_offsets_and_its_jobs(browser: Browser, serve: Serve) -> None:
+    source = a_shop(trouble=True)
+    server = serve(source)
+    page = shown(browser, server)
+    failed = next(batch for batch in source.known if batch["status"] == "FAILED")
+    page.wait_text(".notice.bad", ERROR)
+    page.until(lambda: len(rows(page, "Failed batches")) == 1, "the failed batch")
+    (row,) = rows(page, "Failed batches")
+    assert row[1] == "failed" and row[7] == "3" and "2 record errors" in row[8] and row[9] == ERROR
+    assert page.value("document.querySelectorAll('.chart .failed')[2].getAttribute('d')").count("M") == 4
+    page.click(f'td.time a[href="#/batch/{failed["batchTimeMs"]}"]')
+    page.wait_text(".trace", "InvalidOperation: [<class 'decimal.ConversionSyntax'>]")
+    assert "value  b'{\"id\": \"A-77120\"" in page.text(".trace") and page.text(".error-line") == ERROR
+    assert "orders/3@48211877" in page.text("#view")  # a skipped record
+    jobs = page.value("[...document.querySelectorAll('.part a')].map(a => [a.innerText, a.href, a.rel])")
+    assert [job[0] for job in jobs] == ["job 9011", "job 9012", "job 9013"]
+    assert jobs[0][1:] == ["http://worker-7.shop.example:4040/jobs/job/?id=9011", "noopener noreferrer"]
+    ranges = rows(page, "Inputs")
+    assert ranges[3] == ["orders", "3", "48,214,431", "48,214,831", "398"] and ranges[4][0] == "refunds"
+    assert "back-pressure: 1200 records a second" in page.text("#view") and "1 of 2 done" in page.text(".batch-head")
+    said_nothing(page, server)
+
+
+def test_held_batches_and_the_retry_are_named_and_counted(browser: Browser, serve: Serve) -> None:
+    page = shown(browser, serve(a_shop(trouble=True)))
+    assert page.text(".state") == "Held" and page.value("document.querySelector('#headline').dataset.kind") == "held"
+    assert page.text(".sentence").startswith("1 batch failed, no retry is left, and 7 batches wait")
+    page.until(lambda: len(rows(page, "Active and waiting batches")) == 7, "seven batches that wait")
+    assert [row[1] for row in rows(page, "Active and waiting batches")] == ["held"] * 6 + ["retrying"]
+    assert "6 held" in page.text(".figures") and page.text('[data-tab="batches"] .badge') == "7"
+
+
+def test_a_job_that_catches_up_is_late_until_it_is_on_time(browser: Browser, serve: Serve) -> None:
+    source = a_shop()
+    newest = source.known[0]["batchTimeMs"]
+    source.known = [a_batch(newest - n * INTERVAL_MS, "QUEUED" if n < 24 else "PROCESSING") for n in range(25)] + source.known[25:]
+    page = shown(browser, serve(source))
+    assert page.text(".state") == "Late" and "Since " in page.text(".sentence")
+    page.until(lambda: len(rows(page, "Active and waiting batches")) == 25, "the batches that wait")
+    source.known = [a_batch(newest - n * INTERVAL_MS) for n in range(40)]
+    page.wait_text(".state", "Running")
+    page.until(lambda: rows(page, "Active and waiting batches") == [], "no batch that waits")
+    assert "No batch runs or waits." in page.text("#view")
+
+
+def test_a_driver_that_has_ended_or_died_is_said_so(browser: Browser, serve: Serve) -> None:
+    source = a_shop()
+    source.figures = {"state": "dead", "stateText": "dead: the driver of epoch 3 has not renewed its status for 4 min", "source": "checkpoint"}
+    page = shown(browser, serve(source))
+    assert page.text(".state") == "Dead" and "has not renewed its status" in page.text(".sentence") and "the checkpoint" in page.text(".facts")
+    source.figures = {"state": "ended", "stateText": "no driver runs: the driver of epoch 3 ended 4 min ago: gracefully"}
+    page.wait_text(".state", "Ended")
+
+
+def test_a_driver_that_does_not_answer_leaves_old_figures_and_is_followed_when_it_is_back(browser: Browser, serve: Serve) -> None:
+    source = a_shop()
+    server = serve(source)
+    page = shown(browser, server)
+    page.wait("document.querySelectorAll('tbody tr').length > 20", "rows")
+    server.stop()
+    page.wait("!document.querySelector('#stale-note').hidden", "a note that the figures are old")
+    note = page.text("#stale-note")
+    assert note.startswith("The driver does not answer. Shown is what it said at ") and "ago" in note and "asks again every" in note
+    assert page.value("document.body.classList.contains('stale')") and page.text("#pulse") == "no answer"
+    assert len(rows(page, "Completed batches")) == 20
+    source.name = "orders, started again"
+    serve(source, port=server.port)
+    page.wait("document.querySelector('#stale-note').hidden", "a driver that is back")
+    page.wait_text("#pulse", "live")
+    assert not page.value("document.body.classList.contains('stale')")
+
+
+def test_another_driver_in_the_same_place_is_shown_by_its_own_name(browser: Browser, serve: Serve) -> None:
+    first, second = a_shop(), a_shop()
+    server = serve(first)
+    page = shown(browser, server)
+    server.stop()
+    second.name, second.identity = "refunds", "local-2"
+    serve(second, port=server.port)
+    page.wait_text("#application", "refunds")
+    page.wait("document.querySelector('#stale-note').hidden", "no note")
+
+
+def test_a_token_is_asked_for_once_and_a_new_one_is_said_to_be_needed(browser: Browser, serve: Serve) -> None:
+    server = serve(a_shop(), token="one")
+    page = browser.page()
+    page.open(f"{server.root}?token=one")
+    page.wait_text(".state", "Running")
+    assert page.value("location.search") == ""
+    server.stop()
+    serve(a_shop(), port=server.port, token="two")
+    page.wait_text("#stale-note", "asks for its token")
+
+
+def test_light_and_dark_follow_the_system_until_somebody_chooses(browser: Browser, serve: Serve) -> None:
+    page = shown(browser, serve(a_shop()), scheme="dark")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    dark = page.value(ground)
+    page.prefer("light")
+    light = page.value(ground)
+    assert dark != light
+    page.click("#theme")
+    assert page.value(ground) == dark
+    page.call("Page.reload")
+    page.wait(f"document.readyState === 'complete' && {ground} === {json.dumps(dark)}", "the theme that was chosen")
+    page.click("#theme")
+    assert page.value(ground) == light
+
+
+CONTRASTS = """(() => {
+  const paint = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const rgb = color => { paint.clearRect(0, 0, 1, 1); paint.fillStyle = color; paint.fillRect(0, 0, 1, 1); return [...paint.getImageData(0, 0, 1, 1).data]; };
+  const light = c => { const [r, g, b] = c.map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const ground = node => { for (; node; node = node.parentElement) { const c = rgb(getComputedStyle(node).backgroundColor); if (c[3] > 250) return c; } return rgb('white'); };
+  const found = {};
+  for (const node of document.querySelectorAll('body *')) {
+    if (![...node.childNodes].some(n => n.nodeType === 3 && n.data.trim()) || !node.checkVisibility()) continue;
+    const style = getComputedStyle(node), ink = rgb(node instanceof SVGElement ? style.fill : style.color), [a, b] = [light(ink), light(ground(node))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) found[node.className.baseVal ?? node.className] = ratio;
+  }
+  return found;
+})()"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_stands_out_from_its_ground(browser: Browser, serve: Serve, scheme: str) -> None:
+    source = a_shop(trouble=True)
+    page = shown(browser, serve(source), scheme=scheme)
+    page.wait("document.querySelectorAll('.chart svg .line').length >= 4", "charts")
+    assert page.value(CONTRASTS) == {}
+    failed = next(batch for batch in source.known if batch["status"] == "FAILED")
+    for view in (f"batch/{failed['batchTimeMs']}", "decisions", "ledger", "settings", "lag"):
+        page.value(f"location.hash = '#/{view}'")
+        page.wait("document.querySelectorAll('#view tbody tr').length > 0", view)
+        assert page.value(CONTRASTS) == {}, view
+
+
+def test_charts_tables_and_switch_are_reached_and_read_without_a_mouse(browser: Browser, serve: Serve) -> None:
+    page = shown(browser, serve(a_shop()))
+    page.wait("document.querySelectorAll('.chart svg .line').length >= 4", "charts")
+    page.press("Tab")
+    assert page.value("document.activeElement.className") == "skip"
+    page.value("document.querySelectorAll('.plot')[2].focus({focusVisible: true})")
+    page.press("End")
+    page.wait("!document.querySelectorAll('.tip')[2].hidden", "the values of a bucket")
+    last = page.value("document.querySelectorAll('.tip')[2].innerText")
+    assert "Processing time" in last and "3 batches" in last
+    page.press("ArrowLeft")
+    assert page.value("document.querySelectorAll('.tip')[2].innerText") != last
+    page.press("Escape")
+    assert page.value("document.querySelectorAll('.tip')[2].hidden")
+    assert page.value("[...document.querySelectorAll('th')].every(n => n.scope === 'col')")
+    assert page.value("[...document.querySelectorAll('table')].every(n => n.caption.innerText !== '')")
+    assert page.value("[...document.querySelectorAll('button')].every(n => n.innerText.trim() || n.ariaLabel)")
+
+
+def test_a_thousand_partitions_are_a_map_and_a_table_that_sorts_and_do_not_grow(browser: Browser, serve: Serve) -> None:
+    source = a_shop()
+    source.lags = [a_lag({"orders": 900, "refunds": 100}, random.Random(3))]
+    page = shown(browser, serve(source), "lag")
+    page.wait("document.querySelectorAll('.heat > span').length === 1000", "a cell for each partition")
+    worst = max((p["records"], t["topic"], p["partition"]) for t in source.lags[0]["topics"] for p in t["partitions"])
+    table = "[...document.querySelectorAll('.table')].at(-1)"
+    first = f"[...{table}.querySelector('tbody tr').children].map(n => n.innerText)"
+    assert page.value(first)[:2] == [worst[1], str(worst[2])]
+    assert page.value(f"{table}.querySelectorAll('tbody tr').length") == 100
+    page.value(f"{table}.querySelectorAll('.sorter')[1].click()")
+    assert page.value(f"{table}.querySelectorAll('th')[1].ariaSort") == "descending" and page.value(first)[1] == "899"
+    page.value(f"{table}.querySelectorAll('.sorter')[1].click()")
+    assert page.value(first)[1] == "0"
+    page.value("document.querySelector('.heat > span').focus()")
+    for key in ("ArrowRight", "ArrowDown"):
+        page.press(key)
+    at = page.value("Number(document.activeElement.dataset.at)")
+    assert at > 10 and page.text(".heat-said") == page.value("document.activeElement.title")
+    assert page.value("document.activeElement.title").startswith(f"orders {at}: ")
+    elements, said = page.value("document.querySelectorAll('*').length"), page.text("#pulse")
+    for _ in range(3):
+        source.lags = [a_lag({"orders": 900, "refunds": 100}, random.Random(time.monotonic_ns()))]
+        page.until(lambda said=said: page.text("#pulse") != said, "another round")
+        said = page.text("#pulse")
+    assert page.value("document.querySelectorAll('*').length") == elements
+    assert page.value("Number(document.activeElement.dataset.at)") == at  # the focus stays
+
+
+def test_an_hour_and_a_thousand_partitions_are_drawn_within_a_frame_or_two(browser: Browser, serve: Serve) -> None:
+    source = a_shop(trouble=True)
+    source.lags = [a_lag({"orders": 1000}, random.Random(3))]
+    server = serve(source)
+    for view in ("", "lag"):
+        page = shown(browser, server, view)
+        page.value(
+            "window.longest = 0; new PerformanceObserver(l => l.getEntries().forEach(e => longest = Math.max(longest, e.duration)))"
+            ".observe({type: 'longtask'})"
+        )
+        said = page.text("#pulse")
+        for _ in range(3):
+            page.until(lambda said=said: page.text("#pulse") != said, "another round")  # noqa: B023
+            said = page.text("#pulse")
+        assert page.value("longest") < 250, view  # a loaded machine of two cores; typical are 20 ms
+
+
+def test_a_page_that_nobody_looks_at_asks_rarely(browser: Browser, serve: Serve) -> None:
+    page = shown(browser, serve(a_shop()))
+    page.value("Object.defineProperty(document, 'hidden', { get: () => window.away, configurable: true }); window.away = true")
+    page.value("document.dispatchEvent(new Event('visibilitychange'))")
+    time.sleep(1.5)
+    before = len(page.seen.requests)
+    time.sleep(5)
+    assert len(page.seen.requests) == before
+    page.value("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
+    page.until(lambda: len(page.seen.requests) > before + 5, "requests at once")
+
+
+# -- data that wants to be more than data
+
+HOSTILE = [
+    "<script>window.hit = 1; alert(1)</script>",
+    '<img src="http://evil.example/x.png" onerror="window.hit = 1">',
+    '"><svg onload=alert(1)><style>*{display:none}</style>',
+    "javascript:alert(document.domain)",
+    "data:text/html,<script>alert(1)</script>",
+    "</pre></td></table><iframe src=//evil.example></iframe><base href=http://evil.example/>",
+    "http://evil.example/\" onclick=\"alert(1)\" style=\"position:fixed;inset:0",
+    "${alert(1)} {{constructor.constructor('alert(1)')()}} %3Cscript%3E &lt;script&gt; \\u003cscript\\u003e",
+    "\u202egnp.exe\u2066 \u200f\u200e\u202a\u0000\u0007\u001b[31m\u2028\u2029\ufeff",
+    "عربى שלום 漢字 👩‍👩‍👧‍👦 Z̸̢̛͔a̷l̵g̶o̸ " * 20,
+    "W" * 10_000,
+    "ﷺ𒐫꧅" * 3_000,
+    "\n".join(["line"] * 2_000),
+    "__proto__",
+    "constructor",
+    " ",
+    "",
+    "\ud800 alone",
+]
+
+
+class Hostile:
+    """A source in which each text of each answer is hostile, also names of facts. Numbers stay."""
+
+    def __init__(self, source: FakePage, seed: int) -> None:
+        self._source, self._seed = source, seed
+
+    def __getattr__(self, name: str) -> Any:
+        def answer(*arguments: Any) -> Any:
+            return self._turned(getattr(self._source, name)(*arguments), random.Random(f"{self._seed} {name}"))
+
+        return answer
+
+    def application(self) -> Any:
+        return {"id": "local-1", "name": random.Random(self._seed).choice(HOSTILE)}
+
+    def _turned(self, value: Any, wave: random.Random) -> Any:
+        if isinstance(value, str):
+            return wave.choice(HOSTILE)
+        if isinstance(value, list):
+            return [self._turned(each, wave) for each in cast("list[Any]", value)]
+        if isinstance(value, dict):
+            turned = {key: self._turned(each, wave) for key, each in cast("dict[str, Any]", value).items()}
+            for key in ("facts", "limitedBy"):
+                if isinstance(turned.get(key), dict):
+                    turned[key] |= {name: wave.choice(HOSTILE) for name in wave.sample(HOSTILE, 6)}
+            if "blocks" in turned:
+                turned |= {"blocks": HOSTILE, "files": HOSTILE}
+            return turned
+        return value
+
+
+def a_receiver(stream: int) -> Any:
+    texts = ("streamName", "executorId", "executorHost", "lastErrorTime", "lastErrorMessage", "lastError")
+    return {"streamId": stream, "isActive": stream > 0, "numErrors": 3, "numStarts": 4, **dict.fromkeys(texts, "x")}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hostile_names_run_nothing_ask_for_nothing_and_break_no_layout(browser: Browser, serve: Serve, seed: int) -> None:
+    source = a_shop(trouble=True)
+    source.receiver_list = [a_receiver(n) for n in range(3)]
+    source.lags = [a_lag({"orders": 4 + 60 * seed, "refunds": 2}, random.Random(seed))]
+    failed = next(batch for batch in source.known if batch["status"] == "FAILED")
+    server = serve(Hostile(source, seed))
+    for width in (1280, 400):
+        page = shown(browser, server, width=width)
+        scripts = page.value("document.scripts.length")
+        for view in (*VIEWS, f"batch/{failed['batchTimeMs']}"):
+            page.value(f"location.hash = '#/{view}'")
+            page.wait("document.querySelector('#view tbody tr, #view .empty:not([hidden])')", f"something in {view}")
+            page.wait("document.querySelector('#stale-note').hidden", "no note")
+            time.sleep(0.3)
+            assert page.value("document.documentElement.scrollWidth") <= width, view
+            assert page.value("document.documentElement.scrollHeight") < 40_000, view
+            assert page.value("document.querySelector('#headline').offsetHeight") < 900, view
+            for selector in ("iframe", "img", "base", "style", "[onclick]", "[onload]", "[onerror]", "[style*=fixed]", 'a[href^="javascript:" i]'):
+                assert page.value(f"document.querySelectorAll({json.dumps(selector)}).length") == 0, (view, selector)
+        assert page.value("document.scripts.length") == scripts and page.value("typeof window.hit") == "undefined"
+        said_nothing(page, server)
