@@ -198,6 +198,8 @@ def _figures(status: DriverStatus) -> list[str]:
         lines.append(f"last error: {_error(status.last_error)}")
     if status.metrics_url is not None:
         lines.append(f"metrics: {status.metrics_url}")
+    if status.ui_url is not None:
+        lines.append(f"page: {status.ui_url}")
     return lines
 
 

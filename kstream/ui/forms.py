@@ -69,7 +69,7 @@ class StatisticsForm(TypedDict):
     lastError: LastErrorForm | None
     sparkUiUrl: str | None
     metricsUrl: str | None
-    numLedgerEntries: int
+    numLedgerEntries: int | None
     version: str
 
 
@@ -120,7 +120,7 @@ class BatchForm(TypedDict):
 
 
 class OffsetsForm(TypedDict):
-    """The range of a partition in a batch. `count`: the records in it, which may be fewer than offsets."""
+    """The range of a partition in a batch. `count`: its records as far as they are counted, else its offsets."""
 
     topic: str
     partition: int
@@ -150,7 +150,7 @@ class InputForm(TypedDict):
 
 
 class SkippedForm(TypedDict):
-    """A record that the batch leaves out. `record`: such as `orders/3@17`."""
+    """A record that the batch leaves out. `record`: such as `orders-3@17`."""
 
     stream: int
     record: str

@@ -98,8 +98,6 @@ class UiServer(HttpServer):
         assert token or is_loopback(host)
         self._tokens = TokenCheck(token, clock or SystemClock())
         super().__init__(host, port, _app(source, host, self._tokens), "UiServer", "the page", PORT)
-        self.url = self.root
-        """The address of the page, without a token."""
 
     def stop(self) -> None:
         """Close the port and all connections, and end their threads. Blocks for a moment. Call it after `start`, or without it."""
