@@ -13,9 +13,12 @@ files:
     driver_ledger   DriverLedger: the ledger of a driver that runs, kept for a few seconds
     driver_source   DriverSource: the page of a driver that runs
     ledger_forms    the ledger as the page shows it: a sentence for each stream of an entry (pure)
+    checkpoint_reader  CheckpointReader: reads what the page shows of a checkpoint, and no record twice
+    checkpoint_forms   the answers about a checkpoint (pure)
+    checkpoint_source  CheckpointSource: the page of a checkpoint, for a driver that is dead or elsewhere
     access          who may see the page: the token, the answers to wrong ones, the names of the server
     ui_server       UiServer: the port
     ui_system       UiSystem: all of them, from the start of a context to its stop
 
-The context imports this room only if the page is enabled.
+The context imports this room only if the page is enabled; `kstream page` shows the page of a checkpoint.
 """
