@@ -70,9 +70,16 @@ class Decisions(StreamingListener):
         self._known_rates: dict[int, int] = {}
         self._names: dict[int, str] = {}
 
-    def note(self, kind: DecisionKind, text: str, batch: Time | None = None) -> None:
-        """Keep a decision of this moment. Any thread; never blocks."""
-        decision = Decision(self._clock.time_ms(), kind, text, batch)
+    def note(self, kind: DecisionKind, text: str, batch: Time | None = None, at_ms: int | None = None) -> None:
+        """Keep a decision. Any thread; never blocks.
+
+        Args:
+            kind: its kind.
+            text: a sentence with its reason.
+            batch: the batch; None if it is of none.
+            at_ms: when, in milliseconds since the Unix epoch; None is now.
+        """
+        decision = Decision(self._clock.time_ms() if at_ms is None else at_ms, kind, text, batch)
         with self._lock:
             self._kept.append(decision)
 
@@ -89,7 +96,7 @@ class Decisions(StreamingListener):
             limit = limit_of(source)
             reason = "" if limit is None else str(limit["reason"])
             if reason != self._limits.get(number, ""):
-                self.note("limit", _limit_text(_name_of(source), source.num_records, reason), info.batch_time)
+                self.note("limit", _limit_text(_name_of(source), source.num_records, reason), info.batch_time, info.submission_ms)
             self._limits[number] = reason
 
     def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
@@ -97,20 +104,24 @@ class Decisions(StreamingListener):
         info = batchCompleted.info
         for source in info.inputs.values():
             if source.num_losses:
-                text = f"{_name_of(source)}: the batch has met {source.num_losses} data losses, which are in the ledger"
-                self.note("data loss", text, info.batch_time)
+                losses = "a data loss" if source.num_losses == 1 else f"{source.num_losses:,} data losses"
+                text = f"{_name_of(source)}: the batch has met {losses}; see the ledger"
+                self.note("data loss", text, info.batch_time, info.processing_end_ms)
         for number, rate in self._rates().items():
             before = self._known_rates.get(number)
             if before is None or abs(rate - before) > _NOTABLE_CHANGE * before:
                 self._known_rates[number] = rate
                 was = "" if before is None else f", after {before:,}"
-                self.note("rate", f"{self._name(number)}: back-pressure allows {rate:,} records a second{was}")
+                self.note(
+                    "rate", f"{self._name(number)}: back-pressure allows {rate:,} records a second{was}", None, info.processing_end_ms
+                )
 
     def onOutputOperationCompleted(self, outputOperationCompleted: StreamingListenerOutputOperationCompleted) -> None:
         """Keep the error of an output operation."""
         info = outputOperationCompleted.info
         if info.error is not None:
-            self.note("error", harmless(f"output operation {info.output_op_id}, {info.op_name}: {info.error}"), info.batch_time)
+            text = harmless(f"output operation {info.output_op_id}, {info.op_name}: {info.error}")
+            self.note("error", text, info.batch_time, info.end_ms)
 
     def _name(self, number: int) -> str:
         """Return the name of an input."""
