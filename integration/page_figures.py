@@ -87,7 +87,7 @@ class FakePage:
             "numActiveBatches": sum(b["status"] == "PROCESSING" for b in open_),
             "numProcessedRecords": 8_812_440,
             "numReceivedRecords": 8_812_440,
-            "avgInputRate": _mean([b["inputSize"] * 1000 / INTERVAL_MS for b in done]),
+            "avgInputRate": _mean([(b["inputSize"] or 0) * 1000 / INTERVAL_MS for b in done]),
             "avgSchedulingDelay": _mean([b["schedulingDelay"] for b in done]),
             "avgProcessingTime": _mean([b["processingTime"] for b in done]),
             "avgTotalDelay": _mean([b["totalDelay"] for b in done]),
@@ -300,7 +300,7 @@ def a_shop(trouble: bool = False, seed: int = 7) -> FakePage:
 
 
 def _break(page: FakePage, times: list[int]) -> None:
-    failed = {
+    failed: dict[str, Any] = {
         "firstFailureReason": ERROR,
         "tries": 3,
         "numRecordErrors": 2,

@@ -100,7 +100,7 @@ def test_a_failed_batch_shows_its_traceback_the_record_its_offsets_and_its_jobs(
     assert page.value("document.querySelectorAll('.chart .failed')[2].getAttribute('d')").count("M") == 4
     page.click(f'td.time a[href="#/batch/{failed["batchTimeMs"]}"]')
     page.wait_text(".trace", "InvalidOperation: [<class 'decimal.ConversionSyntax'>]")
-    assert "value  b'{\"id\": \"A-77120\"" in page.text(".trace") and page.text(".error-line") == ERROR
+    assert 'value  b\'{"id": "A-77120"' in page.text(".trace") and page.text(".error-line") == ERROR
     assert "orders/3@48211877" in page.text("#view")  # a skipped record
     jobs = page.value("[...document.querySelectorAll('.part a')].map(a => [a.innerText, a.href, a.rel])")
     assert [job[0] for job in jobs] == ["job 9011", "job 9012", "job 9013"]
@@ -135,9 +135,15 @@ def test_a_job_that_catches_up_is_late_until_it_is_on_time(browser: Browser, ser
 
 def test_a_driver_that_has_ended_or_died_is_said_so(browser: Browser, serve: Serve) -> None:
     source = a_shop()
-    source.figures = {"state": "dead", "stateText": "dead: the driver of epoch 3 has not renewed its status for 4 min", "source": "checkpoint"}
+    source.figures = {
+        "state": "dead",
+        "stateText": "dead: the driver of epoch 3 has not renewed its status for 4 min",
+        "source": "checkpoint",
+    }
     page = shown(browser, serve(source))
-    assert page.text(".state") == "Dead" and "has not renewed its status" in page.text(".sentence") and "the checkpoint" in page.text(".facts")
+    assert (
+        page.text(".state") == "Dead" and "has not renewed its status" in page.text(".sentence") and "the checkpoint" in page.text(".facts")
+    )
     source.figures = {"state": "ended", "stateText": "no driver runs: the driver of epoch 3 ended 4 min ago: gracefully"}
     page.wait_text(".state", "Ended")
 
@@ -199,14 +205,27 @@ def test_light_and_dark_follow_the_system_until_somebody_chooses(browser: Browse
 
 CONTRASTS = """(() => {
   const paint = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
-  const rgb = color => { paint.clearRect(0, 0, 1, 1); paint.fillStyle = color; paint.fillRect(0, 0, 1, 1); return [...paint.getImageData(0, 0, 1, 1).data]; };
-  const light = c => { const [r, g, b] = c.map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-  const ground = node => { for (; node; node = node.parentElement) { const c = rgb(getComputedStyle(node).backgroundColor); if (c[3] > 250) return c; } return rgb('white'); };
+  const rgb = color => {
+    paint.clearRect(0, 0, 1, 1);
+    paint.fillStyle = color;
+    paint.fillRect(0, 0, 1, 1);
+    return [...paint.getImageData(0, 0, 1, 1).data];
+  };
+  const linear = v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const luminance = color => 0.2126 * linear(color[0]) + 0.7152 * linear(color[1]) + 0.0722 * linear(color[2]);
+  const ground = node => {
+    for (; node; node = node.parentElement) {
+      const color = rgb(getComputedStyle(node).backgroundColor);
+      if (color[3] > 250) return color;
+    }
+    return rgb('white');
+  };
   const found = {};
   for (const node of document.querySelectorAll('body *')) {
     if (![...node.childNodes].some(n => n.nodeType === 3 && n.data.trim()) || !node.checkVisibility()) continue;
-    const style = getComputedStyle(node), ink = rgb(node instanceof SVGElement ? style.fill : style.color), [a, b] = [light(ink), light(ground(node))];
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const style = getComputedStyle(node);
+    const ink = luminance(rgb(node instanceof SVGElement ? style.fill : style.color)), below = luminance(ground(node));
+    const ratio = (Math.max(ink, below) + 0.05) / (Math.min(ink, below) + 0.05);
     if (ratio < 4.5) found[node.className.baseVal ?? node.className] = ratio;
   }
   return found;
@@ -235,7 +254,7 @@ def test_charts_tables_and_switch_are_reached_and_read_without_a_mouse(browser: 
     page.press("End")
     page.wait("!document.querySelectorAll('.tip')[2].hidden", "the values of a bucket")
     last = page.value("document.querySelectorAll('.tip')[2].innerText")
-    assert "Processing time" in last and "3 batches" in last
+    assert "Processing time" in last and "Batches\n3" in last
     page.press("ArrowLeft")
     assert page.value("document.querySelectorAll('.tip')[2].innerText") != last
     page.press("Escape")
@@ -312,7 +331,7 @@ HOSTILE = [
     "javascript:alert(document.domain)",
     "data:text/html,<script>alert(1)</script>",
     "</pre></td></table><iframe src=//evil.example></iframe><base href=http://evil.example/>",
-    "http://evil.example/\" onclick=\"alert(1)\" style=\"position:fixed;inset:0",
+    'http://evil.example/" onclick="alert(1)" style="position:fixed;inset:0',
     "${alert(1)} {{constructor.constructor('alert(1)')()}} %3Cscript%3E &lt;script&gt; \\u003cscript\\u003e",
     "\u202egnp.exe\u2066 \u200f\u200e\u202a\u0000\u0007\u001b[31m\u2028\u2029\ufeff",
     "عربى שלום 漢字 👩‍👩‍👧‍👦 Z̸̢̛͔a̷l̵g̶o̸ " * 20,
@@ -381,7 +400,17 @@ def test_hostile_names_run_nothing_ask_for_nothing_and_break_no_layout(browser: 
             assert page.value("document.documentElement.scrollWidth") <= width, view
             assert page.value("document.documentElement.scrollHeight") < 40_000, view
             assert page.value("document.querySelector('#headline').offsetHeight") < 900, view
-            for selector in ("iframe", "img", "base", "style", "[onclick]", "[onload]", "[onerror]", "[style*=fixed]", 'a[href^="javascript:" i]'):
+            for selector in (
+                "iframe",
+                "img",
+                "base",
+                "style",
+                "[onclick]",
+                "[onload]",
+                "[onerror]",
+                "[style*=fixed]",
+                'a[href^="javascript:" i]',
+            ):
                 assert page.value(f"document.querySelectorAll({json.dumps(selector)}).length") == 0, (view, selector)
         assert page.value("document.scripts.length") == scripts and page.value("typeof window.hit") == "undefined"
         said_nothing(page, server)

@@ -106,7 +106,7 @@ export class Chart {
   axes() {
     const lines = this.ticks.flatMap((tick) => [
       svg("line", { class: tick === 0 ? "axis" : "grid", x1: LEFT, x2: this.right, y1: this.y(tick), y2: this.y(tick) }),
-      svg("text", { class: "tick", x: LEFT - 8, y: this.y(tick) + 4, "text-anchor": "end" }, this.subject.rate ? short(tick) : duration(tick)),
+      svg("text", { class: "tick", x: LEFT - 8, y: this.y(tick) + 4, "text-anchor": "end" }, this.subject.rate || tick === 0 ? short(tick) : duration(tick)),
     ]);
     const moments = momentsIn(this.span[0], this.span[1], Math.max(2, (this.right - LEFT) / 80));
     const inside = moments.filter((ms) => this.x(ms) > LEFT + 14 && this.x(ms) < this.right - 14);
@@ -229,7 +229,7 @@ export class Chart {
       [title, this.text(bucket[key])],
       highest && bucket.numBatches > 1 ? ["Highest", this.text(bucket[highest])] : null,
       ["Records", count(bucket.numRecords)],
-      ["Batches", counted(bucket.numBatches, "batch", "batches")],
+      ["Batches", count(bucket.numBatches)],
       bucket.numFailed ? ["Failed", count(bucket.numFailed)] : null,
       bucket.lagRecords === null || !this.subject.rate ? null : ["Lag", short(bucket.lagRecords)],
     ];

@@ -1,7 +1,7 @@
 // Numbers, durations and moments as people read them. Pure, but for the time zone of the browser.
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
+const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const NONE = "–";
 
 /** All digits. @param {number | null | undefined} n */

@@ -14,7 +14,7 @@ const FIGURES = [
     title: "Records a second",
     hint: "In the batch that ended last, and the mean of the batches that are kept",
     of: (s, last) => ({
-      value: [short(last ? (last.inputSize * 1000) / last.batchDuration : s.avgInputRate), "/s"],
+      value: [short(last && last.inputSize !== null ? (last.inputSize * 1000) / last.batchDuration : s.avgInputRate), "/s"],
       note: s.avgInputRate === null ? "no batch yet" : `mean ${short(s.avgInputRate)} /s`,
     }),
   },

@@ -38,7 +38,6 @@ class Page {
     $("tabs").replaceChildren(...this.tabs);
     this.poller = new Poller((path) => this.ask(path), () => [...ALWAYS, ...this.view.wants()], (answers) => this.show(answers), (contact) => this.tell(contact));
     addEventListener("hashchange", () => this.open());
-    setInterval(() => this.tick(), 1000);
     this.open();
   }
 
@@ -100,28 +99,22 @@ class Page {
   }
 
   /** @param {import("./poll.js").Contact} contact */
-  tell(contact) {
-    this.contact = contact;
-    document.body.classList.toggle("stale", contact.failure !== null);
-    this.tick();
-  }
-
-  /** What is said about the age of the figures; once a second. */
-  tick() {
-    const contact = this.contact;
-    if (!contact) return;
-    const { failure, answeredMs, nextMs } = contact;
-    setText($("pulse"), failure === null ? `live · ${clock(answeredMs - (answeredMs % 1000))}` : "no answer");
+  tell({ failure, answeredMs, nextMs }) {
+    document.body.classList.toggle("stale", failure !== null);
+    setText($("pulse"), failure === null ? `live · ${clock(seconds(answeredMs))}` : "no answer");
     $("stale-note").hidden = failure === null;
     if (failure !== null) setText($("stale-note"), staleText(failure, answeredMs, nextMs));
   }
 }
 
+/** Without milliseconds. @param {number} ms */
+const seconds = (ms) => ms - (ms % 1000);
+
 /** @param {NoAnswer} failure @param {number | null} answeredMs @param {number} nextMs */
 function staleText(failure, answeredMs, nextMs) {
   if (failure.status === 401 || failure.status === 429) return "The driver asks for its token. Open the address with ?token= that the driver has logged.";
-  const age = answeredMs === null ? "" : ` Shown is what it said at ${clock(answeredMs - (answeredMs % 1000))}, ${duration(Date.now() - answeredMs)} ago.`;
-  return `${failure.message}${age} The page asks again every ${duration(Math.round(nextMs / 1000) * 1000)}.`;
+  const age = answeredMs === null ? "" : ` Shown is what it said at ${clock(seconds(answeredMs))}, ${duration(seconds(Date.now() - answeredMs))} ago.`;
+  return `${failure.message}${age} The page asks again every ${duration(seconds(nextMs))}.`;
 }
 
 new Page();
