@@ -77,14 +77,14 @@ class Observers:
         """Whether the page is enabled."""
         return self._ui is not None
 
-    def start(self, engine: Engine, store: FileStore | None = None, spark: Callable[[], SparkUi] | None = None) -> None:
+    def start(self, engine: Engine, store: FileStore | None = None, spark: SparkUi | None = None) -> None:
         """Open the ports for metrics and for the page, if they are wanted. Called before the engine opens its checkpoint: a port that is
         taken fences nobody.
 
         Args:
             engine: the engine of the context.
             store: the checkpoint; None without one.
-            spark: returns what leads to Spark's own UI. Called if the page is enabled; None if nothing leads there.
+            spark: leads to Spark's own UI; None without one, or without the page.
 
         Raises:
             PortTakenError: another process has a port.
@@ -93,7 +93,7 @@ class Observers:
         if self._metrics is not None:
             self._metrics.start(partial(self.status, engine), partial(_figures_of, engine, self._executors))
         if self._ui is not None:
-            _start_ui(self._ui, partial(self.status, engine), engine, store, None if spark is None else spark())
+            _start_ui(self._ui, partial(self.status, engine), engine, store, spark)
         self.collector.started(self.metrics_url, self.ui_url)
 
     def opened(self, engine: Engine) -> None:

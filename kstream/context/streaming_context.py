@@ -125,6 +125,7 @@ class StreamingContext(StreamFactories):
             executors=lambda: len(known_executors(self._sc)),
         )
         self._jvm: JvmWatch | None = None
+        self._spark_ui: SparkUi | None = None
         self._waiter = ContextWaiter()
         self.await_stop = self._waiter.wait_for_stop
         """Blocks until the context has stopped, whatever errors come; for `kstream run`."""
@@ -299,7 +300,7 @@ class StreamingContext(StreamFactories):
         receivers = sum(isinstance(stream, ReceiverInputDStream) for stream in self._graph.active_inputs())
         if receivers:
             check_cores(self._sc, receivers, self._stop_wanted, self._settings.get(WAITING_TIME) / 1000)
-        self._observers.start(self._engine, store, lambda: SparkUi(self._sc))
+        self._observers.start(self._engine, store, self._spark_ui)
         self._engine.open()
         self._observers.opened(self._engine)
         if store is not None:
@@ -314,7 +315,8 @@ class StreamingContext(StreamFactories):
         self._jvm = JvmWatch.of(self._sc, self._on_jvm_lost)
         self._jvm.start()
         quiet_failed_tasks(self._sc)
-        environment = SparkJobEnvironment(self._sc, self._graph.batch_duration, self._jvm, self._observers.has_ui)
+        self._spark_ui = SparkUi(self._sc) if self._observers.has_ui else None
+        environment = SparkJobEnvironment(self._sc, self._graph.batch_duration, self._jvm, self._spark_ui)
         self._graph.placement = environment.placement
         received = partial(open_received_blocks, self._sc, self._settings, self._clock, self._bus.post, self._stop_wanted)
         spark = SparkServices(environment, self._state_files, received, SparkExecutorAllocationClient(self._sc))

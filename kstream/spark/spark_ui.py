@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -11,11 +12,6 @@ from pyspark import SparkContext
 from kstream.batch_time import Time
 
 logger = logging.getLogger(__name__)
-
-
-def job_tag(time: Time, output_op_id: int) -> str:
-    """Return the tag of the Spark jobs of an output operation of a batch. Spark's tags have no comma."""
-    return f"kstream-batch-{time.milliseconds}-{output_op_id}"
 
 
 class SparkUi:
@@ -32,9 +28,14 @@ class SparkUi:
     def __init__(self, sc: SparkContext) -> None:
         self.application = str(sc.applicationId)
         self.url: str | None = sc.uiWebUrl
+        self._prefix = f"kstream-batch-{uuid.uuid4().hex}"
         jvm: Any = sc._jvm  # pyright: ignore
         self._arrays: Any = jvm.java.util.Arrays
         self._tracker: Any = sc._jsc.sc().statusTracker()  # pyright: ignore
+
+    def tag_of(self, time: Time, output_op_id: int) -> str:
+        """Return the tag of the Spark jobs of an output operation. Another context, which may have a batch of this time, has other tags."""
+        return f"{self._prefix}-{time.milliseconds}-{output_op_id}"
 
     def job_ids(self, time: Time, output_op_id: int) -> list[int]:
         """Return the Spark jobs of all tries of an output operation, as far as Spark still knows them. Blocks on the JVM: two calls.
@@ -42,7 +43,7 @@ class SparkUi:
         Spark finds jobs by tag from 4.0 on. Before, and when the JVM has ended, there are none.
         """
         try:
-            text = str(self._arrays.toString(self._tracker.getJobIdsForTag(job_tag(time, output_op_id))))
+            text = str(self._arrays.toString(self._tracker.getJobIdsForTag(self.tag_of(time, output_op_id))))
         except (Py4JError, OSError) as e:
             logger.debug("the Spark jobs of batch %s are not known: %s", time, e)
             return []
