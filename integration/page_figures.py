@@ -308,12 +308,11 @@ def _break(page: FakePage, times: list[int]) -> None:
         "limitedBy": "back-pressure: 1200 records a second",
     }
     page.known[6] = a_batch(times[6], "FAILED", processing=826, **failed)
-    page.known[12] = a_batch(times[12], "RETRYING", firstFailureReason=ERROR, tries=2)
     for n in range(6):
         page.known[n] = a_batch(times[n], "HELD", tries=0)
     page.details[times[6]] = a_detail(times[6], failed=True)
     page.figures = {
-        "stateText": "failing: 1 batch failed, no retry is left, and 7 batches wait for a retry or for an earlier one",
+        "stateText": "failing: 1 batch failed, no retry is left, and 6 batches wait for an earlier one",
         "lastError": {"timeMs": times[5], "text": ERROR, "batchTimeMs": times[6], "operation": "1, foreachRDD at orders.py:41"},
     }
     page.ledger_list = [

@@ -28,14 +28,14 @@ class Picture:
     whole_when: str
     scheme: str = "light"
     width: int = 1280
-    height: int = 860
+    height: int = 1180
 
 
 CHARTS = "document.querySelectorAll('.chart svg .line').length >= 4 && document.querySelectorAll('tbody tr').length > 5"
 ALL = (
     Picture("page-light", False, "", CHARTS),
     Picture("page-dark", True, "", CHARTS, scheme="dark"),
-    Picture("page-batch", True, "batch", "document.querySelector('.trace') !== null", height=1180),
+    Picture("page-batch", True, "batch", "document.querySelector('.trace') !== null"),
 )
 
 

@@ -111,13 +111,18 @@ def test_a_failed_batch_shows_its_traceback_the_record_its_offsets_and_its_jobs(
     said_nothing(page, server)
 
 
-def test_held_batches_and_the_retry_are_named_and_counted(browser: Browser, serve: Serve) -> None:
-    page = shown(browser, serve(a_shop(trouble=True)))
+def test_held_batches_are_named_and_counted_and_a_retry_is_told_apart(browser: Browser, serve: Serve) -> None:
+    source = a_shop(trouble=True)
+    page = shown(browser, serve(source))
     assert page.text(".state") == "Held" and page.value("document.querySelector('#headline').dataset.kind") == "held"
-    assert page.text(".sentence").startswith("1 batch failed, no retry is left, and 7 batches wait")
-    page.until(lambda: len(rows(page, "Active and waiting batches")) == 7, "seven batches that wait")
-    assert [row[1] for row in rows(page, "Active and waiting batches")] == ["held"] * 6 + ["retrying"]
+    assert page.text(".sentence").startswith("1 batch failed, no retry is left, and 6 batches wait")
+    page.until(lambda: len(rows(page, "Active and waiting batches")) == 6, "six batches that wait")
+    assert [row[1] for row in rows(page, "Active and waiting batches")] == ["held"] * 6
     assert "6 held" in page.text(".figures") and page.text('[data-tab="batches"] .badge') == "7"
+    failed = next(n for n, batch in enumerate(source.known) if batch["status"] == "FAILED")
+    source.known[failed] = a_batch(source.known[failed]["batchTimeMs"], "RETRYING", firstFailureReason=ERROR, tries=2)
+    page.until(lambda: [row[1] for row in rows(page, "Active and waiting batches")] == ["held"] * 6 + ["retrying"], "the retry")
+    assert rows(page, "Active and waiting batches")[-1][9] == ERROR
 
 
 def test_a_job_that_catches_up_is_late_until_it_is_on_time(browser: Browser, serve: Serve) -> None:

@@ -35,6 +35,7 @@ function measured(ms, interval) {
 
 /** @param {any} batch */
 function outputs(batch) {
+  if (batch.numTotalOutputOps === 0) return "–"; // it has not been generated
   const failed = batch.numFailedOutputOps ? el("span", { class: "bad-text" }, ` · ${count(batch.numFailedOutputOps)} failed`) : null;
   return [`${count(batch.numCompletedOutputOps)} / ${count(batch.numTotalOutputOps)}`, failed];
 }

@@ -31,6 +31,7 @@ export class BatchView {
     if (of === this.of) return;
     this.of = of;
     this.node.replaceChildren(...(batch instanceof NoAnswer ? [missing(this.ms, batch)] : parts(batch)));
+    for (const trace of this.node.querySelectorAll(".trace")) trace.scrollTop = trace.scrollHeight; // the error stands at the end
   }
 }
 
@@ -46,7 +47,7 @@ const missing = (ms, failure) =>
 
 /** @param {any} batch */
 function parts(batch) {
-  const operations = batch.operations.length ? batch.operations.map(operation) : el("p", { class: "empty" }, "The batch has no output operation.");
+  const operations = batch.operations.length ? batch.operations.map(operation) : el("p", { class: "empty" }, "No output operation has been generated for this batch.");
   return [
     head(batch),
     el("section", { class: "card" }, el("h2", {}, "Output operations"), el("div", { class: "stack" }, operations)),
@@ -62,7 +63,7 @@ function head(batch) {
     ["Scheduling delay", duration(batch.schedulingDelay)],
     ["Processing time", duration(batch.processingTime)],
     ["Total delay", duration(batch.totalDelay)],
-    ["Outputs", `${count(batch.numCompletedOutputOps)} of ${count(batch.numTotalOutputOps)} done`],
+    ["Outputs", batch.numTotalOutputOps ? `${count(batch.numCompletedOutputOps)} of ${count(batch.numTotalOutputOps)} done` : "–"],
     ["Tries", count(batch.tries)],
     ["Record errors", count(batch.numRecordErrors)],
     ["Skipped", count(batch.numSkipped)],

@@ -19,7 +19,7 @@ const LEFT = 46;
 const BARS = 44;
 const GAP = 10;
 const BINS = 12;
-const LEAST_SPAN_MS = 5 * 60000;
+const LEAST_SPAN_MS = 2 * 60000;
 const HOUR_MS = 3600000;
 let charts = 0;
 
@@ -130,7 +130,7 @@ export class Chart {
       svg("clipPath", { id: this.clip }, svg("rect", { x: 0, y: 0, width: this.width, height: Math.max(0, at - 0.5) })),
       svg("path", { class: "line above", d: line, "clip-path": `url(#${this.clip})` }),
       svg("line", { class: "interval", x1: LEFT, x2: this.right, y1: at, y2: at }),
-      svg("text", { class: "interval-name", x: this.right, y: at - 5, "text-anchor": "end" }, `interval ${duration(this.interval)}`),
+      svg("text", { class: "interval-name", x: LEFT + 4, y: at - 5 }, `interval ${duration(this.interval)}`),
     ];
   }
 

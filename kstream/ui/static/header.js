@@ -166,5 +166,6 @@ export function lastError(s) {
     el("span", { class: "muted" }, where.join(" · ")),
     error.batchTimeMs === null ? null : el("a", { href: `#/batch/${error.batchTimeMs}` }, "open the batch"),
   );
-  return el("div", { class: "notice bad" }, head, el("pre", { class: "trace short", tabindex: 0 }, error.text));
+  const past = ["running", "late", "ended"].includes(kindOf(s)); // it is over, and still worth to be known
+  return el("div", { class: past ? "notice" : "notice bad" }, head, el("pre", { class: "trace short", tabindex: 0 }, error.text));
 }

@@ -75,7 +75,7 @@ export const LISTS = {
     keyOf: (s) => s.key,
     empty: "All settings have their defaults.",
     columns: [
-      { title: "Setting", cell: (s) => el("code", { class: "long" }, s.key), by: (s) => s.key, kind: "wide" },
+      { title: "Setting", cell: (s) => el("code", { class: "long" }, s.key), by: (s) => s.key, kind: "wide key" },
       { title: "Value", cell: (s) => el("code", { class: "long" }, s.value), by: (s) => s.value, kind: "wide" },
       { title: "Default", cell: (s) => el("code", { class: "long muted" }, s.default), kind: "wide" },
       { title: "Meaning", cell: (s) => long(s.meaning), kind: "wide" },

@@ -5,7 +5,7 @@ import { BatchBars } from "./batch_bars.js";
 import { Chart } from "./chart.js";
 import { el } from "./dom.js";
 import { lastError } from "./header.js";
-import { unfinished } from "./state.js";
+import { kindOf, unfinished } from "./state.js";
 import { Table } from "./table.js";
 
 const SUBJECTS = [
@@ -64,7 +64,7 @@ export class Overview {
 
   /** @param {any} s */
   showError(s) {
-    const of = JSON.stringify(s.lastError);
+    const of = `${kindOf(s)} ${JSON.stringify(s.lastError)}`;
     if (of === this.errorOf) return;
     this.errorOf = of;
     const block = lastError(s);
