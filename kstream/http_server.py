@@ -10,6 +10,7 @@ import logging
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -39,13 +40,15 @@ class HttpServer:
         name: the name of its threads, such as `MetricsServer`.
         what: what it shows, for messages, such as `metrics`.
         key: the setting of the port, for messages.
+        end_s: the seconds that a stop waits for answers that are being made.
 
     Raises:
         PortTakenError: another process listens there.
         ConfigurationError: it cannot listen there.
     """
 
-    def __init__(self, host: str, port: int, app: App, name: str, what: str, key: str) -> None:
+    def __init__(self, host: str, port: int, app: App, name: str, what: str, key: str, end_s: float = _PATIENCE_S) -> None:
+        self._end_s = end_s
         try:
             if not 0 <= port <= _HIGHEST_PORT:  # getaddrinfo takes it modulo 65,536
                 raise OverflowError(f"a port is at most {_HIGHEST_PORT}")
@@ -67,12 +70,15 @@ class HttpServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Close the port and all connections, and end their threads. Blocks for a moment. Call it after `start`, or without it."""
+        """Close the port and all connections, and wait for their threads. Blocks for a moment. Call it after `start`, or without it.
+
+        A thread whose answer takes longer than `end_s` ends with it. It is a daemon.
+        """
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
         self._server.server_close()
-        self._server.close_open()
+        self._server.close_open(self._end_s)
 
 
 class _Handler(WSGIRequestHandler):
@@ -132,8 +138,8 @@ class _Server(WSGIServer):
             with self._lock:
                 del self._open[threading.current_thread()]
 
-    def close_open(self) -> None:
-        """Close all connections, and wait for their threads."""
+    def close_open(self, end_s: float) -> None:
+        """Close all connections, and wait for their threads, up to `end_s` seconds for all of them."""
         with self._lock:
             still_open = dict(self._open)
         for connection in still_open.values():
@@ -141,5 +147,6 @@ class _Server(WSGIServer):
                 connection.shutdown(socket.SHUT_RDWR)
             except OSError:  # it is closed already
                 pass
+        end = time.monotonic() + end_s
         for thread in still_open:
-            thread.join(_PATIENCE_S)
+            thread.join(max(0.0, end - time.monotonic()))

@@ -38,9 +38,9 @@ class SparkUi:
         return f"{self._prefix}-{time.milliseconds}-{output_op_id}"
 
     def job_ids(self, time: Time, output_op_id: int) -> list[int]:
-        """Return the Spark jobs of all tries of an output operation, as far as Spark still knows them. Blocks on the JVM: two calls.
+        """Return the Spark jobs of all tries of an output operation, in order. Blocks on the JVM: two calls.
 
-        Spark finds jobs by tag from 4.0 on. Before, and when the JVM has ended, there are none.
+        Spark knows the last `spark.ui.retainedJobs` jobs. When the JVM has ended there are none.
         """
         try:
             text = str(self._arrays.toString(self._tracker.getJobIdsForTag(self.tag_of(time, output_op_id))))

@@ -27,6 +27,8 @@ from kstream.ui.page_source import PageSource
 logger = logging.getLogger(__name__)
 PORT, HOST = "spark.streaming.kstream.ui.port", "spark.streaming.kstream.ui.host"
 COOKIE = "kstream_token"
+_END_S = 1.0
+"""Seconds that a stop waits for answers. One that reads the ledger waits for the store, which may be away."""
 PAGE = "index.html"
 _KINDS = {
     ".html": "text/html; charset=utf-8",
@@ -97,10 +99,10 @@ class UiServer(HttpServer):
     def __init__(self, host: str, port: int, source: PageSource, token: str | None = None, clock: Clock | None = None) -> None:
         assert token or is_loopback(host)
         self._tokens = TokenCheck(token, clock or SystemClock())
-        super().__init__(host, port, _app(source, host, self._tokens), "UiServer", "the page", PORT)
+        super().__init__(host, port, _app(source, host, self._tokens), "UiServer", "the page", PORT, _END_S)
 
     def stop(self) -> None:
-        """Close the port and all connections, and end their threads. Blocks for a moment. Call it after `start`, or without it."""
+        """Close the port and all connections, and wait for their threads, a second at most. Call it after `start`, or without it."""
         self._tokens.stop()
         super().stop()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,7 @@ class FakeSource:
     def __init__(self) -> None:
         self.name = "orders"
         self.error: Exception | None = None
+        self.wait: Callable[[], object] = lambda: None
         self.asked: list[Any] = []
 
     def application(self) -> Any:
@@ -63,6 +64,7 @@ class FakeSource:
         """Any other list: its own name."""
 
         def answer() -> Any:
+            self.wait()
             if self.error is not None:
                 raise self.error
             return {"from": name}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kstream.errors import ConfigurationError, PortTakenError, StorageError
+from kstream.ui import ui_server
 from kstream.ui.access import delay_ms
 from kstream.ui.ui_server import HEADERS, UiServer
 from tests.ui.asked import FakeSource, Reply, ask
@@ -183,6 +184,25 @@ def test_a_port_that_is_taken_and_one_that_is_none_name_the_setting(serve: Serve
         UiServer("127.0.0.1", serve().port, source)
     with pytest.raises(ConfigurationError, match="the port for the page cannot be opened"):
         UiServer("127.0.0.1", 70_000, source)
+
+
+def test_its_end_does_not_wait_long_for_an_answer_that_hangs(source: FakeSource, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ui_server, "_END_S", 0.01)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        begun.set()
+        assert may_end.wait(20)
+
+    source.wait = hang
+    server = serve()
+    with socket.create_connection(("127.0.0.1", server.port)) as asking:
+        asking.sendall(f"GET {STREAMING}ledger HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+        assert begun.wait(20)
+        server.stop()
+        (hanging,) = (thread for thread in threading.enumerate() if thread.name == "UiServer-request")
+    may_end.set()
+    hanging.join(20)
 
 
 def test_after_its_end_nothing_is_left_of_it(serve: Serve) -> None:
