@@ -28,20 +28,30 @@ from kstream.ui.forms import (
 )
 
 INTERVAL_MS, BUCKET_MS, HOUR_MS = 2000, 6000, 3_600_000
-TRACEBACK = """Traceback (most recent call last):
-  File "/srv/jobs/orders.py", line 41, in write
-    rdd.foreachPartition(store_orders)
-  File "/srv/jobs/orders.py", line 27, in store_orders
-    store(order["customer"], to_cents(order["total"]))
+RECORD = "orders-3@48214829"
+PLACE = f"map of /srv/jobs/orders.py:41, record {RECORD} (2026-11-24T07:35:14.883Z)"
+ERROR = f"InvalidOperation: [<class 'decimal.ConversionSyntax'>] ({PLACE})"
+OWN_TRACEBACK = f"""Traceback (most recent call last):
+  File "/srv/jobs/orders.py", line 41, in <lambda>
+    orders = rdd.map(lambda record: to_order(record[1]))
+                                    ^^^^^^^^^^^^^^^^^^^
+  File "/srv/jobs/orders.py", line 27, in to_order
+    return Order(fields["customer"], to_cents(fields["total"]))
+                                     ^^^^^^^^^^^^^^^^^^^^^^^^^
   File "/srv/jobs/orders.py", line 12, in to_cents
     return int(Decimal(text) * 100)
+               ^^^^^^^^^^^^^
 decimal.InvalidOperation: [<class 'decimal.ConversionSyntax'>]
+in output operation 1, foreachRDD at /srv/jobs/orders.py:43: {PLACE}"""
+TRACEBACK = f"""Traceback (most recent call last):
+  File "/srv/lib/pyspark/rdd.py", line 1699, in collect
+    sock_info = self.ctx._jvm.PythonRDD.collectAndServe(self._jrdd.rdd())
+py4j.protocol.Py4JJavaError: An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1097)
 
-The record: topic orders, partition 3, offset 48211902
-  key    b'customer-8812'
-  value  b'{"id": "A-77120", "customer": "8812", "total": "12,90"}'
-"""
-ERROR = "InvalidOperation in to_cents (orders.py:12), record orders/3@48211902, key b'customer-8812'"
+The above exception was the direct cause of the following exception:
+
+{OWN_TRACEBACK}"""
 
 
 @dataclass
@@ -184,8 +194,8 @@ def an_operation(number: int, name: str, status: str, begun: int, duration: int 
     """An output operation; `own` replaces values."""
     operation = {
         "operationId": number,
-        "name": name,
-        "description": f"{name} at orders.py:{30 + number * 11}",
+        "name": f"{name} at /srv/jobs/orders.py:{32 + number * 11}",
+        "description": f"/srv/jobs/orders.py:{32 + number * 11}",
         "startTime": spark_time(begun),
         "endTime": None if duration is None else spark_time(begun + duration),
         "startTimeMs": begun,
@@ -218,20 +228,20 @@ def a_detail(time_ms: int, failed: bool) -> dict[str, Any]:
         "inputs": [
             {
                 "id": 0,
-                "description": "Kafka direct stream of orders, refunds",
+                "description": "Kafka[Subscribe[orders, refunds]]",
                 "numRecords": 2400,
                 "numRecordErrors": 2,
                 "numSkipped": 1,
                 "numLosses": 0,
                 "numBytes": 1_204_118,
-                "limitedBy": {"reason": "back-pressure: 1200 records a second", "estimate": 1200.0, "records left": 8120},
+                "limitedBy": {"reason": "back-pressure", "records": 2400},
                 "offsets": ranges,
                 "blocks": [],
                 "files": [],
-                "facts": {"leader epochs": {"orders": [4, 4, 5, 4], "refunds": [2, 2]}, "read tasks": 6},
+                "facts": {"metrics": {"minOffsetsBehindLatest": 0, "maxOffsetsBehindLatest": 1167, "avgOffsetsBehindLatest": 332.5}},
             }
         ],
-        "skipped": [{"stream": 0, "record": "orders/3@48211877"}],
+        "skipped": [{"stream": 0, "record": "orders-3@48214622"}],
         "operations": [an_operation(0, "pprint", "COMPLETED", time_ms + 4, 306, jobIds=[9011], jobUrls=[f"{url}9011"]), second],
     }
 
@@ -275,7 +285,7 @@ def a_lag(topics: dict[str, int], wave: random.Random, top: int = 400) -> LagFor
         made.append({"topic": topic, "records": sum(lags), "partitions": each})
     records = sum(topic["records"] for topic in made)
     return cast(
-        LagForm, {"stream": 0, "description": "Kafka direct stream of orders, refunds", "records": records, "seconds": 1.8, "topics": made}
+        LagForm, {"stream": 0, "description": "Kafka[Subscribe[orders, refunds]]", "records": records, "seconds": 1.8, "topics": made}
     )
 
 
@@ -287,7 +297,7 @@ def a_shop(trouble: bool = False, seed: int = 7) -> FakePage:
     times = [now - n * INTERVAL_MS for n in range(120)]
     for n, time_ms in enumerate(times):
         processing = round(620 + 120 * math.sin(n / 6) + wave.gauss(0, 60))
-        own: dict[str, Any] = {"limitedBy": "back-pressure: 1200 records a second"} if 30 < n < 36 else {}
+        own: dict[str, Any] = {"limitedBy": "back-pressure"} if 30 < n < 36 else {}
         own |= {"numRecordErrors": 2} if n == 17 else {}
         page.known.append(a_batch(time_ms, records=round(2500 + 500 * math.sin(n / 9) + wave.gauss(0, 90)), processing=processing, **own))
         page.details[time_ms] = a_detail(time_ms, failed=False)
@@ -305,7 +315,7 @@ def _break(page: FakePage, times: list[int]) -> None:
         "tries": 3,
         "numRecordErrors": 2,
         "numSkipped": 1,
-        "limitedBy": "back-pressure: 1200 records a second",
+        "limitedBy": "back-pressure",
     }
     page.known[6] = a_batch(times[6], "FAILED", processing=826, **failed)
     for n in range(6):
@@ -313,15 +323,15 @@ def _break(page: FakePage, times: list[int]) -> None:
     page.details[times[6]] = a_detail(times[6], failed=True)
     page.figures = {
         "stateText": "failing: 1 batch failed, no retry is left, and 6 batches wait for an earlier one",
-        "lastError": {"timeMs": times[5], "text": ERROR, "batchTimeMs": times[6], "operation": "1, foreachRDD at orders.py:41"},
+        "lastError": {"timeMs": times[5], "text": ERROR, "batchTimeMs": times[6], "operation": "1, foreachRDD at /srv/jobs/orders.py:43"},
     }
     page.ledger_list = [
-        {"batchTimeMs": times[40], "kind": "skipped", "stream": 0, "text": "left out on request: orders/3@48211877", "acknowledged": True},
+        {"batchTimeMs": times[40], "kind": "skipped", "stream": 0, "text": "left out on request: orders-3@48214622", "acknowledged": True},
         {
             "batchTimeMs": times[90],
             "kind": "data loss",
             "stream": 0,
-            "text": "refunds/1: offsets 1200 to 1450 were gone: retention",
+            "text": "refunds-1: offsets 1200 to 1450 were gone: retention",
             "acknowledged": False,
         },
     ]
@@ -334,7 +344,7 @@ def _decisions(now: int) -> list[DecisionForm]:
         ("allocation", "One executor was asked for: batches take 0.92 of their interval, above 0.9."),
         ("warning", "The batch waited 4.2 s for the one before: the sink is slower than the interval."),
         ("error", ERROR),
-        ("data loss", "refunds/1: offsets 1200 to 1450 were gone before the batch could read them: retention."),
+        ("data loss", "refunds-1: offsets 1200 to 1450 were gone before the batch could read them: retention."),
     ]
     made = [
         {"timeMs": now - n * 41_000, "kind": kind, "text": text, "batchTimeMs": now - n * 42_000} for n, (kind, text) in enumerate(said)

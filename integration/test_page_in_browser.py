@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from integration.browser import Browser, Page
-from integration.page_figures import ERROR, INTERVAL_MS, FakePage, a_batch, a_lag, a_shop
+from integration.page_figures import ERROR, INTERVAL_MS, OWN_TRACEBACK, TRACEBACK, FakePage, a_batch, a_lag, a_shop
 from kstream.ui.ui_server import UiServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
@@ -99,15 +99,16 @@ def test_a_failed_batch_shows_its_traceback_the_record_its_offsets_and_its_jobs(
     assert row[1] == "failed" and row[7] == "3" and "2 record errors" in row[8] and row[9] == ERROR
     assert page.value("document.querySelectorAll('.chart .failed')[2].getAttribute('d')").count("M") == 4
     page.click(f'td.time a[href="#/batch/{failed["batchTimeMs"]}"]')
-    page.wait_text(".trace", "InvalidOperation: [<class 'decimal.ConversionSyntax'>]")
-    assert 'value  b\'{"id": "A-77120"' in page.text(".trace") and page.text(".error-line") == ERROR
-    assert "orders/3@48211877" in page.text("#view")  # a skipped record
+    page.wait_text(".trace", "decimal.InvalidOperation: [<class 'decimal.ConversionSyntax'>]")
+    assert page.text(".trace") == OWN_TRACEBACK and page.text(".error-line") == ERROR  # the record is in both
+    assert page.value("document.querySelector('details .trace').textContent") == TRACEBACK
+    assert "orders-3@48214622" in page.text("#view")  # a skipped record
     jobs = page.value("[...document.querySelectorAll('.part a')].map(a => [a.innerText, a.href, a.rel])")
     assert [job[0] for job in jobs] == ["job 9011", "job 9012", "job 9013"]
     assert jobs[0][1:] == ["http://worker-7.shop.example:4040/jobs/job/?id=9011", "noopener noreferrer"]
     ranges = rows(page, "Inputs")
     assert ranges[3] == ["orders", "3", "48,214,431", "48,214,831", "398"] and ranges[4][0] == "refunds"
-    assert "back-pressure: 1200 records a second" in page.text("#view") and "1 of 2 done" in page.text(".batch-head")
+    assert "Limited: back-pressure" in page.text("#view") and "1 of 2 done" in page.text(".batch-head")
     said_nothing(page, server)
 
 
@@ -325,6 +326,45 @@ def test_a_page_that_nobody_looks_at_asks_rarely(browser: Browser, serve: Serve)
     assert len(page.seen.requests) == before
     page.value("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
     page.until(lambda: len(page.seen.requests) > before + 5, "requests at once")
+
+
+READ_AS = [
+    ("format.duration(null)", "–"),
+    ("format.duration(0)", "0 ms"),
+    ("format.duration(0.2)", "0.2 ms"),
+    ("format.duration(999)", "999 ms"),
+    ("format.duration(1200)", "1.2 s"),
+    ("format.duration(59_940)", "59.9 s"),
+    ("format.duration(250_000)", "4 min 10 s"),
+    ("format.duration(7_260_000)", "2 h 1 min"),
+    ("format.duration(266_400_000)", "3 d 2 h"),
+    ("format.short(99_999)", "99,999"),
+    ("format.short(961_071)", "961K"),
+    ("format.short(0.25)", "0.3"),
+    ("format.counted(1, 'batch', 'batches')", "1 batch"),
+    ("format.clock(1795505931007)", "07:38:51.007"),
+    ("format.moment(1795505931000, 1795592331000)", "2026-11-24 07:38:51"),
+    ("format.firstLine('one\\ntwo')", "one"),
+    ("String(scale.ticksTo(2160, scale.durationStep(2160, 3)))", "0,1000,2000,3000"),
+    ("String(scale.ticksTo(0.9, scale.stepFor(0.9, 3)))", "0,0.5,1"),
+    ("String(scale.ticksTo(130000, scale.durationStep(130000, 3)))", "0,60000,120000,180000"),
+    ("String(scale.momentsIn(90_000, 400_000, 4))", "120000,240000,360000"),
+    ("String(scale.histogram([[0, 2], [5, 1], [10, 3]], 10, 2))", "2,4"),
+    ("String([0, 1, 60, 250, 1000].map(n => heat.shade(n, 1000)))", "0,1,3,4,5"),
+    ("batch.lastTraceback('Traceback (most recent call last):\\n x')", "Traceback (most recent call last):\n x"),
+    ("state.kindOf({state: 'ended gracefully'})", "ended"),
+    ("state.kindOf({state: 'fenced'})", "fenced"),
+    ("state.kindOf({state: 'well', numHeldBatches: 0, secondsBehind: 31, batchDuration: 1000})", "late"),
+    ("state.kindOf({state: 'well', numHeldBatches: 0, secondsBehind: 31, batchDuration: 10000})", "running"),
+]
+
+
+def test_figures_are_read_as_people_write_them(browser: Browser, serve: Serve) -> None:
+    page = shown(browser, serve(a_shop()))
+    names = {"format": "format", "scale": "scale", "heat": "heat_map", "batch": "batch_view", "state": "state"}
+    loaded = ", ".join(f"import('/static/{file}.js').then(m => window.{name} = m)" for name, file in names.items())
+    page.value(f"Promise.all([{loaded}]).then(() => 1)")
+    assert [(asked, page.value(asked)) for asked, _ in READ_AS] == READ_AS
 
 
 # -- data that wants to be more than data

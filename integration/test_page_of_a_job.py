@@ -97,7 +97,8 @@ def test_a_job_that_fails_holds_and_catches_up_is_followed_by_its_page(browser: 
     page.wait_text(".notice.bad", "invalid literal for int() with base 10: 'twelve'")
     page.click(".notice.bad a")
     page.wait_text(".trace", "ValueError: invalid literal for int() with base 10: 'twelve'")
-    assert "in number" in page.text(".trace") and f"{job.topic}" in page.text(".error-line")  # the user's own function, and the record
+    assert "in number" in page.text(".trace") and "py4j" not in page.text(".trace")  # the functions of the job alone
+    assert f"record {job.topic}-1@25" in page.text(".trace") and f"record {job.topic}-1@25" in page.text(".error-line")
     ranges = page.value("[...document.querySelectorAll('.part table tbody tr')].map(r => [...r.children].map(d => d.innerText))")
     assert [job.topic, "1", "25", "26", "1"] in ranges
 

@@ -14,9 +14,11 @@ export class NoAnswer extends Error {
 
 /** The JSON at an address. @param {string} path @returns {Promise<any>} @throws {NoAnswer} */
 export async function get(path) {
-  const answer = await asked(path).catch(() => asked(path, AGAIN_MS)).catch(() => {
-    throw new NoAnswer(0, "The driver does not answer.");
-  });
+  const answer = await asked(path)
+    .catch(() => asked(path, AGAIN_MS))
+    .catch(() => {
+      throw new NoAnswer(0, "The driver does not answer.");
+    });
   let body;
   try {
     body = await answer.json();
@@ -28,7 +30,7 @@ export async function get(path) {
   return body;
 }
 
-/** A driver closes what is more connections than it has room for, so a request is made twice. @param {string} path @param {number} [afterMs] */
+/** A driver closes connections for which it has no room, so a request is made twice. @param {string} path @param {number} [afterMs] */
 async function asked(path, afterMs = 0) {
   if (afterMs) await new Promise((go) => setTimeout(go, afterMs));
   return fetch(`api/v1/${path}`, { signal: AbortSignal.timeout(SILENCE_MS), credentials: "same-origin" });

@@ -36,7 +36,8 @@ export class BatchBars {
 
 /** @param {HTMLElement} node @param {any} batch @param {number} top */
 function paint(node, batch, top) {
-  const title = `${moment(batch.batchTimeMs, Date.now())} · ${batch.status.toLowerCase()} · ${count(batch.inputSize)} records · ${duration(batch.totalDelay)}`;
+  const what = [batch.status.toLowerCase(), `${count(batch.inputSize)} records`, duration(batch.totalDelay)];
+  const title = [moment(batch.batchTimeMs, Date.now()), ...what].join(" · ");
   set(node, { href: `#/batch/${batch.batchTimeMs}`, title, class: toneOf(batch.status) });
   const share = batch.totalDelay === null ? 0.4 : batch.totalDelay / top;
   /** @type {HTMLElement} */ (node.firstElementChild).style.height = `${Math.max(6, Math.round(share * 100))}%`;

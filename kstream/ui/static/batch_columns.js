@@ -48,7 +48,13 @@ const COMMON = [
   { title: "Scheduling delay", cell: (b) => duration(b.schedulingDelay), by: (b) => b.schedulingDelay, kind: "num" },
   { title: "Processing time", cell: (b) => measured(b.processingTime, b.batchDuration), by: (b) => b.processingTime, kind: "num" },
   { title: "Total delay", cell: (b) => duration(b.totalDelay), by: (b) => b.totalDelay, kind: "num" },
-  { title: "Outputs", cell: outputs, by: (b) => b.numCompletedOutputOps, kind: "num", hint: "Output operations that have succeeded, of all" },
+  {
+    title: "Outputs",
+    cell: outputs,
+    by: (b) => b.numCompletedOutputOps,
+    kind: "num",
+    hint: "Output operations that have succeeded, of all",
+  },
   { title: "Tries", cell: (b) => count(b.tries), by: (b) => b.tries, kind: "num" },
   { title: "Notes", cell: notes, kind: "notes" },
 ];
@@ -56,7 +62,8 @@ const COMMON = [
 /** @type {import("./table.js").Column} */
 const ERROR = {
   title: "First error",
-  cell: (b) => (b.firstFailureReason ? el("span", { class: "clipped bad-text", title: b.firstFailureReason }, firstLine(b.firstFailureReason)) : ""),
+  cell: (b) =>
+    b.firstFailureReason ? el("span", { class: "clipped bad-text", title: b.firstFailureReason }, firstLine(b.firstFailureReason)) : "",
   kind: "wide",
 };
 

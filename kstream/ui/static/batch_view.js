@@ -8,6 +8,7 @@ import { toneOf } from "./state.js";
 import { Table } from "./table.js";
 
 const MOST_LINES = 500;
+const OVER_MS = 60000;
 
 export class BatchView {
   /** @param {number} ms */
@@ -15,18 +16,20 @@ export class BatchView {
     this.ms = ms;
     this.title = `Batch ${clock(ms)}`;
     this.of = "";
+    this.isOver = false; // then nothing of it changes, and its facts may be long
     this.node = el("div", { class: "view" }, el("p", { class: "empty" }, "Asking for the batch …"));
   }
 
   /** @returns {import("./poll.js").Want[]} */
   wants() {
-    return [{ key: `batch ${this.ms}`, path: `batches/${this.ms}` }];
+    return [{ key: `batch ${this.ms}`, path: `batches/${this.ms}`, everyMs: this.isOver ? OVER_MS : 0 }];
   }
 
   /** @param {Map<string, any>} answers */
   update(answers) {
     const batch = answers.get(`batch ${this.ms}`);
     if (batch === undefined) return;
+    this.isOver = batch.status === "COMPLETED";
     const of = batch instanceof NoAnswer ? `? ${batch.message}` : JSON.stringify(batch);
     if (of === this.of) return;
     this.of = of;
@@ -47,7 +50,9 @@ const missing = (ms, failure) =>
 
 /** @param {any} batch */
 function parts(batch) {
-  const operations = batch.operations.length ? batch.operations.map(operation) : el("p", { class: "empty" }, "No output operation has been generated for this batch.");
+  const operations = batch.operations.length
+    ? batch.operations.map(operation)
+    : el("p", { class: "empty" }, "No output operation has been generated for this batch.");
   return [
     head(batch),
     el("section", { class: "card" }, el("h2", {}, "Output operations"), el("div", { class: "stack" }, operations)),
@@ -73,11 +78,33 @@ function head(batch) {
     "section",
     { class: "card batch-head" },
     el("p", { class: "crumbs" }, el("a", { href: "#/" }, "Overview"), " / ", el("a", { href: "#/batches" }, "Batches")),
-    el("div", { class: "batch-title" }, el("h2", {}, "Batch of ", el("time", { datetime: iso(batch.batchTimeMs) }, clock(batch.batchTimeMs))), pill(batch.status), notes(batch)),
-    el("p", { class: "muted" }, day(batch.batchTimeMs), " · batch time ", el("code", {}, batch.batchTimeMs), " ms · ", iso(batch.batchTimeMs)),
-    batch.limitedBy ? el("div", { class: "notice warn" }, el("strong", {}, "Limited: "), batch.limitedBy) : null,
-    batch.firstFailureReason ? el("div", { class: "notice bad" }, el("strong", {}, "First error: "), el("span", { class: "long" }, batch.firstFailureReason)) : null,
-    el("dl", { class: "facts wide-facts" }, figures.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
+    el(
+      "div",
+      { class: "batch-title" },
+      el("h2", {}, "Batch of ", el("time", { datetime: iso(batch.batchTimeMs) }, clock(batch.batchTimeMs))),
+      pill(batch.status),
+      notes(batch),
+    ),
+    el(
+      "p",
+      { class: "muted" },
+      day(batch.batchTimeMs),
+      " · batch time ",
+      el("code", {}, batch.batchTimeMs),
+      " ms · ",
+      iso(batch.batchTimeMs),
+    ),
+    batch.limitedBy && !batch.inputs.some((i) => i.limitedBy)
+      ? el("div", { class: "notice warn" }, el("strong", {}, "Limited: "), batch.limitedBy)
+      : null,
+    batch.firstFailureReason && !batch.operations.some((o) => o.error)
+      ? el("div", { class: "notice bad" }, el("strong", {}, "First error: "), el("span", { class: "long" }, batch.firstFailureReason))
+      : null,
+    el(
+      "dl",
+      { class: "facts wide-facts" },
+      figures.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
+    ),
   );
 }
 
@@ -87,18 +114,47 @@ function operation(o) {
   return el(
     "article",
     { class: `part ${toneOf(o.status)}` },
-    el("div", { class: "part-head" }, el("h3", {}, el("span", { class: "muted" }, `${o.operationId} `), o.name), pill(o.status), el("span", { class: "part-figure" }, duration(o.duration))),
+    el(
+      "div",
+      { class: "part-head" },
+      el("h3", {}, el("span", { class: "muted" }, `${o.operationId} `), o.name),
+      pill(o.status),
+      el("span", { class: "part-figure" }, duration(o.duration)),
+    ),
     el(
       "p",
       { class: "muted long" },
-      o.description && o.description !== o.name ? [o.description, " · "] : null,
+      o.description && !o.name.includes(o.description) ? [o.description, " · "] : null,
       o.startTimeMs === null ? "has not begun" : `began ${clock(o.startTimeMs)}`,
       o.endTimeMs === null ? null : `, ended ${clock(o.endTimeMs)}`,
       jobs.length ? [" · Spark ", jobs] : null,
     ),
     o.error ? el("p", { class: "error-line long" }, o.error) : null,
-    o.failureReason ? el("pre", { class: "trace", tabindex: 0, role: "region", "aria-label": `Traceback of output operation ${o.operationId}` }, o.failureReason) : null,
+    o.failureReason ? failure(o) : null,
   );
+}
+
+/** The traceback of the user's functions; what the driver and Spark add to it is folded away. @param {any} o */
+function failure(o) {
+  const trace = (/** @type {string} */ text, /** @type {string} */ what) =>
+    el("pre", { class: "trace", tabindex: 0, role: "region", "aria-label": `${what} of output operation ${o.operationId}` }, text);
+  const own = lastTraceback(o.failureReason);
+  if (own === o.failureReason) return trace(own, "Traceback");
+  return [
+    trace(own, "Traceback"),
+    el(
+      "details",
+      {},
+      el("summary", {}, "The whole traceback, with that of the driver and of Spark"),
+      trace(o.failureReason, "Whole traceback"),
+    ),
+  ];
+}
+
+/** The part that begins with the last traceback. The worker's stands last: it has the user's functions alone. @param {string} text */
+export function lastTraceback(text) {
+  const at = text.lastIndexOf("\nTraceback (most recent call last):");
+  return at < 0 ? text : text.slice(at + 1);
 }
 
 /** @param {any} i */
@@ -106,7 +162,12 @@ function input(i) {
   return el(
     "article",
     { class: "part" },
-    el("div", { class: "part-head" }, el("h3", {}, el("span", { class: "muted" }, `${i.id} `), i.description), el("span", { class: "part-figure" }, counted(i.numRecords, "record"))),
+    el(
+      "div",
+      { class: "part-head" },
+      el("h3", {}, el("span", { class: "muted" }, `${i.id} `), i.description),
+      el("span", { class: "part-figure" }, counted(i.numRecords, "record")),
+    ),
     inputNotes(i),
     i.limitedBy ? limit(i.limitedBy) : null,
     i.offsets.length ? offsets(i) : null,
@@ -148,7 +209,13 @@ function offsets(i) {
       { title: "Partition", cell: (o) => o.partition, by: (o) => o.partition, kind: "num" },
       { title: "From offset", cell: (o) => count(o.fromOffset), by: (o) => o.fromOffset, kind: "num", hint: "The first offset, included" },
       { title: "Until offset", cell: (o) => count(o.untilOffset), by: (o) => o.untilOffset, kind: "num", hint: "The end, excluded" },
-      { title: "Records", cell: (o) => count(o.count), by: (o) => o.count, kind: "num", hint: "A range may have fewer records than offsets" },
+      {
+        title: "Records",
+        cell: (o) => count(o.count),
+        by: (o) => o.count,
+        kind: "num",
+        hint: "A range may have fewer records than offsets",
+      },
     ],
     keyOf: (o) => `${o.topic} ${o.partition}`,
     sort: { column: 0, down: false },
@@ -166,7 +233,12 @@ function listed(title, names) {
     "div",
     {},
     el("h4", {}, title, " ", el("span", { class: "muted" }, count(names.length))),
-    el("ul", { class: "names", tabindex: 0 }, shown.map((name) => el("li", {}, name)), rest ? el("li", { class: "muted" }, `and ${count(rest)} more`) : null),
+    el(
+      "ul",
+      { class: "names", tabindex: 0 },
+      shown.map((name) => el("li", {}, name)),
+      rest ? el("li", { class: "muted" }, `and ${count(rest)} more`) : null,
+    ),
   );
 }
 
@@ -174,7 +246,9 @@ function listed(title, names) {
 function facts(of) {
   const entries = Object.entries(of ?? {}).filter(([, value]) => value !== null && value !== "");
   if (entries.length === 0) return null;
-  const rows = entries.slice(0, MOST_LINES).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", { class: "long" }, asText(value))));
+  const rows = entries
+    .slice(0, MOST_LINES)
+    .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", { class: "long" }, asText(value))));
   return el("details", {}, el("summary", {}, "More facts"), el("dl", { class: "facts wide-facts" }, rows));
 }
 

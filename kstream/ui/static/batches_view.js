@@ -6,6 +6,7 @@ import { Table } from "./table.js";
 
 const STATES = ["all", "completed", "failed", "processing", "queued", "held", "retrying", "pending"];
 const MOST = 1000;
+const LIST_MS = 5000;
 
 export class BatchesView {
   /** @param {string} state @param {() => void} changed asks anew */
@@ -22,7 +23,12 @@ export class BatchesView {
     });
     this.chips = STATES.map((name) => el("button", { class: "chip", type: "button", "data-state": name }, name));
     for (const chip of this.chips) chip.addEventListener("click", () => this.choose(chip.dataset.state ?? "all"));
-    const head = el("div", { class: "chart-head" }, el("h2", {}, "Batches"), el("div", { class: "chips", role: "group", "aria-label": "State" }, this.chips));
+    const head = el(
+      "div",
+      { class: "chart-head" },
+      el("h2", {}, "Batches"),
+      el("div", { class: "chips", role: "group", "aria-label": "State" }, this.chips),
+    );
     this.node = el("div", { class: "view" }, el("section", { class: "card" }, head, this.table.node));
     this.mark();
   }
@@ -41,7 +47,7 @@ export class BatchesView {
   /** @returns {import("./poll.js").Want[]} */
   wants() {
     const status = this.state === "all" ? "" : `status=${this.state}&`;
-    return [{ key: `batches ${this.state}`, path: `batches?${status}limit=${MOST}` }];
+    return [{ key: `batches ${this.state}`, path: `batches?${status}limit=${MOST}`, everyMs: LIST_MS }];
   }
 
   /** @param {Map<string, any>} answers */

@@ -32,7 +32,12 @@ export function set(node, attributes) {
   return node;
 }
 
-/** @param {Node} node @param {unknown[]} children nodes, text, lists of them; null and false are left out */
+/**
+ * @template {Node} N
+ * @param {N} node
+ * @param {unknown[]} children nodes, text, lists of them; null and false are left out
+ * @returns {N}
+ */
 export function append(node, children) {
   for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;

@@ -21,7 +21,11 @@ const FIGURES = [
   {
     title: "Scheduling delay",
     hint: "How long the batch that ended last had waited before its first job began",
-    of: (s, last) => ({ value: durationParts(last?.schedulingDelay), note: mean(s.avgSchedulingDelay), tone: over(last?.schedulingDelay, s) }),
+    of: (s, last) => ({
+      value: durationParts(last?.schedulingDelay),
+      note: mean(s.avgSchedulingDelay),
+      tone: over(last?.schedulingDelay, s),
+    }),
   },
   {
     title: "Processing time",
@@ -79,8 +83,21 @@ export class Header {
     this.facts = el("dl", { class: "facts" });
     this.factsOf = "";
     this.figures = FIGURES.map((figure) => new Tile(figure));
-    const said = el("div", { class: "said", role: "status" }, el("h1", { class: "state" }, el("span", { class: "lamp" }), this.word), this.sentence);
-    root.replaceChildren(said, this.facts, el("div", { class: "figures" }, this.figures.map((tile) => tile.node)));
+    const said = el(
+      "div",
+      { class: "said", role: "status" },
+      el("h1", { class: "state" }, el("span", { class: "lamp" }), this.word),
+      this.sentence,
+    );
+    root.replaceChildren(
+      said,
+      this.facts,
+      el(
+        "div",
+        { class: "figures" },
+        this.figures.map((tile) => tile.node),
+      ),
+    );
   }
 
   /** @param {any} s the statistics @param {any} last the batch that ended last, or nothing */
@@ -100,7 +117,9 @@ export class Header {
     if (of === this.factsOf) return;
     this.factsOf = of;
     this.facts.replaceChildren(
-      ...facts.map(([name, value, href]) => el("div", {}, el("dt", { hidden: !name }, name || value), el("dd", {}, href ? outside(href, value) : value))),
+      ...facts.map(([name, value, href]) =>
+        el("div", {}, el("dt", { hidden: !name }, name || value), el("dd", {}, href ? outside(href, value) : value)),
+      ),
     );
   }
 }
@@ -113,7 +132,13 @@ class Tile {
     this.unit = el("span", { class: "unit" });
     this.note = el("span", { class: "note" });
     const title = el("span", { class: "label" }, figure.title);
-    this.node = el("div", { class: "figure", title: figure.hint }, title, el("span", { class: "amount" }, this.value, this.unit), this.note);
+    this.node = el(
+      "div",
+      { class: "figure", title: figure.hint },
+      title,
+      el("span", { class: "amount" }, this.value, this.unit),
+      this.note,
+    );
   }
 
   /** @param {any} s @param {any} last */
@@ -132,7 +157,9 @@ const whole = (ms) => ms - (ms % 1000);
 /** @param {import("./state.js").Kind} kind @param {any} s */
 function sentenceOf(kind, s) {
   const since = sinceOf(kind, s);
-  const text = String(s.stateText ?? "").trim().replace(/^[a-z]+: /i, ""); // the word of the state stands before it
+  const text = String(s.stateText ?? "")
+    .trim()
+    .replace(/^[a-z]+: /i, ""); // the word of the state stands before it
   const sentence = text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) || !text ? "" : ".");
   return since === null ? sentence : `${sentence} Since ${moment(whole(since), s.nowMs)}, for ${duration(whole(s.nowMs - since))}.`;
 }

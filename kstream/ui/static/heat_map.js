@@ -5,7 +5,7 @@ import { count } from "./format.js";
 
 const SHADES = 6;
 
-/** The shade of a number of records, 0 for none: each shade has four times the records of the one before. @param {number} n @param {number} most */
+/** The shade of a number of records, 0 for none: each has four times those of the one before. @param {number} n @param {number} most */
 export function shade(n, most) {
   if (n <= 0) return 0;
   const below = Math.log(most / n) / Math.log(4);
@@ -69,13 +69,15 @@ export class HeatMap {
   key(event) {
     const last = this.cells.length - 1;
     const row = event.key === "ArrowUp" || event.key === "ArrowDown" ? this.across() : 0;
-    const to = { ArrowLeft: this.at - 1, ArrowRight: this.at + 1, ArrowUp: this.at - row, ArrowDown: this.at + row, Home: 0, End: last }[event.key];
+    const to = { ArrowLeft: this.at - 1, ArrowRight: this.at + 1, ArrowUp: this.at - row, ArrowDown: this.at + row, Home: 0, End: last }[
+      event.key
+    ];
     if (to === undefined) return;
     event.preventDefault();
     if (to >= 0 && to <= last) this.move(to, true);
   }
 }
 
-/** What a cell says. @param {string} topic @param {any} partition */
-export const cellText = (topic, partition) =>
-  `${topic} ${partition.partition}: ${count(partition.records)} records behind, next offset ${count(partition.offset)} of ${count(partition.latest)}`;
+/** What a cell says. @param {string} topic @param {any} p a partition */
+export const cellText = (topic, p) =>
+  `${topic} ${p.partition}: ${count(p.records)} records behind, next offset ${count(p.offset)} of ${count(p.latest)}`;

@@ -12,7 +12,12 @@ export class LagView {
     this.title = "Lag";
     /** @type {Map<number, StreamLag>} */
     this.streams = new Map();
-    this.none = el("section", { class: "card" }, el("h2", {}, "Lag"), el("p", { class: "empty" }, "No input reads a log, or none has been planned yet."));
+    this.none = el(
+      "section",
+      { class: "card" },
+      el("h2", {}, "Lag"),
+      el("p", { class: "empty" }, "No input reads a log, or none has been planned yet."),
+    );
     this.list = el("div", { class: "view" });
     this.node = el("div", {}, this.none, this.list);
   }
@@ -75,7 +80,10 @@ class StreamLag {
     setText(this.title, lag.description || `Stream ${lag.stream}`);
     const waited = lag.seconds === null ? "how long they wait is not known" : `the oldest has waited ${duration(lag.seconds * 1000)}`;
     const behind = lag.records ? `${counted(lag.records, "record")} behind, ${waited}` : "at the ends of its logs";
-    setText(this.sum, `Stream ${lag.stream} · ${behind} · ${counted(partitions.length, "partition")} in ${counted(lag.topics.length, "topic")}`);
+    setText(
+      this.sum,
+      `Stream ${lag.stream} · ${behind} · ${counted(partitions.length, "partition")} in ${counted(lag.topics.length, "topic")}`,
+    );
     this.topics.update(withShare(lag.topics.map((t) => ({ topic: t.topic, records: t.records, partitions: t.partitions.length }))));
     this.map.node.hidden = partitions.length <= MOST_ROWS;
     if (partitions.length > MOST_ROWS) this.map.update(partitions.map((p) => ({ records: p.records, text: cellText(p.topic, p) })));

@@ -17,11 +17,27 @@ const long = (text) => el("div", { class: "long" }, text ?? "");
 function receiverError(receiver) {
   if (!receiver.lastErrorMessage && !receiver.lastError) return "none";
   const when = receiver.lastErrorTime ? el("span", { class: "muted" }, `${receiver.lastErrorTime} `) : null;
-  const text = receiver.lastError ? el("details", {}, el("summary", {}, firstLine(receiver.lastErrorMessage)), el("pre", { class: "trace", tabindex: 0 }, receiver.lastError)) : long(receiver.lastErrorMessage);
+  const text = receiver.lastError
+    ? el(
+        "details",
+        {},
+        el("summary", {}, firstLine(receiver.lastErrorMessage)),
+        el("pre", { class: "trace", tabindex: 0 }, receiver.lastError),
+      )
+    : long(receiver.lastErrorMessage);
   return [when, text];
 }
 
-/** @typedef {{title: string, about: string, path: string, columns: import("./table.js").Column[], keyOf: (row: any) => string, empty: string, sort?: {column: number, down: boolean}}} List */
+/**
+ * @typedef {object} List
+ * @property {string} title
+ * @property {string} about
+ * @property {string} path what is asked for
+ * @property {import("./table.js").Column[]} columns
+ * @property {(row: any) => string} keyOf
+ * @property {string} empty
+ * @property {{column: number, down: boolean}} [sort]
+ */
 
 /** @type {Record<string, List>} */
 export const LISTS = {
@@ -33,8 +49,17 @@ export const LISTS = {
     empty: "This application has no receiver.",
     columns: [
       { title: "Receiver", cell: (r) => r.streamName, by: (r) => r.streamName, kind: "wide" },
-      { title: "Status", cell: (r) => el("span", { class: `pill ${r.isActive ? "good" : "bad"}` }, r.isActive ? "active" : "not active"), by: (r) => String(r.isActive) },
-      { title: "Executor", cell: (r) => [r.executorId, " ", el("span", { class: "muted" }, r.executorHost)], by: (r) => r.executorId, kind: "wide" },
+      {
+        title: "Status",
+        cell: (r) => el("span", { class: `pill ${r.isActive ? "good" : "bad"}` }, r.isActive ? "active" : "not active"),
+        by: (r) => String(r.isActive),
+      },
+      {
+        title: "Executor",
+        cell: (r) => [r.executorId, " ", el("span", { class: "muted" }, r.executorHost)],
+        by: (r) => r.executorId,
+        kind: "wide",
+      },
       { title: "Starts", cell: (r) => count(r.numStarts), by: (r) => r.numStarts, kind: "num" },
       { title: "Errors", cell: (r) => count(r.numErrors), by: (r) => r.numErrors, kind: "num" },
       { title: "Last error", cell: receiverError, kind: "wide" },
@@ -90,7 +115,11 @@ export class ListView {
     this.list = LISTS[name];
     this.title = this.list.title;
     this.table = new Table({ ...this.list, label: this.list.title });
-    this.node = el("div", { class: "view" }, el("section", { class: "card" }, el("h2", {}, this.title), el("p", { class: "muted" }, this.list.about), this.table.node));
+    this.node = el(
+      "div",
+      { class: "view" },
+      el("section", { class: "card" }, el("h2", {}, this.title), el("p", { class: "muted" }, this.list.about), this.table.node),
+    );
   }
 
   /** @returns {import("./poll.js").Want[]} */

@@ -35,7 +35,11 @@ export class Overview {
     this.completed = titled("Completed batches", "Completed batches", withoutErrors, "No batch has completed yet.");
     const all = el("p", { class: "after" }, el("a", { href: "#/batches" }, "All batches that are kept"));
     this.completed.node.append(all);
-    const charts = el("div", { class: "charts" }, this.charts.map((chart) => chart.node));
+    const charts = el(
+      "div",
+      { class: "charts" },
+      this.charts.map((chart) => chart.node),
+    );
     this.node = el("div", { class: "view" }, this.error, charts, this.bars.node, this.active.node, this.failed.node, this.completed.node);
   }
 
@@ -72,4 +76,3 @@ export class Overview {
     this.error.hidden = block === null;
   }
 }
-

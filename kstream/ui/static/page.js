@@ -34,9 +34,16 @@ class Page {
     /** @type {Map<string, any>} */
     this.answers = new Map();
     this.header = new Header($("headline"));
-    this.tabs = TABS.map(([name, title]) => el("a", { href: `#/${name}`, "data-tab": name }, title, el("span", { class: "badge", hidden: true })));
+    this.tabs = TABS.map(([name, title]) =>
+      el("a", { href: `#/${name}`, "data-tab": name }, title, el("span", { class: "badge", hidden: true })),
+    );
     $("tabs").replaceChildren(...this.tabs);
-    this.poller = new Poller((path) => this.ask(path), () => [...ALWAYS, ...this.view.wants()], (answers) => this.show(answers), (contact) => this.tell(contact));
+    this.poller = new Poller(
+      (path) => this.ask(path),
+      () => [...ALWAYS, ...this.view.wants()],
+      (answers) => this.show(answers),
+      (contact) => this.tell(contact),
+    );
     addEventListener("hashchange", () => this.open());
     this.open();
   }
@@ -101,7 +108,7 @@ class Page {
   /** @param {import("./poll.js").Contact} contact */
   tell({ failure, answeredMs, nextMs }) {
     document.body.classList.toggle("stale", failure !== null);
-    setText($("pulse"), failure === null ? `live · ${clock(seconds(answeredMs))}` : "no answer");
+    setText($("pulse"), failure === null ? `live · ${clock(seconds(answeredMs ?? 0))}` : "no answer");
     $("stale-note").hidden = failure === null;
     if (failure !== null) setText($("stale-note"), staleText(failure, answeredMs, nextMs));
   }
@@ -112,8 +119,12 @@ const seconds = (ms) => ms - (ms % 1000);
 
 /** @param {NoAnswer} failure @param {number | null} answeredMs @param {number} nextMs */
 function staleText(failure, answeredMs, nextMs) {
-  if (failure.status === 401 || failure.status === 429) return "The driver asks for its token. Open the address with ?token= that the driver has logged.";
-  const age = answeredMs === null ? "" : ` Shown is what it said at ${clock(seconds(answeredMs))}, ${duration(seconds(Date.now() - answeredMs))} ago.`;
+  if (failure.status === 401 || failure.status === 429)
+    return "The driver asks for its token. Open the address with ?token= that the driver has logged.";
+  const age =
+    answeredMs === null
+      ? ""
+      : ` Shown is what it said at ${clock(seconds(answeredMs))}, ${duration(seconds(Date.now() - answeredMs))} ago.`;
   return `${failure.message}${age} The page asks again every ${duration(seconds(nextMs))}.`;
 }
 

@@ -2,7 +2,9 @@
 
 const MINUTE = 60000;
 const TIMES_MS = [0.5, 1, 2, 5, 10, 15, 20, 30].map((n) => n * MINUTE);
-const LONG_MS = [1, 2, 5, 10, 15, 20, 30].map((n) => n * 1000).concat([1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 720, 1440].map((n) => n * MINUTE));
+const LONG_MS = [1, 2, 5, 10, 15, 20, 30]
+  .map((n) => n * 1000)
+  .concat([1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 720, 1440].map((n) => n * MINUTE));
 
 /** A step so that about `parts` of them reach `top`: 1, 2 or 5 times a power of ten. @param {number} top @param {number} parts */
 export function stepFor(top, parts) {

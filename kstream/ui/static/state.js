@@ -1,6 +1,6 @@
 // What the driver does, as one word with a colour. Pure: figures in, words out.
 
-/** @typedef {"running" | "late" | "failing" | "held" | "dead" | "ended" | "unknown"} Kind */
+/** @typedef {"running" | "late" | "failing" | "held" | "dead" | "fenced" | "ended" | "unknown"} Kind */
 
 const LATE_INTERVALS = 10;
 const LATE_LEAST_S = 30;
@@ -11,6 +11,7 @@ const WORDS = {
   failing: "Failing",
   held: "Held",
   dead: "Dead",
+  fenced: "Fenced",
   ended: "Ended",
   unknown: "Unknown",
 };
@@ -22,9 +23,11 @@ export const unfinished = UNFINISHED;
 
 /** @param {any} s the statistics @returns {Kind} */
 export function kindOf(s) {
-  const word = String(s.state ?? "").split(/[\s:]/, 1)[0].toLowerCase();
+  const word = String(s.state ?? "")
+    .split(/[\s:]/, 1)[0]
+    .toLowerCase();
   if (word === "ended" || word === "stopped") return "ended";
-  if (word === "dead" || word === "fenced") return "dead";
+  if (word === "dead" || word === "fenced") return word;
   if (word === "unknown") return "unknown";
   if (s.numHeldBatches > 0 || word === "held") return "held";
   if (word === "failing" || s.numFailedBatches > 0 || s.numWaitingBatches > 0) return "failing";

@@ -1,4 +1,4 @@
-// Light or dark: what the switch last said, else what the system prefers. A plain script in the head, so that no wrong colour is painted first.
+// Light or dark: what the switch last said, else what the system prefers. A plain script in the head: no wrong colour is painted first.
 (() => {
   const KEY = "kstream-theme";
   const root = document.documentElement;
@@ -26,5 +26,5 @@
 
   const before = stored();
   if (before === "light" || before === "dark") root.dataset.theme = before;
-  addEventListener("DOMContentLoaded", () => document.getElementById("theme").addEventListener("click", choose));
+  addEventListener("DOMContentLoaded", () => document.getElementById("theme")?.addEventListener("click", choose));
 })();
