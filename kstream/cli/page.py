@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-import socket
 import threading
 
 import click
@@ -13,14 +11,12 @@ from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import open_existing, ranges_of, tools
 from kstream.cli.terminal import clear_errors, fail
 from kstream.errors import ConfigurationError, PortTakenError
-from kstream.ui.access import is_loopback
+from kstream.ui.access import is_loopback, make_token
 from kstream.ui.checkpoint_source import LAST, CheckpointSource
 from kstream.ui.ui_server import UiServer
 
 PORT = 4050
 _TOKEN = "KSTREAM_PAGE_TOKEN"
-_TOKEN_BYTES = 24
-_ALL_ADDRESSES = ("0.0.0.0", "::", "")
 
 
 @click.command("page")
@@ -45,12 +41,10 @@ def page_command(path: str, port: int, host: str, token: str | None, last: int) 
         with clear_errors(code=ReadingCode.UNREADABLE):
             tools()
             source = CheckpointSource(open_existing(path), ranges_of, __version__, last)
-        made = None if token or is_loopback(host) else secrets.token_urlsafe(_TOKEN_BYTES)
+        made = None if token or is_loopback(host) else make_token()
         server = _opened(host, port, source, token or made)
         server.start()
-        name = socket.gethostname() if host in _ALL_ADDRESSES else host
-        place = f"http://{f'[{name}]' if ':' in name else name}:{server.port}/"
-        click.echo(f"the page of {path} is at {place}{'' if made is None else f'?token={made}'} until Ctrl-C")
+        click.echo(f"the page of {path} is at {server.url}{'' if made is None else f'?token={made}'} until Ctrl-C")
         try:
             threading.Event().wait()
         finally:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import logging
+import secrets
 import threading
 
 from kstream.clock import Clock
 
 logger = logging.getLogger(__name__)
 _LOCAL = ("localhost", "127.0.0.1", "::1")
+_TOKEN_BYTES = 24
 _FIRST_MS, _LONGEST_MS = 100, 2000
 """The milliseconds by which the answer to the first wrong token comes late, and the most by which one does."""
 _FORGET_MS = 60_000
@@ -29,6 +31,11 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def make_token() -> str:
+    """Return a new token, which nobody can guess."""
+    return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
 def is_allowed_host(header: str | None, listening: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +19,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from kstream.clock import Clock, SystemClock
-from kstream.errors import CheckpointError, StorageError
+from kstream.errors import CheckpointError, ConfigurationError, StorageError
 from kstream.http_server import App, HttpServer, StartResponse
 from kstream.ui.access import TokenCheck, is_allowed_host, is_loopback
 from kstream.ui.forms import BatchStatus
@@ -48,6 +49,7 @@ HEADERS = (
     ("Cache-Control", "no-store"),
 )
 """Every answer has them."""
+_ALL_ADDRESSES = ("0.0.0.0", "::", "")
 _ROOT = "/api/v1/applications"
 _BATCH = re.compile(r"batches/(\d{1,15})(/operations)?")
 _STATUSES: Mapping[str, BatchStatus] = {
@@ -93,13 +95,16 @@ class UiServer(HttpServer):
 
     Raises:
         PortTakenError: another process listens there.
-        ConfigurationError: it cannot listen there.
+        ConfigurationError: it cannot listen there, or others than this machine reach it and there is no token.
     """
 
     def __init__(self, host: str, port: int, source: PageSource, token: str | None = None, clock: Clock | None = None) -> None:
-        assert token or is_loopback(host)
-        self._tokens = TokenCheck(token, clock or SystemClock())
+        if not token and not is_loopback(host):
+            raise ConfigurationError(f"a page on {host} needs a token: others than this machine reach it", key=HOST, value=host)
+        self._tokens = TokenCheck(token or None, clock or SystemClock())
         super().__init__(host, port, _app(source, host, self._tokens), "UiServer", "the page", PORT, _END_S)
+        self.url = f"http://{socket.gethostname()}:{self.port}/" if host in _ALL_ADDRESSES else self.root
+        """The address of the page for a person, without a token. On all addresses it has the name of this machine."""
 
     def stop(self) -> None:
         """Close the port and all connections, and wait for their threads, a second at most. Call it after `start`, or without it."""
@@ -215,7 +220,7 @@ def _batches(source: PageSource, query: list[tuple[str, str]]) -> Answer:
 
 def _json(value: Any) -> Answer:
     """Return an answer with a JSON value."""
-    return Answer("200 OK", "application/json", json.dumps(value, separators=(",", ":")).encode())
+    return Answer("200 OK", "application/json", json.dumps(value, separators=(",", ":"), default=str).encode())
 
 
 def _error(status: str, text: str, headers: tuple[tuple[str, str], ...] = ()) -> Answer:

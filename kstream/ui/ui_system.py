@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
-import socket
 from collections.abc import Callable, Mapping
 
 from kstream.batch_time import Duration, Time
@@ -14,7 +12,7 @@ from kstream.conf import Settings
 from kstream.errors import ConfigurationError
 from kstream.listener import StreamingListenerBus
 from kstream.storage import FileStore
-from kstream.ui.access import is_loopback
+from kstream.ui.access import is_loopback, make_token
 from kstream.ui.decisions import Decisions, LoggedWarnings
 from kstream.ui.driver_ledger import DriverLedger
 from kstream.ui.driver_source import DriverFigures, DriverSource, SparkLinks
@@ -23,8 +21,6 @@ from kstream.ui.ui_server import HOST, PORT, UiServer
 
 logger = logging.getLogger(__name__)
 TOKEN, RETAINED = "spark.streaming.kstream.ui.token", "spark.streaming.ui.retainedBatches"
-_TOKEN_BYTES = 24
-_ALL_ADDRESSES = ("0.0.0.0", "::", "")
 
 
 class UiSystem:
@@ -52,7 +48,7 @@ class UiSystem:
     @property
     def url(self) -> str | None:
         """The address of the page, without a token; None before the start and after the stop."""
-        return None if self._server is None else _url(self._settings.get(HOST), self._server)
+        return None if self._server is None else self._server.url
 
     def start(
         self,
@@ -78,10 +74,10 @@ class UiSystem:
         retained = self._settings.get(RETAINED)
         if retained < 0:
             raise ConfigurationError(f"{RETAINED} is {retained}; it must be 0 or more", key=RETAINED, value=retained)
-        host, token = self._settings.get(HOST), self._settings.get(TOKEN)
+        host, token = self._settings.get(HOST), self._settings.get(TOKEN) or None
         is_made = token is None and not is_loopback(host)
         if is_made:
-            token = secrets.token_urlsafe(_TOKEN_BYTES)
+            token = make_token()
         self._listener = StreamingJobProgressListener(self._interval.milliseconds, retained)
         self._decisions = Decisions(self._clock, rates)
         self._warnings = LoggedWarnings(self._decisions)
@@ -108,8 +104,3 @@ class UiSystem:
         self._bus.remove(self._decisions)
         self._server.stop()
         self._server = None
-
-
-def _url(host: str, server: UiServer) -> str:
-    """Return the address of the page, for a person: on all addresses by the name of this machine."""
-    return f"http://{socket.gethostname()}:{server.port}/" if host in _ALL_ADDRESSES else server.root

@@ -123,6 +123,7 @@ def test_a_page_that_others_reach_makes_a_token_and_logs_it_once(
     sc: SparkContext, enabled: Setting, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     enabled(HOST, "0.0.0.0")
+    enabled(TOKEN, "")
     with caplog.at_level(logging.INFO, "kstream"):
         stream = running(sc, tmp_path)
         token = re.findall(r"the page is at http://[^/]+/\?token=([\w-]{32})$", caplog.text, re.MULTILINE)

@@ -174,9 +174,16 @@ def test_wrong_tokens_are_answered_slower_each_time_and_the_right_one_at_once(se
     assert ask(port, "/", {"Authorization": "Bearer right"}).status == 200 and len(clock.waits) == 3
 
 
-def test_without_a_token_a_server_that_others_reach_is_not_made(source: FakeSource) -> None:
-    with pytest.raises(AssertionError):
-        UiServer("0.0.0.0", 0, source)
+@pytest.mark.parametrize("token", [None, ""])
+def test_without_a_token_a_server_that_others_reach_is_not_made(source: FakeSource, token: str | None) -> None:
+    with pytest.raises(ConfigurationError, match="needs a token"):
+        UiServer("0.0.0.0", 0, source, token)
+
+
+def test_on_all_addresses_the_page_is_at_the_name_of_this_machine(source: FakeSource) -> None:
+    server = UiServer("0.0.0.0", 0, source, "right")
+    server.stop()
+    assert server.url == f"http://{socket.gethostname()}:{server.port}/"
 
 
 def test_a_port_that_is_taken_and_one_that_is_none_name_the_setting(serve: Serve, source: FakeSource) -> None:
