@@ -15,6 +15,8 @@ PARSES = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment|DOMParser|srcdoc|\beval\(|new Function"
 )
 LONGEST_LINE = 140
+DOCS = STATIC.parent.parent.parent / "docs"
+LARGEST_PICTURE = 200_000
 
 
 def text_of(path: Path) -> str:
@@ -61,3 +63,11 @@ def test_no_file_names_another_machine(path: Path) -> None:
 def test_lines_and_files_are_short_enough_to_read(path: Path) -> None:
     lines = text_of(path).splitlines()
     assert [n for n, line in enumerate(lines, 1) if len(line) > LONGEST_LINE] == [] and len(lines) <= 600
+
+
+def test_every_picture_of_the_docs_is_small_and_shown() -> None:
+    """`python -m integration.pictures` makes them."""
+    pictures = sorted((DOCS / "pictures").iterdir())
+    shown = {name for page in DOCS.glob("*.md") for name in re.findall(r"\]\(pictures/([^)]+)\)", text_of(page))}
+    assert {path.name for path in pictures} == shown != set()
+    assert [path.name for path in pictures if path.stat().st_size > LARGEST_PICTURE] == []
