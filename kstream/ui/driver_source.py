@@ -388,5 +388,5 @@ def _allocation(at_ms: int, decision: AllocationDecision) -> Decision | None:
         return (
             Decision(at_ms, "allocation", f"{decision.executors} executors stay: {decision.reason}; {ratio}") if decision.reason else None
         )
-    what = "are asked for" if decision.scaling is Scaling.UP else "are enough, so one ends"
+    what = "are asked for" if decision.scaling is Scaling.UP else "are enough"
     return Decision(at_ms, "allocation", f"{decision.total} executors {what}, there are {decision.executors}: {ratio}")

@@ -135,7 +135,7 @@ def test_decisions_of_executor_allocation_are_sentences() -> None:
     )
     assert [(d["timeMs"], d["kind"], d["text"]) for d in made.source.decisions()] == [
         (4000, "allocation", "3 executors stay: the minimum is 3; the batches take 0.10 of their interval"),
-        (3000, "allocation", "3 executors are enough, so one ends, there are 4: the batches take 0.10 of their interval"),
+        (3000, "allocation", "3 executors are enough, there are 4: the batches take 0.10 of their interval"),
         (1000, "allocation", "4 executors are asked for, there are 2: the batches take 1.50 of their interval"),
     ]
 
