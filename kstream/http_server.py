@@ -11,7 +11,7 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -41,19 +41,30 @@ class HttpServer:
         what: what it shows, for messages, such as `metrics`.
         key: the setting of the port, for messages.
         end_s: the seconds that a stop waits for answers that are being made.
+        headers: headers of the answers that the server itself gives to what is no request. The application sets those of its own.
 
     Raises:
         PortTakenError: another process listens there.
         ConfigurationError: it cannot listen there.
     """
 
-    def __init__(self, host: str, port: int, app: App, name: str, what: str, key: str, end_s: float = _PATIENCE_S) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        app: App,
+        name: str,
+        what: str,
+        key: str,
+        end_s: float = _PATIENCE_S,
+        headers: Sequence[tuple[str, str]] = (),
+    ) -> None:
         self._end_s = end_s
         try:
             if not 0 <= port <= _HIGHEST_PORT:  # getaddrinfo takes it modulo 65,536
                 raise OverflowError(f"a port is at most {_HIGHEST_PORT}")
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            self._server = _Server(found[0][0], found[0][4][:2], app, name, what)
+            self._server = _Server(found[0][0], found[0][4][:2], app, name, what, headers)
         except (OSError, OverflowError) as e:
             text = f"the port for {what} cannot be opened on {host}:{port}: {e}. Set {key} to a free port, or to 0 for any"
             if isinstance(e, OSError) and e.errno == errno.EADDRINUSE:  # another driver may have it that is about to end
@@ -86,6 +97,12 @@ class _Handler(WSGIRequestHandler):
 
     timeout = _PATIENCE_S
 
+    def end_headers(self) -> None:
+        """End the headers of an answer that is not the application's."""
+        for name, value in self.server.own_headers if isinstance(self.server, _Server) else ():
+            self.send_header(name, value)
+        super().end_headers()
+
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing: a request is no event."""
 
@@ -95,8 +112,9 @@ class _Server(WSGIServer):
 
     request_queue_size = _MOST_OPEN
 
-    def __init__(self, family: int, address: Any, app: App, name: str, what: str) -> None:
+    def __init__(self, family: int, address: Any, app: App, name: str, what: str, own_headers: Sequence[tuple[str, str]]) -> None:
         self.address_family = family
+        self.own_headers = own_headers
         self._name = name
         self._what = what
         self._lock = threading.Lock()

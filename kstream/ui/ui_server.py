@@ -102,7 +102,7 @@ class UiServer(HttpServer):
         if not token and not is_loopback(host):
             raise ConfigurationError(f"a page on {host} needs a token: others than this machine reach it", key=HOST, value=host)
         self._tokens = TokenCheck(token or None, clock or SystemClock())
-        super().__init__(host, port, _app(source, host, self._tokens), "UiServer", "the page", PORT, _END_S)
+        super().__init__(host, port, _app(source, host, self._tokens), "UiServer", "the page", PORT, _END_S, HEADERS)
         self.url = f"http://{socket.gethostname()}:{self.port}/" if host in _ALL_ADDRESSES else self.root
         """The address of the page for a person, without a token. On all addresses it has the name of this machine."""
 

@@ -112,6 +112,11 @@ def test_every_answer_has_the_headers_also_an_error(serve: Serve, source: FakeSo
     assert replies[3].headers["Allow"] == "GET"
 
 
+def test_a_request_that_the_server_refuses_itself_is_answered_with_the_headers(serve: Serve) -> None:
+    reply = ask(serve().port, "/", {f"X-{number}": "<script>" for number in range(200)})
+    assert reply.status == 431 and has_all_headers(reply) and b"<script>" not in reply.body
+
+
 def test_a_bug_is_told_by_the_log_and_not_by_the_answer(serve: Serve, source: FakeSource, caplog: pytest.LogCaptureFixture) -> None:
     source.error = RuntimeError("a secret place")
     reply = ask(serve().port, STREAMING + "lag")
