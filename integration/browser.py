@@ -196,7 +196,10 @@ class Page:
     def press(self, key: str) -> None:
         """Press a key, such as `ArrowRight`, where the focus is."""
         for kind in ("rawKeyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key])
+            text = {"text": "\r"} if (key, kind) == ("Enter", "rawKeyDown") else {}  # without it Enter follows no link
+            self.call(
+                "Input.dispatchKeyEvent", type="keyDown" if text else kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key], **text
+            )
 
     def wait(self, expression: str, what: str, patience: float = PATIENCE_S) -> None:
         """Return when an expression is true. BrowserError if it does not become true."""

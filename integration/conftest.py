@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 Server = TypeVar("Server", Broker, KafkaCluster, Hdfs, ZooKeeper)
-TESTS_OF = {"prometheus": "integration/test_prometheus.py", "browser": "integration/test_page_in_browser.py and test_page_of_a_job.py"}
-"""By mark: the tests that have it, for the line that says they are left out."""
+TESTS_OF = {"prometheus": "integration/test_prometheus.py", "browser": "the page in a browser (pytest -m browser)"}
+"""By mark: the tests that have it, for the line that says that they are left out."""
 IMAGE_VARIABLE = "KSTREAM_KAFKA_IMAGE"
 
 

@@ -1,58 +1,29 @@
-"""The page of a driver in a real browser, with a source that is made up: what people see, and what no data can make the page do."""
+"""The page of a driver in a real browser, with a source that is made up: what people see."""
 
 from __future__ import annotations
 
 import json
 import random
+import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
-from integration.browser import Browser, Page
-from integration.page_figures import ERROR, INTERVAL_MS, OWN_TRACEBACK, TRACEBACK, FakePage, a_batch, a_lag, a_shop
-from kstream.ui.ui_server import UiServer
+from integration.browser import Browser
+from integration.page_figures import ERROR, INTERVAL_MS, OWN_TRACEBACK, TRACEBACK, a_batch, a_lag, a_shop
+from integration.shown_page import Serve, a_receiver, page_servers, rows, said_nothing, shown
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
-VIEWS = ("", "batches", "lag", "receivers", "decisions", "ledger", "settings")
-Serve = Callable[..., UiServer]
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts a server for a source; each is stopped at the end."""
-    servers: list[UiServer] = []
-
-    def start(source: Any, port: int = 0, token: str | None = None) -> UiServer:
-        servers.append(UiServer("127.0.0.1", port, source, token))
-        servers[-1].start()
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.stop()
-
-
-def shown(browser: Browser, server: UiServer, view: str = "", **how: Any) -> Page:
-    """A page with a view that has its figures."""
-    page = browser.page(**how)
-    page.open(f"{server.root}#/{view}")
-    page.wait("document.querySelector('#headline').hidden === false", "headline")
-    return page
-
-
-def rows(page: Page, card: str) -> list[list[str]]:
-    """The cells of the table in the card with this heading."""
-    script = f"""[...document.querySelectorAll('.card')].filter(c => c.querySelector('h2')?.innerText === {json.dumps(card)})
-        .flatMap(c => [...c.querySelectorAll('tbody tr')].map(r => [...r.children].map(d => d.innerText)))"""
-    return cast("list[list[str]]", page.value(script))
-
-
-def said_nothing(page: Page, server: UiServer) -> None:
-    """The console is empty, nothing was asked, and no request went elsewhere."""
-    assert page.seen.problems == [] and page.seen.dialogs == []
-    assert [url for url in page.seen.requests if not url.startswith(server.root)] == []
+    with page_servers() as start:
+        yield start
 
 
 def test_a_running_job_is_one_sentence_eight_figures_four_charts_and_its_batches(browser: Browser, serve: Serve) -> None:
@@ -256,6 +227,13 @@ def test_charts_tables_and_switch_are_reached_and_read_without_a_mouse(browser: 
     page.wait("document.querySelectorAll('.chart svg .line').length >= 4", "charts")
     page.press("Tab")
     assert page.value("document.activeElement.className") == "skip"
+    page.value("location.hash = '#/batches'")
+    page.wait("document.querySelector('.chips')", "the view of batches")
+    page.value("document.querySelector('.skip').focus()")
+    page.press("Enter")
+    page.wait("location.hash === '#view' && document.querySelector('.chips')", "the same view, from its content on")
+    page.value("location.hash = '#/'")
+    page.wait("document.querySelectorAll('.chart svg .line').length >= 4", "charts")
     page.value("document.querySelectorAll('.plot')[2].focus({focusVisible: true})")
     page.press("End")
     page.wait("!document.querySelectorAll('.tip')[2].hidden", "the values of a bucket")
@@ -328,6 +306,68 @@ def test_a_page_that_nobody_looks_at_asks_rarely(browser: Browser, serve: Serve)
     page.until(lambda: len(page.seen.requests) > before + 5, "requests at once")
 
 
+def test_receivers_decisions_the_ledger_and_settings_are_listed_with_their_reasons(browser: Browser, serve: Serve) -> None:
+    source = a_shop(trouble=True)
+    source.receiver_list = [a_receiver(0), {**a_receiver(1), "lastErrorMessage": None, "lastError": None, "lastErrorTime": None}]
+    server = serve(source)
+    page = shown(browser, server, "receivers")
+    page.until(lambda: len(rows(page, "Receivers")) == 2, "the receivers")
+    assert [row[1] for row in rows(page, "Receivers")] == ["not active", "active"] and rows(page, "Receivers")[1][5] == "none"
+    assert page.text('[data-tab="receivers"] .badge') == "1"
+    page.value("location.hash = '#/decisions'")
+    page.until(lambda: len(rows(page, "Decisions")) == 6, "the decisions")
+    assert [row[1] for row in rows(page, "Decisions")] == ["limit", "rate", "allocation", "warning", "error", "data loss"]
+    assert rows(page, "Decisions")[2][2] == source.decision_list[2]["text"]
+    page.value("location.hash = '#/ledger'")
+    page.until(lambda: len(rows(page, "Ledger")) == 2, "the ledger")
+    assert [(row[1], row[4]) for row in rows(page, "Ledger")] == [("skipped", "yes"), ("data loss", "no")]
+    page.value("location.hash = '#/settings'")
+    page.until(lambda: len(rows(page, "Settings")) == 3, "the settings")
+    assert rows(page, "Settings")[2][:2] == ["spark.streaming.kstream.ui.token", "(secret)"]
+    said_nothing(page, server)
+
+
+def test_batches_of_one_state_are_chosen_and_a_batch_that_is_not_kept_is_said_so(browser: Browser, serve: Serve) -> None:
+    source = a_shop(trouble=True)
+    page = shown(browser, serve(source), "batches")
+    page.until(lambda: len(rows(page, "Batches")) == 100, "a hundred of all")
+    page.click(".more")
+    assert len(rows(page, "Batches")) == 120
+    page.click('[data-state="held"]')
+    page.until(lambda: [row[1] for row in rows(page, "Batches")] == ["held"] * 6, "those that are held")
+    page.value("location.hash = '#/batch/1000'")
+    page.wait_text("#view", "Nothing is kept of this batch")
+
+
+class Proxy(BaseHTTPRequestHandler):
+    """Puts a page below `/driver/7/`, as a proxy does."""
+
+    root: str
+
+    def do_GET(self) -> None:
+        with urllib.request.urlopen(self.root + self.path.removeprefix("/driver/7/")) as answer:
+            self.send_response(answer.status)
+            for name in ("Content-Type", "Content-Security-Policy", "X-Content-Type-Options"):
+                self.send_header(name, answer.headers[name])
+            self.end_headers()
+            self.wfile.write(answer.read())
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+def test_the_page_works_below_a_path_of_a_proxy(browser: Browser, serve: Serve) -> None:
+    handler = type("ProxyOfThis", (Proxy,), {"root": serve(a_shop()).root})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        page = browser.page()
+        page.open(f"http://127.0.0.1:{proxy.server_port}/driver/7/")
+        page.wait_text(".state", "Running")
+        page.wait("document.querySelectorAll('.chart svg .line').length >= 4", "charts")
+        assert page.seen.problems == [] and all("/driver/7/" in url for url in page.seen.requests)
+        proxy.shutdown()
+
+
 READ_AS = [
     ("format.duration(null)", "–"),
     ("format.duration(0)", "0 ms"),
@@ -365,97 +405,3 @@ def test_figures_are_read_as_people_write_them(browser: Browser, serve: Serve) -
     loaded = ", ".join(f"import('/static/{file}.js').then(m => window.{name} = m)" for name, file in names.items())
     page.value(f"Promise.all([{loaded}]).then(() => 1)")
     assert [(asked, page.value(asked)) for asked, _ in READ_AS] == READ_AS
-
-
-# -- data that wants to be more than data
-
-HOSTILE = [
-    "<script>window.hit = 1; alert(1)</script>",
-    '<img src="http://evil.example/x.png" onerror="window.hit = 1">',
-    '"><svg onload=alert(1)><style>*{display:none}</style>',
-    "javascript:alert(document.domain)",
-    "data:text/html,<script>alert(1)</script>",
-    "</pre></td></table><iframe src=//evil.example></iframe><base href=http://evil.example/>",
-    'http://evil.example/" onclick="alert(1)" style="position:fixed;inset:0',
-    "${alert(1)} {{constructor.constructor('alert(1)')()}} %3Cscript%3E &lt;script&gt; \\u003cscript\\u003e",
-    "\u202egnp.exe\u2066 \u200f\u200e\u202a\u0000\u0007\u001b[31m\u2028\u2029\ufeff",
-    "عربى שלום 漢字 👩‍👩‍👧‍👦 Z̸̢̛͔a̷l̵g̶o̸ " * 20,
-    "W" * 10_000,
-    "ﷺ𒐫꧅" * 3_000,
-    "\n".join(["line"] * 2_000),
-    "__proto__",
-    "constructor",
-    " ",
-    "",
-    "\ud800 alone",
-]
-
-
-class Hostile:
-    """A source in which each text of each answer is hostile, also names of facts. Numbers stay."""
-
-    def __init__(self, source: FakePage, seed: int) -> None:
-        self._source, self._seed = source, seed
-
-    def __getattr__(self, name: str) -> Any:
-        def answer(*arguments: Any) -> Any:
-            return self._turned(getattr(self._source, name)(*arguments), random.Random(f"{self._seed} {name}"))
-
-        return answer
-
-    def application(self) -> Any:
-        return {"id": "local-1", "name": random.Random(self._seed).choice(HOSTILE)}
-
-    def _turned(self, value: Any, wave: random.Random) -> Any:
-        if isinstance(value, str):
-            return wave.choice(HOSTILE)
-        if isinstance(value, list):
-            return [self._turned(each, wave) for each in cast("list[Any]", value)]
-        if isinstance(value, dict):
-            turned = {key: self._turned(each, wave) for key, each in cast("dict[str, Any]", value).items()}
-            for key in ("facts", "limitedBy"):
-                if isinstance(turned.get(key), dict):
-                    turned[key] |= {name: wave.choice(HOSTILE) for name in wave.sample(HOSTILE, 6)}
-            if "blocks" in turned:
-                turned |= {"blocks": HOSTILE, "files": HOSTILE}
-            return turned
-        return value
-
-
-def a_receiver(stream: int) -> Any:
-    texts = ("streamName", "executorId", "executorHost", "lastErrorTime", "lastErrorMessage", "lastError")
-    return {"streamId": stream, "isActive": stream > 0, "numErrors": 3, "numStarts": 4, **dict.fromkeys(texts, "x")}
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_hostile_names_run_nothing_ask_for_nothing_and_break_no_layout(browser: Browser, serve: Serve, seed: int) -> None:
-    source = a_shop(trouble=True)
-    source.receiver_list = [a_receiver(n) for n in range(3)]
-    source.lags = [a_lag({"orders": 4 + 60 * seed, "refunds": 2}, random.Random(seed))]
-    failed = next(batch for batch in source.known if batch["status"] == "FAILED")
-    server = serve(Hostile(source, seed))
-    for width in (1280, 400):
-        page = shown(browser, server, width=width)
-        scripts = page.value("document.scripts.length")
-        for view in (*VIEWS, f"batch/{failed['batchTimeMs']}"):
-            page.value(f"location.hash = '#/{view}'")
-            page.wait("document.querySelector('#view tbody tr, #view .empty:not([hidden])')", f"something in {view}")
-            page.wait("document.querySelector('#stale-note').hidden", "no note")
-            time.sleep(0.3)
-            assert page.value("document.documentElement.scrollWidth") <= width, view
-            assert page.value("document.documentElement.scrollHeight") < 40_000, view
-            assert page.value("document.querySelector('#headline').offsetHeight") < 900, view
-            for selector in (
-                "iframe",
-                "img",
-                "base",
-                "style",
-                "[onclick]",
-                "[onload]",
-                "[onerror]",
-                "[style*=fixed]",
-                'a[href^="javascript:" i]',
-            ):
-                assert page.value(f"document.querySelectorAll({json.dumps(selector)}).length") == 0, (view, selector)
-        assert page.value("document.scripts.length") == scripts and page.value("typeof window.hit") == "undefined"
-        said_nothing(page, server)

@@ -96,3 +96,14 @@ def test_chromium_is_unpacked_with_the_libraries_that_are_lacking_and_finds_them
     assert started.stdout == f"{machine.into}/usr/lib/some/where --headless\n"
     machine.add("apt-get", "echo apt-get was called again >&2; exit 1")
     assert machine.run().stderr == ""
+
+
+def test_a_chromium_that_does_not_run_here_is_taken_away_again(machine: Machine) -> None:
+    for name in ("prometheus", "promtool"):
+        machine.add(name)
+    machine.add("apt-get", SIMULATED)
+    machine.add("shell", "exit 127")
+    machine.add("dpkg-deb", UNPACKED.replace("BIN", str(machine.bin)))
+    done = machine.run()
+    assert done.returncode == 0 and done.stderr.startswith("system-packages: no chromium")
+    assert not (machine.into / "usr" / "bin" / "chromium").exists()

@@ -50,6 +50,7 @@ class Page {
 
   /** Open the view that the address names. */
   open() {
+    if (this.view && !location.hash.startsWith("#/") && location.hash) return; // the link that skips to the content
     const [name = "", rest = ""] = location.hash.replace(/^#\/?/, "").split("/");
     /** @type {any} */
     this.view = this.viewOf(name, rest);
