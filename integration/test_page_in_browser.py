@@ -118,9 +118,9 @@ def test_a_driver_that_has_ended_or_died_is_said_so(browser: Browser, serve: Ser
         "source": "checkpoint",
     }
     page = shown(browser, serve(source))
-    assert (
-        page.text(".state") == "Dead" and "has not renewed its status" in page.text(".sentence") and "the checkpoint" in page.text(".facts")
-    )
+    assert page.text(".state") == "Dead" and "has not renewed its status" in page.text(".sentence")
+    assert "the checkpoint" in page.text(".facts")
+    page.wait_text("#pulse", "read · ")
     source.figures = {"state": "ended", "stateText": "no driver runs: the driver of epoch 3 ended 4 min ago: gracefully"}
     page.wait_text(".state", "Ended")
 
@@ -389,6 +389,7 @@ READ_AS = [
     ("String(scale.ticksTo(0.9, scale.stepFor(0.9, 3)))", "0,0.5,1"),
     ("String(scale.ticksTo(130000, scale.durationStep(130000, 3)))", "0,60000,120000,180000"),
     ("String(scale.momentsIn(90_000, 400_000, 4))", "120000,240000,360000"),
+    ("String(scale.momentsIn(30_000, 150_000, 6))", "60000,120000"),
     ("String(scale.histogram([[0, 2], [5, 1], [10, 3]], 10, 2))", "2,4"),
     ("String([0, 1, 60, 250, 1000].map(n => heat.shade(n, 1000)))", "0,1,3,4,5"),
     ("batch.lastTraceback('Traceback (most recent call last):\\n x')", "Traceback (most recent call last):\n x"),

@@ -50,9 +50,7 @@ const missing = (ms, failure) =>
 
 /** @param {any} batch */
 function parts(batch) {
-  const operations = batch.operations.length
-    ? batch.operations.map(operation)
-    : el("p", { class: "empty" }, "No output operation has been generated for this batch.");
+  const operations = batch.operations.length ? batch.operations.map(operation) : el("p", { class: "empty" }, noOperations(batch));
   return [
     head(batch),
     el("section", { class: "card" }, el("h2", {}, "Output operations"), el("div", { class: "stack" }, operations)),
@@ -60,6 +58,10 @@ function parts(batch) {
     batch.skipped.length ? skipped(batch.skipped) : null,
   ].filter((node) => node !== null);
 }
+
+/** @param {any} batch */
+const noOperations = ({ status }) =>
+  status === "COMPLETED" || status === "FAILED" ? "Its output operations are not kept." : "None has been generated yet.";
 
 /** @param {any} batch */
 function head(batch) {

@@ -65,7 +65,7 @@ const FIGURES = [
     hint: "Planned batches that have not succeeded",
     of: (s) => ({
       value: [count(s.numUnfinishedBatches), ""],
-      note: s.numHeldBatches ? `${count(s.numHeldBatches)} held` : counted(s.numActiveBatches, "active batch", "active batches"),
+      note: s.numHeldBatches ? `${count(s.numHeldBatches)} held` : s.numActiveBatches ? `${count(s.numActiveBatches)} active` : "none runs",
       tone: s.numHeldBatches ? "held" : "",
     }),
   },

@@ -106,10 +106,15 @@ class Page {
     }
   }
 
+  /** How old the figures are: a driver tells them live, a checkpoint is read. */
+  verb() {
+    return this.answers.get("statistics")?.source === "checkpoint" ? "read" : "live";
+  }
+
   /** @param {import("./poll.js").Contact} contact */
   tell({ failure, answeredMs, nextMs }) {
     document.body.classList.toggle("stale", failure !== null);
-    setText($("pulse"), failure === null ? `live · ${clock(seconds(answeredMs ?? 0))}` : "no answer");
+    setText($("pulse"), failure === null ? `${this.verb()} · ${clock(seconds(answeredMs ?? 0))}` : "no answer");
     $("stale-note").hidden = failure === null;
     if (failure !== null) setText($("stale-note"), staleText(failure, answeredMs, nextMs));
   }

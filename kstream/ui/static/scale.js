@@ -1,7 +1,7 @@
 // Where values stand in a chart, and which ticks people like to read. Pure.
 
 const MINUTE = 60000;
-const TIMES_MS = [0.5, 1, 2, 5, 10, 15, 20, 30].map((n) => n * MINUTE);
+const TIMES_MS = [1, 2, 5, 10, 15, 20, 30].map((n) => n * MINUTE);
 const LONG_MS = [1, 2, 5, 10, 15, 20, 30]
   .map((n) => n * 1000)
   .concat([1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 720, 1440].map((n) => n * MINUTE));
