@@ -14,6 +14,7 @@ from kstream.checkpoint.driver_status import DriverStatus
 from kstream.checkpoint.history import LedgerEntry
 from kstream.checkpoint.sign_of_life import behind_without_driver, judge
 from kstream.connectors import PlannedRange
+from kstream.secret import harmless
 from kstream.ui.checkpoint_reader import KnownBatch, Snapshot
 from kstream.ui.forms import (
     BatchDetailForm,
@@ -241,8 +242,8 @@ def _failure_text(batch: KnownBatch) -> str | None:
 
 
 def first_line(text: str) -> str:
-    """Return the first line of a text that is not empty, with single spaces."""
-    return " ".join(next((line for line in text.splitlines() if line.strip()), "").split())
+    """Return the first line of an error that is not empty, cut; only the beginning of one that may hold a secret."""
+    return harmless(next((line for line in text.splitlines() if line.strip()), ""))
 
 
 def operations(snapshot: Snapshot, batch: KnownBatch) -> list[OperationForm]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kstream.batch_time import Time
-from kstream.checkpoint import history, names, read_log, take_epoch
+from kstream.checkpoint import format, history, names, read_log, take_epoch
 from kstream.checkpoint.driver_status import GONE_MS, write_status
 from kstream.checkpoint.history import acknowledge, read_ledger
 from kstream.checkpoint.outcomes import read_completion
@@ -201,6 +201,16 @@ def test_delays_lag_and_the_failed_operation_are_those_of_the_status_record(stor
     assert [d["text"] for d in page.decisions() if d["kind"] == "limit"] == [
         "stream 0: the last batch is limited by backpressure, 17 records are in no batch yet"
     ]
+
+
+def test_an_error_that_may_hold_a_secret_is_only_named(store: MemoryFileStore) -> None:
+    name = names.failed(Time(FAILED), 5, 5)
+    fields = format.decode("failed", store.read(name), name)
+    store.replace(name, format.encode("failed", {**fields, "reason": "ValueError: password=hunter2\nin a job"}))
+    page = source(store)
+    hidden = "ValueError: its text may hold a secret and is in the log of the driver only"
+    assert rows(page)[FAILED]["firstFailureReason"] == hidden
+    assert page.decisions()[0]["text"] == f"the batch failed: {hidden}"
 
 
 # -- timeline, decisions, ledger
