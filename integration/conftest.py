@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from integration.browser import Browser, running_browser
 from integration.class_archives import use_spark_archive
 from integration.hdfs_cluster import Hdfs, HdfsError, running_hdfs
 from integration.kafka_broker import Broker, running_broker
@@ -23,7 +24,7 @@ from integration.kafka_jars import KAFKA, JarsMissingError
 from integration.kafka_node import BrokerError
 from integration.postgres_server import Postgres, PostgresError, running_postgres
 from integration.s3_server import S3Process, running_s3
-from integration.system_programs import missing, postgres_programs
+from integration.system_programs import missing
 from integration.zookeeper_server import ZooKeeper, ZooKeeperError, running_zookeeper
 from kstream.errors import JavaNotFoundError
 from kstream.spark.java import ensure_java
@@ -34,6 +35,12 @@ if TYPE_CHECKING:
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 Server = TypeVar("Server", Broker, KafkaCluster, Hdfs, Postgres, ZooKeeper)
+TESTS_OF = {
+    "prometheus": "integration/test_prometheus.py",
+    "browser": "the page in a browser (pytest -m browser)",
+    "postgres": "the code of docs/outputs.md",
+}
+"""By mark: the tests that have it, for the line that says that they are left out."""
 IMAGE_VARIABLE = "KSTREAM_KAFKA_IMAGE"
 
 
@@ -56,9 +63,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests about Docker itself belong to the suite that was asked to use it. Programs that are not there are left out, in words."""
-    marks = (["docker"] if config.getoption("--broker") == "process" else []) + (["prometheus"] if missing() else [])
-    marks += [] if postgres_programs() else ["postgres"]
+    """Tests about Docker itself belong to the suite that was asked to use it. Tests whose programs are not there are left out, in words."""
+    absent = missing()
+    marks = [*(["docker"] if config.getoption("--broker") == "process" else []), *absent]
     left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in marks)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
@@ -66,11 +73,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One line about programs that are not there, and what was not tested therefore."""
-    if missing():
-        text = f"NOT TESTED: integration/test_prometheus.py, as {' and '.join(missing())} cannot be found; see scripts/system-packages"
-        terminalreporter.write_line(text, red=True)
-    if not postgres_programs():
-        text = "NOT TESTED: the code of docs/outputs.md, as PostgreSQL's initdb and postgres cannot be found; see scripts/system-packages"
+    for mark, names in missing().items():
+        text = f"NOT TESTED: {TESTS_OF[mark]}, as {' and '.join(names)} cannot be found; see scripts/system-packages"
         terminalreporter.write_line(text, red=True)
 
 
@@ -145,6 +149,13 @@ def s3() -> Iterator[S3Process]:
     """An S3 server in a process of its own, for all tests."""
     with running_s3() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A chromium, for the tests with the mark `browser`; each opens pages of its own."""
+    with running_browser(tmp_path_factory.mktemp("browser")) as running:
+        yield running
 
 
 @pytest.fixture

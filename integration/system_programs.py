@@ -8,8 +8,8 @@ from pathlib import Path
 
 SYSTEM = Path(__file__).resolve().parent.parent / ".cache" / "system"
 UNPACKED = SYSTEM / "usr" / "bin"
-NEEDED = ("prometheus", "promtool")
-"""The programs without which the tests marked `prometheus` are left out."""
+NEEDED = {"prometheus": ("prometheus", "promtool"), "browser": ("chromium",)}
+"""By mark: the programs without which the tests with this mark are left out. Those marked `postgres` need PostgreSQL's, too."""
 
 
 def program(name: str) -> str | None:
@@ -17,15 +17,17 @@ def program(name: str) -> str | None:
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), str(UNPACKED)]))
 
 
-def missing() -> list[str]:
-    """The programs that are not there."""
-    return [name for name in NEEDED if program(name) is None]
-
-
 def postgres_programs() -> Path | None:
-    """The folder of PostgreSQL's server programs, the newest version first; None if they are not there, as for tests marked `postgres`."""
+    """The folder of PostgreSQL's server programs, the newest version first; None if they are not there. Debian has it beside PATH."""
     folders = [folder for system in (Path("/"), SYSTEM) for folder in sorted(system.glob("usr/lib/postgresql/*/bin"), reverse=True)]
     on_path = shutil.which("initdb")
     if on_path is not None:
         folders.insert(0, Path(on_path).resolve().parent)
     return next((folder for folder in folders if (folder / "initdb").exists() and (folder / "postgres").exists()), None)
+
+
+def missing() -> dict[str, list[str]]:
+    """By mark: the programs that are not there. Marks that have all of theirs are left out."""
+    absent = {mark: [name for name in names if program(name) is None] for mark, names in NEEDED.items()}
+    absent["postgres"] = [] if postgres_programs() else ["PostgreSQL's initdb", "postgres"]
+    return {mark: names for mark, names in absent.items() if names}

@@ -351,6 +351,29 @@ _METRICS = (
         "Up to so many partitions of all inputs have metrics of their own; more are counted by topic.",
     ),
 )
+_PAGE = (
+    Entry("spark.streaming.kstream.ui.enabled", "bool", False, "Show the batches of this driver on a page, and as JSON."),
+    Entry("spark.streaming.kstream.ui.port", "int", 4050, "Port of the driver for the page; 0 is any."),
+    Entry(
+        "spark.streaming.kstream.ui.host",
+        "str",
+        "127.0.0.1",
+        "Address for the port of the page: that of this machine only. With any other a request needs the token.",
+    ),
+    Entry(
+        "spark.streaming.kstream.ui.token",
+        "str",
+        None,
+        "Token that a request for the page needs. Without it a page that other machines reach makes one, and logs it once.",
+    ),
+    Entry(
+        "spark.streaming.ui.retainedBatches",
+        "int",
+        100,
+        "How many batches that have ended the page shows with all facts, such as their offsets. Of 1,000 it has a row. Spark's default is "
+        "1000: there the facts of a batch are one line of text.",
+    ),
+)
 _TESTS = (
     Entry("spark.streaming.clock", "str", None, "For tests: the class of the clock, such as kstream.testing.ManualClock."),
     Entry(
@@ -374,6 +397,7 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
     "Write-ahead logs of receivers": _WRITE_AHEAD_LOGS_OF_RECEIVERS,
     "Executor allocation": _EXECUTOR_ALLOCATION,
     "Metrics": _METRICS,
+    "Page": _PAGE,
     "Tests": _TESTS,
 }
 """The settings by what they are about, as docs/settings.md shows them."""
@@ -398,7 +422,6 @@ WITHOUT_EFFECT = {
             "spark.streaming.kafka.consumer.cache.timeout",
             "spark.streaming.raw.maxBlockSizeBytes",
             "spark.streaming.sessionByKey.deltaChainThreshold",
-            "spark.streaming.ui.retainedBatches",
         ),
         "",
     ),

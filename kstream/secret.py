@@ -24,6 +24,7 @@ _VALUE = re.compile(rf"://[^/@\s]*:[^/@\s]*@|-----BEGIN|{_KEY}{_QUOTES}*\s*=", r
 _PORT = r"\d{1,5}(?![^\s,;/])"
 _FIELD = re.compile(rf"(?<![\w.:/@-])[\w.-]*{_KEY}(?:{_QUOTES}+\s*:|\s*:(?!{_PORT}|/|[\w.-]+:))", re.IGNORECASE)
 _PROSE = re.compile(r"\.(name|description)$")
+_LONGEST_TEXT = 500
 
 
 def looks_secret(name: str, value: str) -> bool:
@@ -34,3 +35,17 @@ def looks_secret(name: str, value: str) -> bool:
         value: the value of the setting.
     """
     return bool(_NAME.search(name) or _VALUE.search(value) or (_FIELD.search(value) and not _PROSE.search(name)))
+
+
+def harmless(text: str) -> str:
+    """Return the text of an error for others than the driver, in one line and cut; of one that may hold a secret only its beginning. Pure.
+
+    Args:
+        text: such as `ValueError: no record`. Of a text that may hold a secret the part before the first colon is returned, if that
+            looks harmless.
+    """
+    line = " ".join(text.split())
+    if looks_secret("", line):
+        begin = line.partition(":")[0][:_LONGEST_TEXT]
+        return f"{'an error' if looks_secret('', begin) else begin}: its text may hold a secret and is in the log of the driver only"
+    return line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 1]}…"

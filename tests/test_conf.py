@@ -131,10 +131,10 @@ def test_an_unknown_setting_like_no_other_has_no_silly_hint_and_its_value_is_not
 
 
 def test_settings_of_spark_without_effect_are_one_warning() -> None:
-    values = {"spark.streaming.ui.retainedBatches": "9", "spark.streaming.minRememberDuration": "2m"}
+    values = {"spark.streaming.sessionByKey.deltaChainThreshold": "9", "spark.streaming.minRememberDuration": "2m"}
     assert check_settings(values) == [
         "settings of Spark that have no effect in kstream: spark.streaming.minRememberDuration "
-        "(use spark.streaming.fileStream.minRememberDuration), spark.streaming.ui.retainedBatches"
+        "(use spark.streaming.fileStream.minRememberDuration), spark.streaming.sessionByKey.deltaChainThreshold"
     ]
     assert not WITHOUT_EFFECT.keys() & BY_KEY.keys()
     assert {new for new in WITHOUT_EFFECT.values() if new} <= BY_KEY.keys()

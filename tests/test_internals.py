@@ -63,7 +63,7 @@ def test_the_map_draws_the_layers_of_pyproject() -> None:
     assert [line[60:] for line in drawn if line[60:]] == layers(1)
 
 
-ROOMS = "batch checkpoint context dstream files loop metrics offsets rdd receiver rpc scheduler spark storage wal"
+ROOMS = "batch checkpoint context dstream files loop metrics offsets rdd receiver rpc scheduler spark storage ui wal"
 ROOMS_WITH_A_MAP = [
     *(
         f"kstream/{room}"
@@ -83,6 +83,7 @@ ROOMS_WITH_A_MAP = [
                 "scheduler",
                 "spark",
                 "storage",
+                "ui",
                 "wal",
             ]
         )

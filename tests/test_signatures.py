@@ -128,6 +128,7 @@ MORE = {
             "getState",
             "lastProgress",
             "metricsUrl",
+            "uiUrl",
             "receiverStream",
             "recentProgress",
             "removeStreamingListener",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "system-packages"
-PLAIN = ("bash", "mktemp", "rm", "mkdir", "cp", "cat", "env")
+PLAIN = ("bash", "mktemp", "rm", "mkdir", "cp", "cat", "env", "sed", "chmod", "dirname", "find", "sort")
 """The programs of any machine that the script may use."""
 
 
@@ -40,7 +40,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_what_is_on_the_path_is_not_fetched(machine: Machine) -> None:
-    for name in ("prometheus", "promtool", "initdb"):
+    for name in ("prometheus", "promtool", "initdb", "chromium"):
         machine.add(name)
     machine.add("apt-get", "echo apt-get was called >&2; exit 1")
     done = machine.run()
@@ -56,16 +56,17 @@ def test_postgresql_is_found_where_debian_has_it_beside_the_path(machine: Machin
 
 
 @pytest.mark.parametrize("apt", [False, True], ids=["no apt", "no network"])
-def test_what_cannot_be_had_is_said_in_one_line_each(machine: Machine, apt: bool) -> None:
+def test_what_cannot_be_had_is_said_in_a_line_each(machine: Machine, apt: bool) -> None:
     if apt:
         for name in ("apt-get", "apt-cache"):
             machine.add(name, "echo Could not resolve host >&2; exit 100")
         machine.add("dpkg-deb", "exit 2")
     done = machine.run()
     assert done.returncode == 0 and done.stdout == ""
-    prometheus, postgres = done.stderr.splitlines()
+    prometheus, postgres, chromium = done.stderr.splitlines()
     assert prometheus.startswith("system-packages: no prometheus and promtool") and "apt install prometheus" in prometheus
     assert postgres.startswith("system-packages: no initdb and postgres") and "apt install postgresql" in postgres
+    assert chromium.startswith("system-packages: no chromium") and "apt install chromium" in chromium
 
 
 APT_CACHE = "echo postgresql; echo '  Depends: postgresql-15'; echo '  Suggests: postgresql-doc'"
@@ -82,6 +83,7 @@ for name in $names; do cp "$(type -P true)" "$into/$name"; done
 
 
 def test_packages_are_unpacked_and_not_installed_and_then_left_alone(machine: Machine) -> None:
+    machine.add("chromium")
     for name, script in {"true": "exit 0", "apt-cache": APT_CACHE, "apt-get": APT_GET, "dpkg-deb": DPKG_DEB}.items():
         machine.add(name, script)
     done = machine.run()
@@ -90,3 +92,41 @@ def test_packages_are_unpacked_and_not_installed_and_then_left_alone(machine: Ma
     assert unpacked == ["initdb", "libpq.so.5", "postgres", "prometheus", "promtool"]
     machine.add("apt-get", "echo apt-get was called again >&2; exit 1")
     assert machine.run().stderr == ""
+
+
+SIMULATED = """case "$*" in
+*" install --simulate "*) echo "Inst liblacking (1)"; echo "Inst libolder [1] (2)"; echo "Inst chromium-headless-shell (1)" ;;
+*" download liblacking chromium-headless-shell") : > lacking.deb; : > shell.deb ;;
+*) exit 1 ;;
+esac"""
+UNPACKED = """case "$2" in
+*lacking.deb) mkdir -p "$3/usr/lib/some/where"; echo > "$3/usr/lib/some/where/liblacking.so" ;;
+*) mkdir -p "$3/usr/bin" "$3/usr/lib/chromium"; cp BIN/shell "$3/usr/lib/chromium/chromium-headless-shell" ;;
+esac"""
+
+
+def test_chromium_is_unpacked_with_the_libraries_that_are_lacking_and_finds_them(machine: Machine) -> None:
+    """What is installed in another version is left as it is: only the libraries that an installation would add are fetched."""
+    for name in ("prometheus", "promtool", "initdb"):
+        machine.add(name)
+    machine.add("apt-get", SIMULATED)
+    machine.add("shell", 'echo "$LD_LIBRARY_PATH" "$@"')
+    machine.add("dpkg-deb", UNPACKED.replace("BIN", str(machine.bin)))
+    done = machine.run()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    command = [str(machine.into / "usr" / "bin" / "chromium"), "--headless"]
+    started = subprocess.run(command, env={"PATH": str(machine.bin)}, capture_output=True, text=True, check=True)
+    assert started.stdout == f"{machine.into}/usr/lib/some/where --headless\n"
+    machine.add("apt-get", "echo apt-get was called again >&2; exit 1")
+    assert machine.run().stderr == ""
+
+
+def test_a_chromium_that_does_not_run_here_is_taken_away_again(machine: Machine) -> None:
+    for name in ("prometheus", "promtool", "initdb"):
+        machine.add(name)
+    machine.add("apt-get", SIMULATED)
+    machine.add("shell", "exit 127")
+    machine.add("dpkg-deb", UNPACKED.replace("BIN", str(machine.bin)))
+    done = machine.run()
+    assert done.returncode == 0 and done.stderr.startswith("system-packages: no chromium")
+    assert not (machine.into / "usr" / "bin" / "chromium").exists()

@@ -15,6 +15,7 @@ MODULES = (
     "receivers",
     "operating",
     "metrics",
+    "page",
 )
 
 

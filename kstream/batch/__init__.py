@@ -6,11 +6,11 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
     plan         BatchPlan and PlannedInput; InputOutcome and StateCheckpoint, which a completion stores
     skipped_record   SkippedRecord: a record that a batch leaves out
     batch_info   BatchInfo and its parts, for listeners
-    batch        Batch, Job, JobSet: a batch in the driver that runs it; BatchCounts
+    batch        Batch, Job, JobSet: a batch in the driver that runs it; BatchCounts, PendingBatches
     retention    RequiredBatches: the batches whose plans must be kept
 """
 
-from kstream.batch.batch import Batch, BatchCounts, BatchState, Job, JobSet, RDDScope
+from kstream.batch.batch import Batch, BatchCounts, BatchState, Job, JobSet, PendingBatches, RDDScope
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
 from kstream.batch.plan import BatchPlan, InputOutcome, Json, JsonPlan, KeyHash, PlannedInput, StateCheckpoint
 from kstream.batch.skipped_record import SkippedRecord
@@ -28,6 +28,7 @@ __all__ = [
     "JsonPlan",
     "KeyHash",
     "OutputOperationInfo",
+    "PendingBatches",
     "PlannedInput",
     "RDDScope",
     "ReceiverInfo",

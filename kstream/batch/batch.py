@@ -1,7 +1,7 @@
 """Batch, Job, JobSet: a batch in the driver that runs it, with its state, its jobs and their times.
 
-BatchCounts: how many batches are in each state. RDDScope: the box in which Spark's pages draw the RDDs of an operator, or of an operator
-in one batch.
+BatchCounts, PendingBatches: how many batches are in each state, and which. RDDScope: the box in which Spark's pages draw the RDDs of an
+operator, or of an operator in one batch.
 """
 
 from __future__ import annotations
@@ -242,6 +242,7 @@ class JobSet:
                 num_bytes=known[number].num_bytes,
                 num_skipped=len(known[number].skipped),
                 num_losses=len(known[number].lost),
+                skipped=known[number].skipped,
             )
             for number, info in self.inputs.items()
         }
@@ -279,3 +280,13 @@ class BatchCounts:
     def waiting(self) -> int:
         """How many wait, for a retry or for an earlier batch."""
         return self.retrying + self.held
+
+
+@dataclass(frozen=True, slots=True)
+class PendingBatches:
+    """The batches that have not succeeded, at one moment. The sets are those that `BatchCounts` counts."""
+
+    running: frozenset[Time] = frozenset()
+    retrying: frozenset[Time] = frozenset()
+    held: frozenset[Time] = frozenset()
+    failed: frozenset[Time] = frozenset()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kstream.batch.skipped_record import SkippedRecord
 from kstream.batch_time import Time
 
 
@@ -48,6 +49,7 @@ class StreamInputInfo:
         num_bytes: the bytes of their keys and values, estimated from the first records of each range; None if it is not known.
         num_skipped: how many records the batch has left out at the request of `kstream skip`. It is 0 before the completion.
         num_losses: how many data losses the batch has met, as entries of the ledger. It is 0 before the completion.
+        skipped: the records that the batch has left out; none before the completion.
     """
 
     stream_id: int
@@ -57,6 +59,7 @@ class StreamInputInfo:
     num_bytes: int | None = None
     num_skipped: int = 0
     num_losses: int = 0
+    skipped: Sequence[SkippedRecord] = ()
 
     def metadata(self) -> Mapping[str, Any]:
         """Return `facts`."""

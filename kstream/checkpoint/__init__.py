@@ -17,10 +17,12 @@ runs a pending batch again with the same ranges. `names` lists the records. A fi
     reader           read_log, and the takeover of a log by a driver
     binding          binds stored streams to the streams of the graph that starts now
     missing_plans    finds plans that are missing
+    outcomes         what became of a batch: its completion and its failures
     history          past plans and the ledger, for people and replays
     state_log        the states that completions and records of failures name
     plan_log         PlanLog, the writing side; epochs
     offline          changes that commands make while no driver runs
+    sign_of_life     whether a driver lives, by its status record
 """
 
 from kstream.checkpoint.plan_log import BatchLog, NoLog, PlanLog, take_epoch

@@ -96,6 +96,7 @@ class DriverStatus:
         last_error: the last error; None without one.
         ended: how the driver has ended: `gracefully`, `at once`, `after an error`, `fenced` or `start failed`; None while it lives.
         metrics_url: where the driver shows its metrics; None without a port for them.
+        ui_url: where it shows its page, without a token; None without one.
     """
 
     application: str
@@ -115,6 +116,7 @@ class DriverStatus:
     last_error: LastError | None = None
     ended: str | None = None
     metrics_url: str | None = None
+    ui_url: str | None = None
 
     @property
     def last_ended(self) -> BatchFigures | None:
@@ -184,6 +186,7 @@ def status_fields(status: DriverStatus) -> dict[str, Any]:
         else {"at": error.at_ms, "text": error.text, "batch": _ms(error.batch), "operation": error.operation},
         "ended": status.ended,
         **({} if status.metrics_url is None else {"metrics": status.metrics_url}),
+        **({} if status.ui_url is None else {"page": status.ui_url}),
     }
 
 
@@ -229,6 +232,7 @@ def status_of(fields: Mapping[str, Any]) -> DriverStatus:
         last_error=None if error is None else LastError(error["at"], error["text"], _time(error["batch"]), error["operation"]),
         ended=fields["ended"],
         metrics_url=fields.get("metrics"),
+        ui_url=fields.get("page"),
     )
 
 

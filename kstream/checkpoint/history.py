@@ -13,15 +13,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from kstream.batch import BatchPlan, SkippedRecord
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
 from kstream.checkpoint.format import plan_fields, plan_of
+from kstream.checkpoint.outcomes import read_completion
 from kstream.checkpoint.reader import has_ended
 from kstream.checkpoint.skip_request import read_requests
-from kstream.errors import AlreadyExistsError, MissingFileError
+from kstream.errors import AlreadyExistsError
 from kstream.storage import FileStore
 
 SEGMENT = 50
@@ -45,14 +46,11 @@ def read_past(store: FileStore, plan: BatchPlan) -> PastBatch:
     Raises:
         CorruptRecordError: a record is damaged.
     """
-    name = names.done(plan.time, plan.epoch)
-    try:
-        fields = format.decode("done", store.read(name), store.path(name))
-    except MissingFileError:
+    found = read_completion(store, plan.time, plan.epoch)
+    if found is None:
         requests = read_requests(store, lambda time, epoch: (time, epoch) == (plan.time, plan.epoch))
         return PastBatch(plan, None, tuple(request.record for request in requests))
-    format.check_name(store.path(name), fields, {"time": plan.time.milliseconds})
-    return PastBatch(plan, _counts(fields.get("counts", {})), _skipped(fields))
+    return PastBatch(plan, found.counts, found.skipped)
 
 
 def write_segment(store: FileStore, epoch: int, batches: Sequence[PastBatch]) -> None:
@@ -98,22 +96,42 @@ def read_history(store: FileStore, begin: Time | None = None, end: Time | None =
         CorruptRecordError: a segment is damaged.
     """
     found: dict[tuple[Time, int], PastBatch] = {}
-    for name in store.list(names.HISTORY):
-        key = names.parse_key(name)
-        if key is None or len(key[1]) != 2:
-            continue
-        first, last = key[0], Time(key[1][0])
-        if (begin is not None and last < begin) or (end is not None and first > end):
-            continue
-        place = f"{names.HISTORY}/{name}"
-        found.update(_batches(format.decode("history", store.read(place), store.path(place))["batches"]))
+    for name in segments(store):
+        first, last = _span(name)
+        if (begin is None or last >= begin) and (end is None or first <= end):
+            found.update({(b.plan.time, b.plan.epoch): b for b in read_segment(store, name)})
     return [b for _, b in sorted(found.items()) if (begin is None or b.plan.time >= begin) and (end is None or b.plan.time <= end)]
 
 
-def _batches(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[Time, int], PastBatch]:
-    """Make the batches of a segment, by batch time and epoch."""
-    batches = (PastBatch(plan_of(row["plan"]), None if row["counts"] is None else _counts(row["counts"]), _skipped(row)) for row in rows)
-    return {(b.plan.time, b.plan.epoch): b for b in batches}
+def segments(store: FileStore) -> list[str]:
+    """Return the names of the segments of the history, oldest first. Blocks: one listing."""
+    return [f"{names.HISTORY}/{name}" for name in store.list(names.HISTORY) if len((names.parse_key(name) or (0, ()))[1]) == 2]
+
+
+def read_segment(store: FileStore, name: str) -> list[PastBatch]:
+    """Read a segment of the history. Segments do not change. Blocks: one read.
+
+    Args:
+        store: the checkpoint.
+        name: from `segments`.
+
+    Raises:
+        CorruptRecordError: the segment is damaged.
+        MissingFileError: clean-up has removed it.
+    """
+    return _batches(format.decode("history", store.read(name), store.path(name))["batches"])
+
+
+def _span(name: str) -> tuple[Time, Time]:
+    """Return the batch times of the first and the last plan of a segment, by its name."""
+    key = names.parse_key(name.partition("/")[2])
+    assert key is not None
+    return key[0], Time(key[1][0])
+
+
+def _batches(rows: Iterable[Mapping[str, Any]]) -> list[PastBatch]:
+    """Make the batches of a segment."""
+    return [PastBatch(plan_of(row["plan"]), None if row["counts"] is None else _counts(row["counts"]), _skipped(row)) for row in rows]
 
 
 def _skipped(fields: Mapping[str, Any]) -> tuple[SkippedRecord, ...]:
@@ -170,15 +188,28 @@ def read_ledger(store: FileStore) -> list[LedgerEntry]:
     """Read every entry, by batch time. Blocks: four listings and one read per entry, and two small requests for each record that was to
     be skipped and was not. CorruptRecordError names a damaged entry.
     """
-    entries: list[LedgerEntry] = []
-    left_out: list[_LeftOut] = []
+    return _entries(store, _places(store), _acknowledgements(store))
+
+
+def read_newest_entries(store: FileStore, most: int) -> tuple[list[LedgerEntry], int]:
+    """Read the newest entries of the ledger, by batch time. Blocks as `read_ledger`, but for so many entries at most.
+
+    Args:
+        store: the checkpoint.
+        most: the most records of batches that are read. Requests of `kstream skip` for older batches are left out, too.
+
+    Returns:
+        The entries, and the number of older ones that nobody has acknowledged. Those may be of skipped records only.
+
+    Raises:
+        CorruptRecordError: names a damaged entry.
+    """
     seen = _acknowledgements(store)
-    for entry, epoch, skipped in _of_batches(store, seen):
-        if entry.streams or not skipped:
-            entries.append(entry)
-        left_out += [(entry.time, epoch, entry.at_ms, entry.epoch, entry.name, record) for record in skipped]
-    entries += _of_requests(store, left_out, seen)
-    return sorted(entries, key=lambda e: (e.time, e.epoch, e.kind))
+    places = sorted(_places(store), key=lambda place: place.key)
+    older, kept = (places[:-most], places[-most:]) if len(places) > most else ([], places)
+    since = kept[0].key[0] if older else None
+    new = sum(names.acknowledged(place.name) not in seen for place in older)
+    return _entries(store, kept, seen, since), new
 
 
 def count_new_entries(store: FileStore) -> int:
@@ -186,8 +217,21 @@ def count_new_entries(store: FileStore) -> int:
 
     Blocks: three listings, and one read per entry that is not acknowledged. CorruptRecordError names a damaged entry among these.
     """
-    found = _of_batches(store, _acknowledgements(store), only_new=True)
+    seen = _acknowledgements(store)
+    found = _of_batches(store, [place for place in _places(store) if names.acknowledged(place.name) not in seen], seen)
     return sum(bool(entry.streams) or not skipped for entry, _, skipped in found)
+
+
+def _entries(store: FileStore, places: Iterable[_Place], seen: Collection[str], since: Time | None = None) -> list[LedgerEntry]:
+    """Read the entries at these places, and the requests of `kstream skip` for batches from `since` on, by batch time."""
+    entries: list[LedgerEntry] = []
+    left_out: list[_LeftOut] = []
+    for entry, epoch, skipped in _of_batches(store, places, seen):
+        if entry.streams or not skipped:
+            entries.append(entry)
+        left_out += [(entry.time, epoch, entry.at_ms, entry.epoch, entry.name, record) for record in skipped]
+    entries += _of_requests(store, left_out, seen, since)
+    return sorted(entries, key=lambda e: (e.time, e.epoch, e.kind))
 
 
 def _acknowledgements(store: FileStore) -> set[str]:
@@ -195,48 +239,66 @@ def _acknowledgements(store: FileStore) -> set[str]:
     return {f"{names.ACKNOWLEDGED}/{name}" for name in store.list(names.ACKNOWLEDGED)}
 
 
+class _Place(NamedTuple):
+    """The place of an entry that a batch has written: its kind, the name of the record, and batch time and epochs in that name."""
+
+    kind: str
+    name: str
+    key: tuple[Time, tuple[int, ...]]
+
+
+def _places(store: FileStore) -> list[_Place]:
+    """Return the places of all entries that batches have written. Blocks: two listings."""
+    return [
+        _Place(kind, f"{folder}/{name}", key)
+        for folder, kind in ((names.LOST, "lost"), (names.GIVEN_UP, "given-up"))
+        for name in store.list(folder)
+        if (key := names.parse_key(name)) is not None
+    ]
+
+
+_PARTS = {"lost": "lost", "given-up": "inputs"}
+"""The field of a record that has its streams, by the kind of the record."""
+
+
 def _of_batches(
-    store: FileStore, seen: Collection[str], only_new: bool = False
+    store: FileStore, places: Iterable[_Place], seen: Collection[str]
 ) -> Iterator[tuple[LedgerEntry, int, tuple[SkippedRecord, ...]]]:
     """Yield the entries that batches have written, each with the epoch of its plan and the records that the batch has left out.
 
-    Blocks: two listings, and one read per entry.
+    Blocks: one read per entry.
 
     Args:
         store: the checkpoint.
+        places: the places of the entries.
         seen: the names of the acknowledgements.
-        only_new: whether acknowledged entries are not read and not yielded.
 
     Raises:
         CorruptRecordError: an entry is damaged.
     """
-    for folder, kind, part in ((names.LOST, "lost", "lost"), (names.GIVEN_UP, "given-up", "inputs")):
-        for name in store.list(folder):
-            key, place = names.parse_key(name), f"{folder}/{name}"
-            is_acknowledged = names.acknowledged(place) in seen
-            if key is None or (only_new and is_acknowledged):
-                continue
-            fields = format.decode(kind, store.read(place), store.path(place))
-            format.check_name(store.path(place), fields, {"time": key[0].milliseconds})
-            streams = {int(stream): found for stream, found in fields.get(part, {}).items()}
-            common = key[0], fields["at"], fields["epoch"], streams, fields.get("failures", 0)
-            yield LedgerEntry(kind, *common, place, is_acknowledged), key[1][0], _skipped(fields)
+    for kind, name, key in places:
+        fields = format.decode(kind, store.read(name), store.path(name))
+        format.check_name(store.path(name), fields, {"time": key[0].milliseconds})
+        streams = {int(stream): found for stream, found in fields.get(_PARTS[kind], {}).items()}
+        common = key[0], fields["at"], fields["epoch"], streams, fields.get("failures", 0)
+        yield LedgerEntry(kind, *common, name, names.acknowledged(name) in seen), key[1][0], _skipped(fields)
 
 
 _LeftOut: TypeAlias = tuple[Time, int, int, int, str, SkippedRecord]
 """Batch time, epoch of its plan, when and by the driver of which epoch the record was left out, name of the entry, record."""
 
 
-def _of_requests(store: FileStore, left_out: Iterable[_LeftOut], seen: Collection[str]) -> Iterator[LedgerEntry]:
+def _of_requests(store: FileStore, left_out: Iterable[_LeftOut], seen: Collection[str], since: Time | None) -> Iterator[LedgerEntry]:
     """Yield an entry for each request of `kstream skip`, with what became of it.
 
     Args:
         store: the checkpoint.
         left_out: what batches have left out. A batch that ran under two drivers may have done so twice; the newer one counts.
         seen: the names of the acknowledgements.
+        since: only requests for this batch and later ones; None for all.
     """
     done = {(time, epoch, record.place): (at, by, name, record) for time, epoch, at, by, name, record in sorted(left_out)}
-    for request in read_requests(store, lambda _time, _epoch: True):
+    for request in read_requests(store, lambda time, _epoch: since is None or time >= since):
         said = f"by {request.asked_by}" + (f": {request.reason}" if request.reason else "")
         at, by, name, record = done.get(
             (request.time, request.epoch, request.record.place), (request.at_ms, request.epoch, request.name, request.record)

@@ -76,6 +76,8 @@ class LogContents:
     """Batch time → the records that the batch leaves out: by its completion; without a completion, by the requests of `kstream skip`."""
     numbers: Mapping[int, Mapping[int, int]] = field(default_factory=dict[int, Mapping[int, int]])
     """Epoch → number of a stream in the plans of that epoch → number now. Empty if the plans have not been renumbered."""
+    unread: tuple[Time, ...] = ()
+    """Older batches whose plans were not read, and which have not ended as far as names of records tell. Tombstones may be among them."""
 
     @property
     def known_plans(self) -> list[BatchPlan]:
@@ -126,13 +128,18 @@ class Takeover:
 # -- reading a log
 
 
-def read_log(store: FileStore) -> LogContents:
-    """Read the whole log. Blocks: one listing per folder, one read per plan that is kept and per settled interval, one of the kept offsets.
+def read_log(store: FileStore, newest: int | None = None, known: Mapping[PlanKey, BatchPlan] | None = None) -> LogContents:
+    """Read the log. Blocks: one listing per folder, one read per plan that is kept and per settled interval, one of the kept offsets.
 
     Requests to leave a record out cost a read each, and one for their batch, as long as its plan is kept.
 
     A plan in the store is current unless one of these rules supersedes it, in this order: `not_taken_over`, `unknown_to_settled`,
     `replaced`, `planned_when_fenced`, `unknown_to_a_successor`, `below_low_watermark`.
+
+    Args:
+        store: the checkpoint.
+        newest: read only so many plans, the newest; None for all. A driver needs all.
+        known: plans that were read before and are not read again, because no plan ever changes.
 
     Raises:
         CorruptRecordError: a record is damaged. The error names the newest damaged plan that is not superseded.
@@ -146,10 +153,12 @@ def read_log(store: FileStore) -> LogContents:
     settled = read_settled(store)
     ignored = {*not_taken_over(keys, takeover), *unknown_to_settled(keys, settled, done | given_up)}
     current, superseded = select_current_plans(key for key in keys if key not in ignored)
-    read, unknown = _read_plans(store, current)
-    if len(read) + len(unknown) < len(current):  # plans were removed since the listing: their interval is in the store by now
+    read, unknown, unread = _read_plans(store, current, newest, known or {})
+    if len(read) + len(unknown) + len(unread) < len(current):  # plans were removed since the listing: their interval is in the store by now
         settled = read_settled(store)
-    left = below_low_watermark(read, done | given_up)
+    ended = done | given_up
+    left = below_low_watermark(read, ended)
+    floor = read[max(read)].floor if read else Time(0)
     plans = {time: plan for time, plan in read.items() if (time, plan.epoch) not in left}
     return LogContents(
         meta=read_meta(store),
@@ -161,6 +170,7 @@ def read_log(store: FileStore) -> LogContents:
         kept_offsets=read_kept(store),
         settled=settled,
         skipped=_read_skipped(store, plans, done),
+        unread=tuple(time for time, epoch in unread if time >= floor and (time, epoch) not in ended),
     )
 
 
@@ -221,28 +231,40 @@ def newest_plan(store: FileStore) -> BatchPlan | None:
         return None
 
 
-def _read_plans(store: FileStore, current: Mapping[Time, int]) -> tuple[dict[Time, BatchPlan], list[PlanKey]]:
+def _read_plans(
+    store: FileStore, current: Mapping[Time, int], newest: int | None, known: Mapping[PlanKey, BatchPlan]
+) -> tuple[dict[Time, BatchPlan], list[PlanKey], list[PlanKey]]:
     """Read the plans. Newer plans are read first, and superseded ones are not read, so damage in them does not matter.
 
     If a plan is gone since the listing, a fenced driver that still cleans up has deleted it, and no driver needs it.
 
+    Args:
+        store: the checkpoint.
+        current: batch time → epoch of the plans.
+        newest: read only so many; None for all.
+        known: plans that are not read again.
+
     Returns:
-        The plans, oldest first; and the plans that `unknown_to_a_successor` supersedes.
+        The plans, oldest first; the plans that `unknown_to_a_successor` supersedes; and the older ones that were not read.
     """
     plans: dict[Time, BatchPlan] = {}
     unknown: list[PlanKey] = []
+    unread: list[PlanKey] = []
     predecessors: dict[int, Time] = {}
     for time in sorted(current, reverse=True):
         key = (time, current[time])
         if unknown_to_a_successor(key, predecessors):
             unknown.append(key)
             continue
+        if newest is not None and len(plans) >= newest:
+            unread.append(key)
+            continue
         try:
-            plans[time] = read_plan(store, *key)
+            plans[time] = known[key] if key in known else read_plan(store, *key)
         except MissingFileError:
             continue
         predecessors[key[1]] = plans[time].after
-    return dict(sorted(plans.items())), unknown
+    return dict(sorted(plans.items())), unknown, unread
 
 
 # -- the rules by which a plan is superseded (pure)

@@ -5,6 +5,7 @@ tells the reason (`exit_codes`); `--verbose` adds the traceback.
 
     kstream run          a job from its checkpoint, until SIGTERM or Ctrl-C; a supervisor starts its driver again
     kstream status       whether a driver lives, how far it is behind, its last error
+    kstream page         the page of a driver from its checkpoint alone, for a browser
     kstream stop         asks the driver of a checkpoint to stop, and waits for it
     kstream doctor       what a job needs, and whether it is there; what to do about what is not
     kstream checkpoint   the content of a checkpoint, and the differences between two, without Spark
@@ -34,6 +35,7 @@ from kstream.cli.lag import lag_command
 from kstream.cli.ledger import ledger_command
 from kstream.cli.offsets import offsets_commands
 from kstream.cli.offsets_import import import_command
+from kstream.cli.page import page_command
 from kstream.cli.peek import peek_command
 from kstream.cli.replay import replay_command
 from kstream.cli.run import run_command
@@ -83,7 +85,16 @@ def main() -> None:
 checkpoint_commands.add_command(diff_command)
 offsets_commands.add_command(import_command)
 
-_READING = (status_command, doctor_command, checkpoint_commands, history_command, lag_command, ledger_command, peek_command)
+_READING = (
+    status_command,
+    page_command,
+    doctor_command,
+    checkpoint_commands,
+    history_command,
+    lag_command,
+    ledger_command,
+    peek_command,
+)
 _CHANGING = (run_command, stop_command, skip_command, offsets_commands, replay_command)
 for command in (*_READING, *_CHANGING):
     main.add_command(command)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kstream import __version__
-from kstream.cli.status import SKEW_MS, read_sign
+from kstream.checkpoint.sign_of_life import SKEW_MS, read_sign
 from kstream.cli.terminal import INSTALL_SPARK, one_line
 from kstream.errors import JavaNotFoundError, KStreamError, UnsupportedStoreError
 from kstream.spark.java import find_java_home, java_version

@@ -23,6 +23,7 @@ from kstream.batch_time import Time
 from kstream.checkpoint import LogContents, read_log
 from kstream.checkpoint.history import read_history
 from kstream.checkpoint.offline import Places, move_streams
+from kstream.checkpoint.sign_of_life import WAIT_S, find_driver
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import (
     Connections,
@@ -38,7 +39,6 @@ from kstream.cli.inputs import (
     systems,
     tools_of,
 )
-from kstream.cli.status import WAIT_S, find_driver
 from kstream.cli.terminal import clear_errors, count, fail, parse_moment, table_console
 from kstream.connectors import ConnectorTools, OffsetChange, ResetResult
 from kstream.storage import FileStore, prepare_to_write

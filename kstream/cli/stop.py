@@ -12,10 +12,10 @@ from collections.abc import Callable
 import click
 
 from kstream.checkpoint.driver_status import GONE_MS, DriverStatus
+from kstream.checkpoint.sign_of_life import WAIT_S, Found, find_driver, read_sign
 from kstream.checkpoint.stop_request import StopRequest, ask_to_stop
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import open_existing
-from kstream.cli.status import WAIT_S, Found, find_driver, read_sign
 from kstream.cli.terminal import clear_errors, count, fail, this_process
 from kstream.storage import FileStore
 

@@ -1,9 +1,10 @@
-"""Observers: what watches a running context: progress, status, lines in the log, metrics. No batch waits for any of them."""
+"""Observers: what watches a running context: progress, status, lines in the log, metrics, the page. No batch waits for any of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kstream.batch_time import Duration
@@ -22,9 +23,15 @@ if TYPE_CHECKING:
     from kstream.checkpoint.stop_request import StopRequest
     from kstream.metrics.metrics_system import MetricsSystem
     from kstream.metrics.streaming_source import EngineFigures
+    from kstream.spark.spark_ui import SparkUi
     from kstream.storage import FileStore
+    from kstream.ui.driver_source import DriverFigures
+    from kstream.ui.ui_system import UiSystem
 
 METRICS_PORT = "spark.streaming.kstream.metrics.port"
+UI_ENABLED = "spark.streaming.kstream.ui.enabled"
+_NO_SPARK = "local"
+"""The id of an application that does not run on Spark, which is a test's."""
 
 
 class Observers:
@@ -57,6 +64,7 @@ class Observers:
         for listener in self.progress, self.collector, BatchLines(interval), LateBatches(interval, settings, parallelism):
             bus.add(listener)
         self._metrics = None if settings.get(METRICS_PORT) is None else _metrics_system(settings, bus)
+        self._ui = _ui_system(settings, interval, clock, bus) if settings.get(UI_ENABLED) else None
         self._reporter: StatusReporter | None = None
         self._ended: str | None = None
 
@@ -64,21 +72,36 @@ class Observers:
         """Return the store for the plan log: with metrics one that measures its requests."""
         return store if store is None or self._metrics is None else self._metrics.measured(store)
 
-    def start(self, engine: Engine) -> None:
-        """Open the port for metrics, if one is set. Called before the engine opens its checkpoint: a port that is taken fences nobody.
+    @property
+    def has_ui(self) -> bool:
+        """Whether the page is enabled."""
+        return self._ui is not None
+
+    def start(self, engine: Engine, store: FileStore | None = None, spark: SparkUi | None = None) -> None:
+        """Open the ports for metrics and for the page, if they are wanted. Called before the engine opens its checkpoint: a port that is
+        taken fences nobody.
+
+        Args:
+            engine: the engine of the context.
+            store: the checkpoint; None without one.
+            spark: leads to Spark's own UI; None without one, or without the page.
 
         Raises:
-            PortTakenError: another process has the port.
-            ConfigurationError: the port cannot be opened, or a setting has no meaning.
+            PortTakenError: another process has a port.
+            ConfigurationError: a port cannot be opened, or a setting has no meaning.
         """
         if self._metrics is not None:
             self._metrics.start(partial(self.status, engine), partial(_figures_of, engine, self._executors))
-        self.collector.started(self.metrics_url)
+        if self._ui is not None:
+            _start_ui(self._ui, partial(self.status, engine), engine, store, spark)
+        self.collector.started(self.metrics_url, self.ui_url)
 
     def opened(self, engine: Engine) -> None:
         """Note where the earlier driver ended. Called when the engine has opened its checkpoint and runs nothing yet."""
         if self._metrics is not None:
             self._metrics.continues_after(engine.last_planned())
+        if self._ui is not None:
+            self._ui.continues_after(engine.last_planned())
 
     def report(self, store: FileStore, engine: Engine, on_stop: Callable[[StopRequest], None]) -> None:
         """Begin to renew the status record. On a clock that a test moves there is none: its thread would only wait for the test.
@@ -93,12 +116,14 @@ class Observers:
             self._reporter.start()
 
     def ended(self, how: str) -> None:
-        """Write the last status record of this driver, which says how it has ended; close the port. Blocks for a few seconds at most."""
+        """Write the last status record of this driver, which says how it has ended; close the ports. Blocks for a few seconds at most."""
         self._ended = how
         if self._reporter is not None:
             self._reporter.stop(how)
         if self._metrics is not None:
             self._metrics.stop()
+        if self._ui is not None:
+            self._ui.stop()
 
     def status(self, engine: Engine) -> DriverStatus:
         """Return the status of this moment. Any thread; asks no store."""
@@ -108,6 +133,11 @@ class Observers:
     def metrics_url(self) -> str | None:
         """The address of the metrics; None without a port. Any thread."""
         return None if self._metrics is None else self._metrics.url
+
+    @property
+    def ui_url(self) -> str | None:
+        """The address of the page, without a token; None unless it is enabled and the context runs. Any thread."""
+        return None if self._ui is None else self._ui.url
 
 
 def _metrics_system(settings: Settings, bus: StreamingListenerBus) -> MetricsSystem:
@@ -140,3 +170,26 @@ def _figures_of(engine: Engine, executors: Callable[[], int]) -> EngineFigures:
         executors=executors() or None,
         executors_wanted=None if decided is None else decided.total,
     )
+
+
+def _ui_system(settings: Settings, interval: Duration, clock: Clock, bus: StreamingListenerBus) -> UiSystem:
+    """Make the page. Imported late: most drivers have none."""
+    from kstream.ui.ui_system import UiSystem
+
+    version = str(import_module("kstream").__version__)  # by its name: the root of the package knows rooms above this one
+    return UiSystem(settings, interval, clock, bus, version)
+
+
+def _start_ui(ui: UiSystem, status: Callable[[], DriverStatus], engine: Engine, store: FileStore | None, spark: SparkUi | None) -> None:
+    """Start the page. Raises as `Observers.start`."""
+    from kstream.ui.driver_source import SparkLinks
+
+    links = SparkLinks(_NO_SPARK) if spark is None else SparkLinks(spark.application, spark.url, spark.job_ids)
+    ui.start(status, partial(_ui_figures_of, engine), engine.rates, store, links)
+
+
+def _ui_figures_of(engine: Engine) -> DriverFigures:
+    """Return what an engine knows at this moment, for the page. Any thread; asks nobody."""
+    from kstream.ui.driver_source import DriverFigures
+
+    return DriverFigures(engine.unfinished.pending(), [] if engine.allocation is None else engine.allocation.recent())

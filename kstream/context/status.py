@@ -34,13 +34,12 @@ from kstream.clock import Clock
 from kstream.context.engine import Engine
 from kstream.errors import CheckpointError, StorageError, in_a_line, where_of, with_record
 from kstream.listener import StreamingListener, StreamingListenerBatchCompleted, StreamingListenerOutputOperationCompleted
-from kstream.secret import looks_secret
+from kstream.secret import harmless
 from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
 LOOK_MS = 3000
 """The milliseconds between two looks for a request to stop: one small read. A person who stops a driver waits as long at most."""
-_LONGEST_TEXT = 500
 _LAST_WRITE_S = 5.0
 """Seconds that a stop waits for the last record. Without that record `kstream status` shows the driver as dead, which is true, too."""
 
@@ -63,15 +62,17 @@ class StatusCollector(StreamingListener):
         self._lag: dict[int, StreamLag] = {}
         self._last_error: LastError | None = None
         self._metrics_url: str | None = None
+        self._ui_url: str | None = None
         self._lock = threading.Lock()
 
-    def started(self, metrics_url: str | None = None) -> None:
+    def started(self, metrics_url: str | None = None, ui_url: str | None = None) -> None:
         """Note that the context is started now.
 
         Args:
             metrics_url: where it shows its metrics; None without a port for them.
+            ui_url: where it shows its page; None without one.
         """
-        self._started_ms, self._metrics_url = self._clock.time_ms(), metrics_url
+        self._started_ms, self._metrics_url, self._ui_url = self._clock.time_ms(), metrics_url, ui_url
 
     def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
         """Keep the figures of a batch that has ended, and the lag that its inputs report."""
@@ -130,6 +131,7 @@ class StatusCollector(StreamingListener):
                 last_error=self._last_error,
                 ended="fenced" if engine.is_fenced else ended,
                 metrics_url=self._metrics_url,
+                ui_url=self._ui_url,
             )
 
 
@@ -149,14 +151,6 @@ def lag_of(number: int, source: StreamInputInfo) -> StreamLag | None:
     behind = (max(0, latest[topic][n] - at) for topic, ats in ends.items() for n, at in ats.items() if n in latest.get(topic, {}))
     limit: dict[str, Any] | None = progress.get("readLimit")
     return StreamLag(number, str(progress.get("description", "")), sum(behind), None if limit is None else str(limit["reason"]))
-
-
-def harmless(text: str) -> str:
-    """Return the text of an error for the checkpoint, in one line and cut; of a text that may hold a secret only the error's type. Pure."""
-    line = " ".join(text.split())
-    if looks_secret("", line):
-        return f"{line.partition(':')[0][:_LONGEST_TEXT]}: its text may hold a secret and is in the log of the driver only"
-    return line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 1]}…"
 
 
 class StatusReporter:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from pyspark import SparkConf, SparkContext
 
 from kstream import connectors, crash_point
-from kstream.batch_time import Duration, Seconds
+from kstream.batch_time import Duration
 from kstream.checkpoint.reader import has_checkpoint, newest_plan
 from kstream.clock import Clock, FollowedClock, SystemClock, clock_named, given_clock
 from kstream.conf import Settings
 from kstream.context import recovery
-from kstream.context.checked_settings import check_settings
+from kstream.context.checked_settings import check_batch_duration, check_settings
 from kstream.context.engine import Engine, EngineCallbacks, SparkServices
 from kstream.context.factories import ContextServices, StreamFactories
 from kstream.context.observers import Observers
@@ -31,7 +31,7 @@ from kstream.dstream.recipe import Recipe, recorded
 from kstream.dstream.state_files import StateFiles
 from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError
 from kstream.listener import StreamingListener, StreamingListenerBus
-from kstream.public_call import public_call, refused
+from kstream.public_call import public_call
 from kstream.spark.checkpoint_store import make_checkpoint_directory, open_checkpoint, open_checkpoint_to_write, set_checkpoint_dir
 from kstream.spark.executor_allocation_client import SparkExecutorAllocationClient
 from kstream.spark.executors import WAITING_TIME, known_executors
@@ -42,6 +42,7 @@ from kstream.spark.receiver_runner import check_cores
 from kstream.spark.receivers import open_received_blocks
 from kstream.spark.shutdown import ShutdownHook
 from kstream.spark.spark_context import make_spark_context
+from kstream.spark.spark_ui import SparkUi
 from kstream.spark.state_rdds import SparkStateRDDs
 from kstream.storage.file_store import SINGLE_WRITER
 from kstream.storage.open import place_for_workers
@@ -99,7 +100,7 @@ class StreamingContext(StreamFactories):
         *,
         clock: Clock | None = None,
     ) -> None:
-        duration = _batch_duration(batchDuration, jssc)
+        duration = check_batch_duration(batchDuration, jssc)
         if isinstance(sparkContext, SparkConf):
             check_settings(dict(sparkContext.getAll()))  # before Spark starts, which takes seconds
             sparkContext = make_spark_context(sparkContext)
@@ -124,6 +125,7 @@ class StreamingContext(StreamFactories):
             executors=lambda: len(known_executors(self._sc)),
         )
         self._jvm: JvmWatch | None = None
+        self._spark_ui: SparkUi | None = None
         self._waiter = ContextWaiter()
         self.await_stop = self._waiter.wait_for_stop
         """Blocks until the context has stopped, whatever errors come; for `kstream run`."""
@@ -298,7 +300,7 @@ class StreamingContext(StreamFactories):
         receivers = sum(isinstance(stream, ReceiverInputDStream) for stream in self._graph.active_inputs())
         if receivers:
             check_cores(self._sc, receivers, self._stop_wanted, self._settings.get(WAITING_TIME) / 1000)
-        self._observers.start(self._engine)
+        self._observers.start(self._engine, store, self._spark_ui)
         self._engine.open()
         self._observers.opened(self._engine)
         if store is not None:
@@ -313,7 +315,8 @@ class StreamingContext(StreamFactories):
         self._jvm = JvmWatch.of(self._sc, self._on_jvm_lost)
         self._jvm.start()
         quiet_failed_tasks(self._sc)
-        environment = SparkJobEnvironment(self._sc, self._graph.batch_duration, self._jvm)
+        self._spark_ui = SparkUi(self._sc) if self._observers.has_ui else None
+        environment = SparkJobEnvironment(self._sc, self._graph.batch_duration, self._jvm, self._spark_ui)
         self._graph.placement = environment.placement
         received = partial(open_received_blocks, self._sc, self._settings, self._clock, self._bus.post, self._stop_wanted)
         spark = SparkServices(environment, self._state_files, received, SparkExecutorAllocationClient(self._sc))
@@ -543,6 +546,11 @@ class StreamingContext(StreamFactories):
         """The address of the metrics for Prometheus; None unless the context runs and a port is set. Any thread."""
         return self._observers.metrics_url
 
+    @property
+    def uiUrl(self) -> str | None:
+        """The address of the page, without a token; None unless the context runs and the page is enabled. Any thread."""
+        return self._observers.ui_url
+
     # -- streams
 
     @recorded
@@ -575,23 +583,3 @@ class StreamingContext(StreamFactories):
 
     def __repr__(self) -> str:
         return f"<StreamingContext {self._state.value}, {self._graph.batch_duration}, {len(self._graph.input_streams)} inputs>"
-
-
-def _batch_duration(given: float | Duration | None, jssc: Any) -> Duration:
-    """Return the batch interval of a new context.
-
-    Raises:
-        ConfigurationError: `jssc` is given, or the interval is missing or not above zero.
-        TypeError: the interval is neither a number nor a Duration.
-    """
-    if jssc is not None:
-        raise ConfigurationError("jssc must be None: this context does not wrap one of the JVM", key="jssc", value=jssc)
-    if given is None:
-        raise ConfigurationError("batchDuration is missing: give seconds, or a Duration", key="batchDuration", value=None)
-    try:
-        duration = given if isinstance(given, Duration) else Seconds(given)
-    except TypeError as e:
-        raise refused(TypeError(f"batchDuration: {e}")) from None
-    if duration.milliseconds <= 0:
-        raise ConfigurationError(f"batchDuration must be above zero, it is {duration}", key="batchDuration", value=duration)
-    return duration

@@ -207,7 +207,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
 
     def metadata(self, time: Time, plan: ReceiverPlan) -> Mapping[str, Any]:
         name = type(self.receiver).__name__
-        return {"progress": {"description": f"Receiver[{name}]", "metrics": {"blocks": len(plan.blocks)}}}
+        return {"blocks": plan.blocks, "progress": {"description": f"Receiver[{name}]", "metrics": {"blocks": len(plan.blocks)}}}
 
     def clear_metadata(self, time: Time) -> None:
         """Forget old plans, release their blocks, and forget the losses of these blocks."""

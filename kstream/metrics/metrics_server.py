@@ -1,42 +1,28 @@
 """MetricsServer: the port that answers scrapes: `/metrics` for Prometheus, `/json` with the same values, `/status` for `kstream status`.
 
-The form of `/metrics` is prometheus_client's. The server is wsgiref's, with an end: its own would leave the threads of open connections.
+The form of `/metrics` is prometheus_client's.
 """
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
-import socket
-import socketserver
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, generate_latest
 
 from kstream.checkpoint.driver_status import DriverStatus, status_fields
-from kstream.errors import ConfigurationError, PortTakenError
+from kstream.http_server import App, HttpServer, StartResponse
 
 logger = logging.getLogger(__name__)
 PORT, HOST = "spark.streaming.kstream.metrics.port", "spark.streaming.kstream.metrics.host"
-_HIGHEST_PORT = 65_535
-_MOST_OPEN = 16
-"""How many requests are answered at a time. A further connection is closed at once."""
-_PATIENCE_S = 10.0
-"""Seconds for which a connection may be silent."""
-_LOOK_S = 0.1
-"""Seconds between two looks for the end of the server, and so the longest time that a stop waits for it."""
 _PROMETHEUS = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 _PLAIN = ("Content-Type", "text/plain; charset=utf-8")
-StartResponse = Callable[[str, list[tuple[str, str]]], Any]
-App = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 
-class MetricsServer:
-    """An HTTP server for one registry. It listens from its creation, and answers from `start` to `stop`.
+class MetricsServer(HttpServer):
+    """An HTTP server for one registry.
 
     Args:
         host: the address.
@@ -50,101 +36,9 @@ class MetricsServer:
     """
 
     def __init__(self, host: str, port: int, registry: CollectorRegistry, status: Callable[[], DriverStatus]) -> None:
-        try:
-            if not 0 <= port <= _HIGHEST_PORT:  # getaddrinfo takes it modulo 65,536
-                raise OverflowError(f"a port is at most {_HIGHEST_PORT}")
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            self._server = _Server(found[0][0], found[0][4][:2], _app(registry, status))
-        except (OSError, OverflowError) as e:
-            text = f"the port for metrics cannot be opened on {host}:{port}: {e}. Set {PORT} to a free port, or to 0 for any"
-            if isinstance(e, OSError) and e.errno == errno.EADDRINUSE:  # another driver may have it that is about to end
-                raise PortTakenError(text, place=f"{host}:{port}") from e
-            raise ConfigurationError(text, key=PORT, value=port) from e
-        self.port: int = self._server.server_address[1]
-        """The port on which it listens."""
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/metrics"
+        super().__init__(host, port, _app(registry, status), "MetricsServer", "metrics", PORT)
+        self.url = f"{self.root}metrics"
         """The address for Prometheus."""
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_S,), name="MetricsServer", daemon=True)
-
-    def start(self) -> None:
-        """Answer requests from now on. Call once."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Close the port and all connections, and end their threads. Blocks for a moment. Call it after `start`, or without it."""
-        if self._thread.is_alive():
-            self._server.shutdown()
-            self._thread.join()
-        self._server.server_close()
-        self._server.close_open()
-
-
-class _Handler(WSGIRequestHandler):
-    """Reads a request. It logs nothing, and gives up on a connection that is silent."""
-
-    timeout = _PATIENCE_S
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: a scrape is no event."""
-
-
-class _Server(WSGIServer):
-    """A thread for each connection. All are known, so that an end can end them."""
-
-    request_queue_size = _MOST_OPEN
-
-    def __init__(self, family: int, address: Any, app: App) -> None:
-        self.address_family = family
-        self._lock = threading.Lock()
-        self._open: dict[threading.Thread, socket.socket] = {}
-        super().__init__(address, _Handler)
-        self.set_app(app)  # pyright: ignore[reportArgumentType] # wsgiref's type of a start_response is stricter than its use
-
-    def server_bind(self) -> None:
-        """Bind the socket. http.server would ask a name server for the name of this host."""
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
-        self.setup_environ()
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection on a thread of its own, or close it if there are too many, or if the system gives no more threads."""
-        thread = threading.Thread(target=self._answer, args=(request, client_address), name="MetricsServer-request", daemon=True)
-        with self._lock:
-            is_one_too_many = len(self._open) >= _MOST_OPEN
-            if not is_one_too_many:
-                self._open[thread] = request
-        if is_one_too_many:
-            return self.shutdown_request(request)
-        try:
-            thread.start()
-        except RuntimeError as e:
-            with self._lock:
-                del self._open[thread]
-            logger.warning("metrics: connection from %s was closed unanswered: %s", client_address[0], e)
-            self.shutdown_request(request)
-
-    def _answer(self, request: Any, client_address: Any) -> None:
-        """Answer one connection."""
-        try:
-            self.finish_request(request, client_address)
-        except Exception as e:  # the client has gone, or is silent
-            logger.debug("metrics: connection from %s ended: %r", client_address[0], e)
-        finally:
-            self.shutdown_request(request)
-            with self._lock:
-                del self._open[threading.current_thread()]
-
-    def close_open(self) -> None:
-        """Close all connections, and wait for their threads."""
-        with self._lock:
-            still_open = dict(self._open)
-        for connection in still_open.values():
-            try:
-                connection.shutdown(socket.SHUT_RDWR)
-            except OSError:  # it is closed already
-                pass
-        for thread in still_open:
-            thread.join(_PATIENCE_S)
 
 
 def _app(registry: CollectorRegistry, status: Callable[[], DriverStatus]) -> App:

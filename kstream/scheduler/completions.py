@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from kstream.batch import Batch, BatchCounts, BatchState, InputOutcome, StateCheckpoint
+from kstream.batch import Batch, BatchCounts, BatchState, InputOutcome, PendingBatches, StateCheckpoint
 from kstream.batch_time import Time
 from kstream.checkpoint import BatchLog
 from kstream.checkpoint.state_log import States
@@ -114,6 +114,12 @@ class UnfinishedBatches:
             held = self._waiting - self._between_tries
             oldest = min(self._running | self._waiting | self._failed, default=None)
             return BatchCounts(len(self._running), len(self._between_tries), len(held), len(self._failed), oldest)
+
+    def pending(self) -> PendingBatches:
+        """Return which batches are in each state at this moment."""
+        with self._lock:
+            retrying = frozenset(self._between_tries)
+            return PendingBatches(frozenset(self._running), retrying, frozenset(self._waiting - retrying), frozenset(self._failed))
 
     def failed(self) -> set[Time]:
         """Return the batches that have failed and have no retry left, and those whose completion the store refused."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -25,6 +26,8 @@ from kstream.scheduler.executor_allocation_policy import (
 logger = logging.getLogger(__name__)
 LAST_REQUEST_S = 2.0
 """How long a stop waits for a request that is under way."""
+RECENT = 50
+"""The number of decisions that are kept, for people."""
 _WRITE_AHEAD_LOG = "spark.streaming.receiver.writeAheadLog.enable"
 
 
@@ -99,7 +102,7 @@ class ExecutorAllocationManager(StreamingListener):
         """The newest batch at the end of the last interval, if all had succeeded then; on the timer's thread."""
         self._ending: set[str] = set()
         """The executors that have been ended and that Spark still lists; on the timer's thread."""
-        self._latest: AllocationDecision | None = None
+        self._recent: deque[tuple[int, AllocationDecision]] = deque(maxlen=RECENT)
         self._why_unchanged = ""
         """The reason that was logged last for a number that stays, on the timer's thread."""
         name = "streaming-executor-allocation-manager"
@@ -149,7 +152,12 @@ class ExecutorAllocationManager(StreamingListener):
     def latest(self) -> AllocationDecision | None:
         """The decision after the last scaling interval with batches; None before it. Any thread."""
         with self._lock:
-            return self._latest
+            return self._recent[-1][1] if self._recent else None
+
+    def recent(self) -> list[tuple[int, AllocationDecision]]:
+        """Return the last decisions with their moments in milliseconds since the Unix epoch, oldest first. Any thread."""
+        with self._lock:
+            return list(self._recent)
 
     def start(self) -> None:
         """Start the scaling intervals; the first ends one interval from now. Call once. Returns at once."""
@@ -219,7 +227,7 @@ class ExecutorAllocationManager(StreamingListener):
         living = {executor: slots for executor, slots in listed.items() if executor not in self._ending}
         decision = self._policy.decide(ratio, living, self._receivers())
         with self._lock:
-            self._latest = decision
+            self._recent.append((self._clock.time_ms(), decision))
         return decision
 
     def _act(self, decision: AllocationDecision) -> None:

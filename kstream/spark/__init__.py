@@ -8,6 +8,7 @@ One idea: all use of pyspark's private parts is here and nowhere else, so that a
     jvm_watch           the end of Spark's JVM is the end of the context
     java_gateway        the JVM that this process calls, in a driver and in a worker
     job_environment     what Spark knows of a job thread
+    spark_ui            leads from a batch to its jobs in Spark's own UI
     task_errors         the user's exception, for Spark's error of a task
     jvm_log             Spark's log without the traces of failed tasks
     worker_setup_errors  workers without the right Python or without a module

@@ -16,6 +16,7 @@ from kstream.batch import Job
 from kstream.batch_time import Duration, Time, format_batch_time
 from kstream.spark.jvm_watch import JvmWatch, patience_after
 from kstream.spark.rdd_placement import SparkPlacement
+from kstream.spark.spark_ui import SparkUi
 from kstream.spark.task_errors import raising_the_users_error
 
 _GROUP_KEYS = (
@@ -42,9 +43,11 @@ class SparkJobEnvironment:
         sc: the SparkContext.
         interval: the batch interval.
         jvm: the watch of its JVM; None without one. With it, an error that comes of the end of the JVM is a JvmLostError.
+        ui: finds the Spark jobs of an output operation by a tag that they get here; None without the page. The tag is one call to the JVM
+            for each job. Nobody cancels by it.
     """
 
-    def __init__(self, sc: SparkContext, interval: Duration, jvm: JvmWatch | None = None) -> None:
+    def __init__(self, sc: SparkContext, interval: Duration, jvm: JvmWatch | None = None, ui: SparkUi | None = None) -> None:
         self._interval = interval
         self._jvm = jvm
         self._context: Any = sc._jsc.sc()  # pyright: ignore
@@ -55,7 +58,9 @@ class SparkJobEnvironment:
             self._captured.remove(key)
         self._captured.setProperty("spark.job.interruptOnCancel", "false")
         tags = self._captured.getProperty(_TAGS)
-        self._captured.setProperty(_TAGS, f"{tags},{self._tag}" if tags else self._tag)
+        self._tags = f"{tags},{self._tag}" if tags else self._tag
+        self._captured.setProperty(_TAGS, self._tags)
+        self._ui = ui
         self._captured.setProperty(_ALL_MARKED, "true")
         self.placement = SparkPlacement(sc, self._captured)
 
@@ -72,6 +77,8 @@ class SparkJobEnvironment:
             properties.setProperty("spark.job.description", f"Streaming job from [output operation {job.output_op_id}, batch time {at}]")
             properties.setProperty("spark.streaming.internal.batchTime", str(job.time.milliseconds))
             properties.setProperty("spark.streaming.internal.outputOpId", str(job.output_op_id))
+            if self._ui is not None:
+                properties.setProperty(_TAGS, f"{self._tags},{self._ui.tag_of(job.time, job.output_op_id)}")
             if job.scope is not None:
                 properties.setProperty("spark.rdd.scope", job.scope.to_json())
             self._context.setLocalProperties(properties)

@@ -11,6 +11,7 @@ disk, HDFS) grow.
     object_store   a prefix in a bucket: S3, Google Cloud Storage, Azure
     fsspec_store   any file system of fsspec, for a single driver
     memory         for tests
+    read_once      a store for those who look again and again: what never changes is read once
     open           the store of a path or URL, on the driver and in workers
 """
 

@@ -63,12 +63,14 @@ def test_the_bytes_and_the_name_of_a_status(status: DriverStatus, stored: bytes)
     assert read_status(files) == status
 
 
-def test_record_errors_and_the_address_of_metrics_are_stored_only_if_there_are_any() -> None:
+def test_record_errors_and_the_addresses_of_metrics_and_page_are_stored_only_if_there_are_any() -> None:
     files = store()
-    status = replace(NEW, recent=(BatchFigures(Time(1000), 10, 2, 500, record_errors=3),), metrics_url="http://127.0.0.1:9404/metrics")
+    metrics, page = "http://127.0.0.1:9404/metrics", "http://127.0.0.1:4050/"
+    status = replace(NEW, recent=(BatchFigures(Time(1000), 10, 2, 500, record_errors=3),), metrics_url=metrics, ui_url=page)
     write_status(files, status)
     stored = files.read("status/000003")
     assert b'"record_errors":3' in stored and b'"metrics":"http://127.0.0.1:9404/metrics"' in stored
+    assert b'"page":"http://127.0.0.1:4050/"' in stored
     assert read_status(files) == status
 
 

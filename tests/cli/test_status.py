@@ -23,9 +23,10 @@ from kstream.checkpoint import Meta, PlanLog, take_epoch
 from kstream.checkpoint.driver_status import GONE_MS, BatchFigures, DriverStatus, LastError, StreamLag, write_status
 from kstream.checkpoint.history import acknowledge, read_ledger
 from kstream.checkpoint.reader import write_meta
+from kstream.checkpoint.sign_of_life import answer_of
 from kstream.cli import main
 from kstream.cli.exit_codes import ReadingCode
-from kstream.cli.status import answer_of, lag_line, look
+from kstream.cli.status import lag_line, look
 from kstream.metrics.metrics_server import MetricsServer
 from kstream.storage import LocalFileStore
 
@@ -335,8 +336,8 @@ def test_a_driver_with_a_port_for_metrics_is_asked_itself_and_its_record_may_be_
     leave(tmp_path, replace(known, metrics_url=url))
     found = told(tmp_path)
     assert (found["state"], found["renewed_seconds_ago"], found["status"]["lag"][0]["records"]) == ("well", 0.0, 5)
-    leave(tmp_path, replace(living(), metrics_url=url))
-    assert f"metrics: {url}" in status(tmp_path).output
+    leave(tmp_path, replace(living(), metrics_url=url, ui_url="http://127.0.0.1:4050/"))
+    assert f"metrics: {url}\npage: http://127.0.0.1:4050/" in status(tmp_path).output
 
 
 @pytest.mark.parametrize("changes", [{"epoch": 2}, {"pid": 1}, {"host": "other"}, {"started_ms": 1}])

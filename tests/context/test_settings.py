@@ -43,11 +43,11 @@ def test_a_misspelt_setting_is_one_warning_when_the_context_is_made(
     sc: SparkContext, setting: Setting, caplog: pytest.LogCaptureFixture
 ) -> None:
     setting("spark.streaming.kafka.maxRatePerPartiton", "10")
-    setting("spark.streaming.ui.retainedBatches", "10")
+    setting("spark.streaming.sessionByKey.deltaChainThreshold", "10")
     with caplog.at_level(logging.WARNING, "kstream"):
         Stream(sc)
     dead, unknown = (record.message for record in caplog.records)
-    assert dead.startswith("settings of Spark that have no effect") and dead.endswith("spark.streaming.ui.retainedBatches")
+    assert dead.startswith("settings of Spark that have no effect") and dead.endswith("spark.streaming.sessionByKey.deltaChainThreshold")
     assert "spark.streaming.kafka.maxRatePerPartiton is unknown" in unknown
 
 

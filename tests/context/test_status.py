@@ -19,8 +19,9 @@ from kstream.batch_time import Duration, Time
 from kstream.checkpoint.driver_status import RENEWAL_MS, DriverStatus, LastError, StreamLag, read_status, write_status
 from kstream.checkpoint.stop_request import StopRequest, ask_to_stop
 from kstream.clock import SystemClock
-from kstream.context.status import LOOK_MS, StatusCollector, StatusReporter, harmless, lag_of
+from kstream.context.status import LOOK_MS, StatusCollector, StatusReporter, lag_of
 from kstream.listener import StreamingListener
+from kstream.secret import harmless
 from kstream.storage import LocalFileStore, MemoryFileStore
 from kstream.testing import ManualClock
 from tests.harness import START

@@ -16,10 +16,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from kstream import http_server
 from kstream.batch_time import Duration
 from kstream.checkpoint.driver_status import DriverStatus, status_of
 from kstream.errors import ConfigurationError, PortTakenError
-from kstream.metrics import metrics_server
 from kstream.metrics.metrics_server import MetricsServer
 from tests.metrics.scraped import fetch, scrape
 
@@ -113,7 +113,7 @@ def test_after_its_end_port_and_threads_are_free_even_if_a_client_stays_silent(s
 def test_a_connection_beyond_the_limit_is_closed_and_the_others_are_answered(
     serve: Callable[[], MetricsServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics_server, "_MOST_OPEN", 1)
+    monkeypatch.setattr(http_server, "_MOST_OPEN", 1)
     server = serve()
     first = socket.create_connection(("127.0.0.1", server.port))
     with first, socket.create_connection(("127.0.0.1", server.port)) as second:

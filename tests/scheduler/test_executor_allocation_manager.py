@@ -153,6 +153,9 @@ def test_spark_is_asked_once_an_interval_and_the_log_has_a_line_for_it(job: Job,
         "executor allocation: ratio 0.10 over 60 s, ends executor 2, 1 in all",
     ]
     assert job.manager.latest is not None and job.manager.latest.scaling is Scaling.NONE
+    assert [decision.scaling for _, decision in job.manager.recent()] == [Scaling.UP, Scaling.DOWN, Scaling.NONE]
+    moments = [at_ms for at_ms, _ in job.manager.recent()]
+    assert moments == sorted(set(moments))
 
 
 def test_as_many_as_live_are_asked_for_before_one_ends_and_no_other_ends(job: Job) -> None:

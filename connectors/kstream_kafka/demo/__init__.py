@@ -5,6 +5,7 @@ The proof reads files: the acknowledged orders, the sink, and the attempts at ea
 
     command            the options and the report
     stage              the steps of the demo, and its processes
+    page               the page of the drivers, in a browser
     board              the state of each batch, from the journal, and its display
     proof              acknowledged orders against sink, attempts and windows    (pure)
     job                the streaming job

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
+from collections.abc import Sequence
 from types import FrameType
 
 import click
 
 from kstream.cli.terminal import clear_errors, fail, require_pyspark
 from kstream_kafka.demo.board import Board, Run, batch_text, make_view, short_ranges
+from kstream_kafka.demo.page import Page
 from kstream_kafka.demo.proof import Verdict
 from kstream_kafka.demo.stage import Script, Stage
 
@@ -20,7 +23,8 @@ from kstream_kafka.demo.stage import Script, Stage
 @click.option("--rate", type=click.IntRange(40, 2000), default=400, show_default=True, help="Orders a second.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The seed of the orders.")
 @click.option("--plain", is_flag=True, help="Lines instead of a live table.")
-def demo_command(batches: int, interval: float, rate: int, seed: int, plain: bool) -> None:
+@click.option("--page", is_flag=True, help="Open the page of the driver in a browser. It goes on when the driver is started again.")
+def demo_command(batches: int, interval: float, rate: int, seed: int, plain: bool, page: bool) -> None:
     """Kill the driver of a stream in the middle of a batch, and prove that every order was counted exactly once.
 
     Starts a Kafka broker, a feed of orders and a Spark driver on this machine, kills the driver and starts it again. Removes everything
@@ -29,7 +33,7 @@ def demo_command(batches: int, interval: float, rate: int, seed: int, plain: boo
     began = time.monotonic()
     interval_ms = round(interval * 1000)
     script = Script(batches, interval_ms, 5 * interval_ms, rate, seed)
-    board = Board()
+    board, shown = Board(), Page() if page else None
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     with clear_errors():
@@ -37,13 +41,22 @@ def demo_command(batches: int, interval: float, rate: int, seed: int, plain: boo
         from kstream.spark.java import ensure_java
 
         ensure_java()
-        with make_view(board, interval_ms, plain) as view, Stage(script, board, view) as stage:
-            verdict = stage.play()
-    for line in report(verdict, stage, interval_ms):
+        view = make_view(board, interval_ms, plain)
+        with Stage(script, board, view, shown) as stage:
+            with view:
+                verdict = stage.play()
+            _tell(verdict, report(verdict, stage, interval_ms), time.monotonic() - began)
+            if shown is not None and sys.stdin.isatty():
+                shown.keep(stage.checkpoint)
+
+
+def _tell(verdict: Verdict, lines: Sequence[str], seconds: float) -> None:
+    """Print the report. End the program if the proof does not hold."""
+    for line in lines:
         click.echo(line)
     if not verdict.proved:
         fail("not proved: " + "; ".join(verdict.failures))
-    click.echo(f"PROVED: every order was counted exactly once ({time.monotonic() - began:.0f} s)")
+    click.echo(f"PROVED: every order was counted exactly once ({seconds:.0f} s)")
 
 
 def report(verdict: Verdict, stage: Stage, interval_ms: int) -> list[str]:

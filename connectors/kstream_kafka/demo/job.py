@@ -42,6 +42,7 @@ class Options:
         interval: the batch interval, in seconds.
         window: the length of a window, in seconds.
         max_rate: the most records per second and partition.
+        page_port: the port of the page; None without a page.
     """
 
     bootstrap: str
@@ -50,6 +51,7 @@ class Options:
     interval: float
     window: float
     max_rate: int
+    page_port: int | None = None
 
 
 def build(options: Options) -> StreamingContext:
@@ -59,6 +61,8 @@ def build(options: Options) -> StreamingContext:
     conf.set("spark.streaming.gracefulStopTimeout", "60s")
     conf.set("spark.streaming.kafka.maxRatePerPartition", str(options.max_rate))
     conf.set("spark.streaming.kstream.kafka.firstBatchRecords", "0")  # the maximum rate is enough: missed batches get orders
+    if options.page_port is not None:
+        conf.set("spark.streaming.kstream.ui.enabled", "true").set("spark.streaming.kstream.ui.port", str(options.page_port))
     ssc = StreamingContext(conf, options.interval)
     kafka = {"bootstrap.servers": options.bootstrap, "auto.offset.reset": "smallest"}
     orders = KafkaUtils.createDirectStream(ssc, [options.topic], kafka)
@@ -183,8 +187,9 @@ def main() -> None:
     parser.add_argument("--interval", type=float, default=1.0, help="seconds")
     parser.add_argument("--window", type=float, default=5.0, help="seconds")
     parser.add_argument("--max-rate", type=int, default=400, help="records a second and partition")
+    parser.add_argument("--page-port", type=int, help="the port of the page; without it there is none")
     given = parser.parse_args()
-    options = Options(given.bootstrap, given.topic, given.out, given.interval, given.window, given.max_rate)
+    options = Options(given.bootstrap, given.topic, given.out, given.interval, given.window, given.max_rate, given.page_port)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", SUBMIT)
     with clear_errors(verbose=True):

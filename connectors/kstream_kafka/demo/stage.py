@@ -28,6 +28,7 @@ from kstream.crash_point import RUNNING, VARIABLE
 from kstream.errors import KStreamError
 from kstream.storage import LocalFileStore
 from kstream_kafka.demo.board import Board, Run, View, batch_text, follow
+from kstream_kafka.demo.page import Page
 from kstream_kafka.demo.proof import Attempt, CountedOrder, Evidence, Verdict, prove
 
 TOPIC = "orders"
@@ -81,13 +82,20 @@ class Stage:
     Attributes:
         board: the state of the batches.
         folder: the folder of the demo.
+        checkpoint: the checkpoint of the drivers, in this folder.
         pending: the ranges of the batches that were pending when the driver was killed, by batch time.
         killed_at: the time of the kill, in seconds since the epoch.
         downtime: the time from the kill to the next start of the driver, in seconds.
+
+    Args:
+        script: the numbers of the demo.
+        board: gets the state of the batches.
+        view: shows it.
+        page: the page of the drivers; None without one.
     """
 
-    def __init__(self, script: Script, board: Board, view: View) -> None:
-        self._script, self.board, self._view = script, board, view
+    def __init__(self, script: Script, board: Board, view: View, page: Page | None = None) -> None:
+        self._script, self.board, self._view, self._page = script, board, view, page
         self._stack = ExitStack()
         self._feed: Child | None = None
         self.pending: dict[int, list[PlannedRange]] = {}
@@ -98,6 +106,7 @@ class Stage:
 
     def __enter__(self) -> Stage:
         self.folder = Path(tempfile.mkdtemp(prefix="kstream-demo-"))
+        self.checkpoint = self.folder / "checkpoint"
         self._out = self.folder / "out"
         self._out.mkdir()
         self._journal = follow(self._out / "journal.jsonl")
@@ -158,17 +167,25 @@ class Stage:
             f"driver 1 starts (pid {driver.pid}): Spark in local[2], totals by region over {self._script.window / 1000:g} s"
         )
         self.board.note = "driver 1 runs"
+        self._open_page(driver)
         self._until(lambda: driver.exit_code is not None, "driver 1 to be killed")
         if driver.exit_code != -9:
             raise self._failed(driver, f"driver 1 ended with exit code {driver.exit_code}")
         self.killed_at = time.time()
         self._take_in()
         self.written = {int(path.stem) for path in (self._out / "batches").glob("*.json")}
-        log = read_log(LocalFileStore(self.folder / "checkpoint"))
+        log = read_log(LocalFileStore(self.checkpoint))
         self.pending = {t.milliseconds: [r for data in log.plans[t].inputs.values() for r in ranges_of(data) or ()] for t in log.pending}
         self.board.killed(set(self.pending))
         listed = ", ".join(self._text(batch) for batch in sorted(self.pending))
         self._view.show_sentence(f"driver 1 was killed (SIGKILL) in the middle of a batch; planned and not done: {listed}")
+
+    def _open_page(self, driver: Child) -> None:
+        """Open the page of the first driver, if a page is wanted, when the driver has started."""
+        if self._page is not None:
+            self._until(lambda: bool(self.board.drivers), "driver 1 to start", driver)
+            self._view.show_sentence(f"the page of the driver: {self._page.url}")
+            self._page.open()
 
     def _second_life(self, bootstrap: str) -> Child:
         """Start the driver again, and wait until it has caught up. Return its process, which still runs."""
@@ -217,8 +234,10 @@ class Stage:
     def _start_driver(self, bootstrap: str, environment: dict[str, str]) -> Child:
         """Start the process of a driver. `environment` has additional variables."""
         script = self._script
-        args = ["--bootstrap", bootstrap, "--topic", TOPIC, "--checkpoint", str(self.folder / "checkpoint"), "--out", str(self._out)]
+        args = ["--bootstrap", bootstrap, "--topic", TOPIC, "--checkpoint", str(self.checkpoint), "--out", str(self._out)]
         args += ["--interval", str(script.interval / 1000), "--window", str(script.window / 1000), "--max-rate", str(script.max_rate)]
+        if self._page is not None:
+            args += ["--page-port", str(self._page.port)]
         inherited = {k: v for k, v in os.environ.items() if k != VARIABLE}
         defaults = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
         own = {"SPARK_LOCAL_DIRS": str(self.folder / "spark")}

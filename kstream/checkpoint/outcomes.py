@@ -1,0 +1,97 @@
+"""What became of a batch, as the log stores it: its completion, and the records of its failures. A driver writes them by `PlanLog`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kstream.batch import SkippedRecord
+from kstream.batch_time import Time
+from kstream.checkpoint import format, names
+from kstream.errors import MissingFileError
+from kstream.storage import FileStore
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The record that all jobs of a batch have succeeded.
+
+    Attributes:
+        at_ms: when it was written, in milliseconds since the Unix epoch.
+        counts: stream number → record count of each part of its plan.
+        errors: stream number → the records that the errors policy has left out: [operator, exception, number of records].
+        skipped: the records that the batch has left out.
+    """
+
+    at_ms: int
+    counts: Mapping[int, Sequence[int | None]]
+    errors: Mapping[int, Sequence[tuple[str, str, int]]]
+    skipped: Sequence[SkippedRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The record that a batch has failed under a driver.
+
+    Attributes:
+        at_ms: when it was written, in milliseconds since the Unix epoch.
+        epoch: the epoch of that driver.
+        reason: the error, or its beginning.
+    """
+
+    at_ms: int
+    epoch: int
+    reason: str
+
+
+def read_completion(store: FileStore, time: Time, plan_epoch: int) -> Completion | None:
+    """Read the completion of a batch; None without one. Blocks: one read.
+
+    Raises:
+        CorruptRecordError: the record is damaged.
+        StorageError: the store failed.
+    """
+    fields = _read(store, "done", names.done(time, plan_epoch), time)
+    if fields is None:
+        return None
+    errors = {int(stream): [(kind[0], kind[1], kind[2]) for kind in kinds] for stream, kinds in fields.get("errors", {}).items()}
+    counts = {int(stream): found for stream, found in fields.get("counts", {}).items()}
+    return Completion(fields["at"], counts, errors, tuple(SkippedRecord.from_json(row) for row in fields.get("skipped", ())))
+
+
+def failure_names(store: FileStore) -> dict[tuple[Time, int], list[str]]:
+    """Return the names of all records of failures by plan (batch time and epoch), oldest first. Blocks: one listing."""
+    found: dict[tuple[Time, int], list[str]] = {}
+    for name in store.list(names.FAILED):
+        key = names.parse_key(name)
+        if key is not None:
+            found.setdefault((key[0], key[1][0]), []).append(f"{names.FAILED}/{name}")
+    return found
+
+
+def read_failure(store: FileStore, name: str) -> Failure | None:
+    """Read the record of a failure; None if clean-up has removed it. Blocks: one read.
+
+    Args:
+        store: the checkpoint.
+        name: from `failure_names`.
+
+    Raises:
+        CorruptRecordError: the record is damaged.
+        StorageError: the store failed.
+    """
+    key = names.parse_key(name.partition("/")[2])
+    assert key is not None
+    fields = _read(store, "failed", name, key[0])
+    return None if fields is None else Failure(fields["at"], fields["epoch"], fields["reason"])
+
+
+def _read(store: FileStore, kind: str, name: str, time: Time) -> dict[str, Any] | None:
+    """Return the fields of a record of a batch; None if there is none."""
+    try:
+        fields = format.decode(kind, store.read(name), store.path(name))
+    except MissingFileError:
+        return None
+    format.check_name(store.path(name), fields, {"time": time.milliseconds})
+    return fields

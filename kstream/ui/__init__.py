@@ -1,0 +1,24 @@
+"""The page of a driver, and the same figures as JSON (Spark's streaming tab). Off unless `spark.streaming.kstream.ui.enabled` is set.
+
+One idea: a page source says how things are at one moment, the server shows it, and no batch waits for either. The page asks every two
+seconds; nobody who looks costs nothing. What is kept has bounds: whole facts of few batches, a small row of more, an hour in buckets. The
+files:
+
+    forms           the forms of the JSON: each answer and each part of one, as TypedDicts
+    page_source     PageSource: what the page shows at one moment; a living driver has one, and a checkpoint has one
+    batch_forms     the forms of batches, inputs and output operations; BatchRow, what is kept of many
+    timeline        Timeline: the last hour in at most 600 buckets
+    streaming_job_progress_listener  keeps what the page needs of batches, inputs and receivers, within bounds
+    decisions       Decisions: what the driver has decided or met lately, each in a sentence
+    driver_ledger   DriverLedger: the ledger of a driver that runs, kept for a few seconds
+    driver_source   DriverSource: the page of a driver that runs
+    ledger_forms    the ledger as the page shows it: a sentence for each stream of an entry (pure)
+    checkpoint_reader  CheckpointReader: reads what the page shows of a checkpoint, and no record twice
+    checkpoint_forms   the answers about a checkpoint (pure)
+    checkpoint_source  CheckpointSource: the page of a checkpoint, for a driver that is dead or elsewhere
+    access          who may see the page: the token, the answers to wrong ones, the names of the server
+    ui_server       UiServer: the port
+    ui_system       UiSystem: all of them, from the start of a context to its stop
+
+The context imports this room only if the page is enabled; `kstream page` shows the page of a checkpoint.
+"""

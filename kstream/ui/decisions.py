@@ -1,0 +1,183 @@
+"""Decisions: what the driver has decided or met lately, each in a sentence with its reason: limits, rates, losses, errors, warnings.
+
+Limits and rates are decided for each batch; only a change is kept. Warnings and errors are those of the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from kstream.batch import StreamInputInfo
+from kstream.batch_time import Time
+from kstream.clock import Clock
+from kstream.listener import (
+    StreamingListener,
+    StreamingListenerBatchCompleted,
+    StreamingListenerBatchSubmitted,
+    StreamingListenerOutputOperationCompleted,
+)
+from kstream.secret import harmless
+from kstream.ui.batch_forms import limit_of
+from kstream.ui.forms import DecisionForm, DecisionKind
+
+MOST = 200
+"""How many decisions are kept."""
+_NOTABLE_CHANGE = 0.2
+"""A rate that differs from the last one that was kept by less than this part is not kept."""
+_LOGGERS = ("kstream", "kstream_kafka")
+_OF_A_JOB = "Error running job "
+"""How the log begins to tell of an output operation that failed. Its event says more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A decision. `at_ms`: milliseconds since the Unix epoch; `batch`: the batch, None if it is of none."""
+
+    at_ms: int
+    kind: DecisionKind
+    text: str
+    batch: Time | None = None
+
+    def form(self) -> DecisionForm:
+        """Return the form of the decision."""
+        return {
+            "timeMs": self.at_ms,
+            "kind": self.kind,
+            "text": self.text,
+            "batchTimeMs": None if self.batch is None else self.batch.milliseconds,
+        }
+
+
+class Decisions(StreamingListener):
+    """Keeps the last decisions. The bus's thread and those that log write; any thread reads.
+
+    Args:
+        clock: the clock of the context.
+        rates: returns the rate of each input that back-pressure has computed last, by stream id. Any thread.
+    """
+
+    def __init__(self, clock: Clock, rates: Callable[[], Mapping[int, int]]) -> None:
+        super().__init__()
+        self._clock = clock
+        self._rates = rates
+        self._lock = threading.Lock()
+        self._kept: deque[Decision] = deque(maxlen=MOST)
+        self._limits: dict[int, str] = {}
+        self._known_rates: dict[int, int] = {}
+        self._names: dict[int, str] = {}
+
+    def note(self, kind: DecisionKind, text: str, batch: Time | None = None, at_ms: int | None = None) -> None:
+        """Keep a decision. Any thread; never blocks.
+
+        Args:
+            kind: its kind.
+            text: a sentence with its reason.
+            batch: the batch; None if it is of none.
+            at_ms: when, in milliseconds since the Unix epoch; None is now.
+        """
+        decision = Decision(self._clock.time_ms() if at_ms is None else at_ms, kind, text, batch)
+        with self._lock:
+            self._kept.append(decision)
+
+    def all(self) -> list[Decision]:
+        """Return what is kept, oldest first. Any thread."""
+        with self._lock:
+            return list(self._kept)
+
+    def onBatchSubmitted(self, batchSubmitted: StreamingListenerBatchSubmitted) -> None:
+        """Keep why an input has fewer records than its logs, when that changes."""
+        info = batchSubmitted.info
+        for number, source in info.inputs.items():
+            self._names[number] = _name_of(source)
+            limit = limit_of(source)
+            reason = "" if limit is None else str(limit["reason"])
+            if reason != self._limits.get(number, ""):
+                self.note("limit", _limit_text(_name_of(source), source.num_records, reason), info.batch_time, info.submission_ms)
+            self._limits[number] = reason
+
+    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
+        """Keep data losses of a batch, and rates that have changed."""
+        info = batchCompleted.info
+        for source in info.inputs.values():
+            if source.num_losses:
+                losses = "a data loss" if source.num_losses == 1 else f"{source.num_losses:,} data losses"
+                text = f"{_name_of(source)}: the batch has met {losses}; see the ledger"
+                self.note("data loss", text, info.batch_time, info.processing_end_ms)
+        for number, rate in self._rates().items():
+            before = self._known_rates.get(number)
+            if before is None or abs(rate - before) > _NOTABLE_CHANGE * before:
+                self._known_rates[number] = rate
+                was = "" if before is None else f", after {before:,}"
+                self.note(
+                    "rate", f"{self._name(number)}: back-pressure allows {rate:,} records a second{was}", None, info.processing_end_ms
+                )
+
+    def onOutputOperationCompleted(self, outputOperationCompleted: StreamingListenerOutputOperationCompleted) -> None:
+        """Keep the error of an output operation."""
+        info = outputOperationCompleted.info
+        if info.error is not None:
+            text = harmless(f"output operation {info.output_op_id}, {info.op_name}: {info.error}")
+            self.note("error", text, info.batch_time, info.end_ms)
+
+    def _name(self, number: int) -> str:
+        """Return the name of an input."""
+        return self._names.get(number) or f"stream {number}"
+
+
+def _name_of(source: StreamInputInfo) -> str:
+    """Return the name of an input, for a sentence."""
+    return str(source.facts.get("progress", {}).get("description", "")) or f"stream {source.stream_id}"
+
+
+def _limit_text(name: str, records: int, reason: str) -> str:
+    """Return the sentence about a limit that is new, or that ends."""
+    if not reason:
+        return f"{name}: a batch has all {records:,} records again that were in the logs"
+    return f"{name}: a batch has {records:,} records, fewer than were in the logs, because of {reason}"
+
+
+class LoggedWarnings(logging.Handler):
+    """Keeps warnings and errors of kstream's log as decisions. Changes nothing of what is logged.
+
+    Args:
+        decisions: where they are kept.
+    """
+
+    def __init__(self, decisions: Decisions) -> None:
+        super().__init__(logging.WARNING)
+        self._decisions = decisions
+
+    def start(self) -> None:
+        """Keep warnings from now on."""
+        for name in _LOGGERS:
+            logging.getLogger(name).addHandler(self)
+
+    def stop(self) -> None:
+        """Keep no more warnings."""
+        for name in _LOGGERS:
+            logging.getLogger(name).removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the message of a record, in one line and without a secret."""
+        try:
+            text = record.getMessage()
+            if not text.startswith(_OF_A_JOB):
+                self._decisions.note("error" if record.levelno >= logging.ERROR else "warning", harmless(text))
+        except Exception:
+            self.handleError(record)
+        if logging.lastResort is not None and not _others(record.name, self):
+            logging.lastResort.handle(record)  # a program without any handler has its warnings on standard error, also now
+
+
+def _others(name: str, this: logging.Handler) -> bool:
+    """Return whether a logger has another handler than this one, or one above it that gets its records."""
+    logger: logging.Logger | None = logging.getLogger(name)
+    while logger is not None:
+        if any(handler is not this for handler in logger.handlers):
+            return True
+        logger = logger.parent if logger.propagate else None
+    return False

@@ -1,0 +1,392 @@
+"""DriverSource: the page of a driver that runs. It is made from what is in memory; only the ledger is read from the checkpoint."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kstream.batch import BatchInfo, OutputOperationInfo, PendingBatches
+from kstream.batch_time import Time
+from kstream.checkpoint.driver_status import DriverStatus
+from kstream.checkpoint.sign_of_life import judge
+from kstream.conf import ENTRIES, Settings
+from kstream.metrics.log_lag import LogLag
+from kstream.scheduler.executor_allocation_policy import AllocationDecision, Scaling
+from kstream.secret import looks_secret
+from kstream.ui.batch_forms import BatchRow, batch_form, detail_form, operation_form, planned_form, row_of, status_of
+from kstream.ui.decisions import Decision, Decisions
+from kstream.ui.driver_ledger import DriverLedger
+from kstream.ui.forms import (
+    SECRET,
+    ApplicationForm,
+    BatchDetailForm,
+    BatchForm,
+    BatchStatus,
+    DecisionForm,
+    LagForm,
+    LastErrorForm,
+    LedgerForm,
+    OperationForm,
+    PartitionLagForm,
+    ReceiverForm,
+    SettingForm,
+    StatisticsForm,
+    TimelineForm,
+    TopicLagForm,
+    spark_time,
+)
+from kstream.ui.streaming_job_progress_listener import ActiveBatch, Kept, ReceiverHistory, StreamingJobProgressListener
+
+_MOST_JOBS = 1000
+"""Of how many output operations that have ended the Spark jobs are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverFigures:
+    """What an engine knows at one moment beside the status of its driver.
+
+    Attributes:
+        pending: the batches that have not succeeded.
+        allocations: the last decisions of executor allocation with their moments in milliseconds since the Unix epoch.
+    """
+
+    pending: PendingBatches = field(default_factory=PendingBatches)
+    allocations: Sequence[tuple[int, AllocationDecision]] = ()
+
+
+JobIds = Callable[[Time, int], Sequence[int]]
+"""(batch time, number of the output operation) → its jobs of Spark. Called only when somebody looks at the batch. May block on Spark."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkLinks:
+    """What leads from the page into Spark's. `application`: Spark's id; `url`: the address of its UI, None without one."""
+
+    application: str
+    url: str | None = None
+    job_ids: JobIds = lambda time, operation: ()
+
+
+class DriverSource:
+    """A PageSource. All methods may be called from any thread. Only `ledger`, and the Spark jobs of a batch, ask others than this process.
+
+    Args:
+        settings: those of the context.
+        listener: what is kept of batches.
+        decisions: what was decided and met.
+        ledger: the ledger.
+        status: returns the status of the driver at this moment. Any thread.
+        figures: returns what the engine knows at this moment. Any thread.
+        spark: leads to Spark's own page.
+        version: of kstream.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        listener: StreamingJobProgressListener,
+        decisions: Decisions,
+        ledger: DriverLedger,
+        status: Callable[[], DriverStatus],
+        figures: Callable[[], DriverFigures],
+        spark: SparkLinks,
+        version: str,
+    ) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._decisions = decisions
+        self._ledger = ledger
+        self._status = status
+        self._figures = figures
+        self._spark = spark
+        self._version = version
+        self._jobs: dict[tuple[int, int], Sequence[int]] = {}
+        self._lock = threading.Lock()
+
+    def application(self) -> ApplicationForm:
+        """Return the application, with Spark's id."""
+        return {"id": self._spark.application, "name": self._status().application}
+
+    def timeline(self) -> TimelineForm:
+        """Return the last hour before the newest batch in buckets, oldest first."""
+        return self._listener.timeline()
+
+    # -- figures
+
+    def statistics(self) -> StatisticsForm:
+        """Return the figures at the head of the page. Asks nobody."""
+        status, pending, kept = self._status(), self._figures().pending, self._listener.kept()
+        state, sentence = _state(status)
+        rows, interval = list(kept.rows.values()), status.interval
+        active = sum(known.info.is_active for known in kept.receivers.values())
+        return {
+            "startTime": spark_time(status.started_ms),
+            "startTimeMs": status.started_ms,
+            "batchDuration": interval.milliseconds,
+            "numReceivers": len(kept.receivers),
+            "numActiveReceivers": active,
+            "numInactiveReceivers": len(kept.receivers) - active,
+            "numTotalCompletedBatches": kept.completed,
+            "numRetainedCompletedBatches": len(rows),
+            "numActiveBatches": len(pending.running),
+            "numProcessedRecords": kept.processed,
+            "numReceivedRecords": kept.received,
+            "avgInputRate": sum(row.records for row in rows) / (len(rows) * interval.seconds) if rows else None,
+            "avgSchedulingDelay": _mean(row.scheduling for row in rows),
+            "avgProcessingTime": _mean(row.processing for row in rows),
+            "avgTotalDelay": _mean(row.total for row in rows),
+            "source": "driver",
+            "nowMs": status.written_ms,
+            "state": state,
+            "stateText": sentence,
+            "epoch": status.epoch,
+            "host": status.host,
+            "pid": status.pid,
+            "numUnfinishedBatches": status.unfinished,
+            "numFailedBatches": status.failed,
+            "numWaitingBatches": status.waiting,
+            "numHeldBatches": len(pending.held),
+            "oldestUnfinishedMs": None if status.oldest_unfinished is None else status.oldest_unfinished.milliseconds,
+            "secondsBehind": status.seconds_behind(status.written_ms),
+            "lagRecords": sum(map(_records_behind, kept.lags.values())) if kept.lags else None,
+            "lastError": _last_error(status),
+            "sparkUiUrl": self._spark.url,
+            "metricsUrl": status.metrics_url,
+            "numLedgerEntries": self._ledger.count(),
+            "version": self._version,
+        }
+
+    def receivers(self) -> Sequence[ReceiverForm]:
+        """Return the receivers that have started, by stream id."""
+        return [_receiver_form(known) for _, known in sorted(self._listener.kept().receivers.items())]
+
+    def lag(self) -> Sequence[LagForm]:
+        """Return the lag of each input that reads logs, as of its newest plan. Asks nobody."""
+        kept, now_ms = self._listener.kept(), self._status().written_ms
+        return [_lag_form(number, kept.descriptions.get(number, ""), lag, now_ms) for number, lag in sorted(kept.lags.items())]
+
+    def decisions(self) -> Sequence[DecisionForm]:
+        """Return the last decisions, warnings and errors, newest first."""
+        made = [decision for at_ms, one in self._figures().allocations if (decision := _allocation(at_ms, one)) is not None]
+        return [decision.form() for decision in sorted([*self._decisions.all(), *made], key=lambda each: each.at_ms)[::-1]]
+
+    def ledger(self) -> Sequence[LedgerForm]:
+        """Return the newest entries of the ledger. Blocks on the store, if they were not read lately; raises its errors."""
+        return self._ledger.forms()
+
+    def settings(self) -> Sequence[SettingForm]:
+        """Return the settings that differ from their defaults, by key, without secrets."""
+        changed = ((entry, self._settings.get(entry.key)) for entry in ENTRIES)
+        return [
+            {
+                "key": entry.key,
+                "value": SECRET if looks_secret(entry.key, str(value)) else str(value),
+                "default": "" if entry.default is None else str(entry.default),
+                "meaning": entry.meaning,
+            }
+            for entry, value in sorted(changed, key=lambda each: each[0].key)
+            if value != entry.default
+        ]
+
+    # -- batches
+
+    def batches(self, statuses: frozenset[BatchStatus] | None = None, limit: int | None = None) -> Sequence[BatchForm]:
+        """Return the batches that have not succeeded, and the last ones that have ended.
+
+        Args:
+            statuses: only batches with one of them; None for all.
+            limit: at most so many; None for all.
+        """
+        moment = _Moment(self._listener.kept(), self._figures().pending, self._interval_ms())
+        found: list[BatchForm] = []
+        for time_ms in moment.times():
+            if limit is not None and len(found) >= limit:
+                break
+            status = moment.status(time_ms)
+            if statuses is None or status in statuses:
+                found.append(moment.form(time_ms, status))
+        return found
+
+    def batch(self, batch_time_ms: int) -> BatchDetailForm | None:
+        """Return a batch with its inputs and operations; None if its facts are not known, or no longer. Asks Spark for its jobs."""
+        moment = _Moment(self._listener.kept(), self._figures().pending, self._interval_ms())
+        if not moment.has_facts(batch_time_ms):
+            return None
+        form = moment.form(batch_time_ms, moment.status(batch_time_ms))
+        return detail_form(form, moment.info(batch_time_ms), self._operations(moment.operations(batch_time_ms)))
+
+    def operations(self, batch_time_ms: int) -> Sequence[OperationForm] | None:
+        """Return the output operations of a batch; None if its facts are not known, or no longer. Asks Spark for their jobs."""
+        moment = _Moment(self._listener.kept(), self._figures().pending, self._interval_ms())
+        return self._operations(moment.operations(batch_time_ms)) if moment.has_facts(batch_time_ms) else None
+
+    def _interval_ms(self) -> int:
+        """Return the batch interval in milliseconds."""
+        return self._status().interval.milliseconds
+
+    def _operations(self, operations: Mapping[int, OutputOperationInfo]) -> list[OperationForm]:
+        """Return the forms of output operations, with their Spark jobs."""
+        return [operation_form(each, self._jobs_of(each), self._spark.url) for _, each in sorted(operations.items())]
+
+    def _jobs_of(self, operation: OutputOperationInfo) -> Sequence[int]:
+        """Return the Spark jobs of an output operation. Those of one that has ended are asked for once."""
+        if operation.start_ms is None:
+            return ()
+        key = operation.batch_time.milliseconds, operation.output_op_id
+        with self._lock:
+            known = self._jobs.get(key)
+        if known is not None:
+            return known
+        jobs = sorted(self._spark.job_ids(operation.batch_time, operation.output_op_id))
+        if operation.end_ms is not None and operation.failure_reason is None:
+            with self._lock:
+                self._jobs[key] = jobs
+                while len(self._jobs) > _MOST_JOBS:
+                    del self._jobs[next(iter(self._jobs))]
+        return jobs
+
+
+class _Moment:
+    """The batches at one moment. A batch is named by its batch time in milliseconds."""
+
+    def __init__(self, kept: Kept, pending: PendingBatches, interval_ms: int) -> None:
+        self._kept = kept
+        self._interval_ms = interval_ms
+        self._running, self._retrying, self._held, self._failed = (
+            frozenset(time.milliseconds for time in times) for times in (pending.running, pending.retrying, pending.held, pending.failed)
+        )
+
+    def times(self) -> Iterator[int]:
+        """Yield all batches, newest first."""
+        kept = self._kept
+        yield from sorted({*self._running, *self._retrying, *self._held, *self._failed, *kept.active, *kept.rows}, reverse=True)
+
+    def status(self, time_ms: int) -> BatchStatus:
+        """Return the status of a batch."""
+        if time_ms in self._failed:
+            return "FAILED"
+        if time_ms in self._retrying:
+            return "RETRYING"
+        if time_ms in self._held:
+            return "HELD"
+        active, row = self._kept.active.get(time_ms), self._kept.rows.get(time_ms)
+        if time_ms in self._running:
+            return "PROCESSING" if active is not None and _has_started(active) else "QUEUED"
+        if row is None:
+            return "PROCESSING"  # it has just ended, and its event is under way
+        return "FAILED" if row.has_failed else "COMPLETED"
+
+    def form(self, time_ms: int, status: BatchStatus) -> BatchForm:
+        """Return the form of a batch. It has the figures of its last try."""
+        active = self._kept.active.get(time_ms)
+        row: BatchRow | None = self._kept.rows.get(time_ms)
+        if active is not None:
+            row = row_of(active.info, active.operations)
+        return planned_form(time_ms, status, self._interval_ms) if row is None else batch_form(row, status, self._interval_ms)
+
+    def info(self, time_ms: int) -> BatchInfo | None:
+        """Return the facts of a batch; None if they are not known."""
+        active = self._kept.active.get(time_ms)
+        return self._kept.retained.get(time_ms) if active is None else active.info
+
+    def operations(self, time_ms: int) -> Mapping[int, OutputOperationInfo]:
+        """Return the output operations of a batch, as far as they are known."""
+        active, info = self._kept.active.get(time_ms), self.info(time_ms)
+        return active.operations if active is not None else {} if info is None else info.outputs
+
+    def has_facts(self, time_ms: int) -> bool:
+        """Return whether a batch can be shown with its facts. Of one that waits for an earlier batch there are none yet."""
+        return self.info(time_ms) is not None or time_ms in self._running | self._held | self._retrying
+
+
+def _has_started(active: ActiveBatch) -> bool:
+    """Return whether a batch that is to run has started, in its present try."""
+    statuses = [status_of(operation) for operation in active.operations.values()]
+    return "PROCESSING" in statuses or (active.info.processing_start_ms is not None and "FAILED" not in statuses)
+
+
+def _state(status: DriverStatus) -> tuple[str, str]:
+    """Return the state of a driver in a word, and in a sentence."""
+    if status.ended == "fenced":
+        return "fenced", "fenced: another driver has taken over this checkpoint, and this one runs no batch any more"
+    if status.ended is not None:
+        return f"ended {status.ended}", f"ended {status.ended}"
+    state, sentence = judge(status)
+    return ("running" if state == "well" else state), sentence
+
+
+def _last_error(status: DriverStatus) -> LastErrorForm | None:
+    """Return the last error of a driver."""
+    error = status.last_error
+    if error is None:
+        return None
+    batch = None if error.batch is None else error.batch.milliseconds
+    return {"timeMs": error.at_ms, "text": error.text, "batchTimeMs": batch, "operation": error.operation}
+
+
+def _mean(values: Iterator[int | None]) -> float | None:
+    """Return the mean of the values that are known; None without one."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _records_behind(lag: LogLag) -> int:
+    """Return the records in the logs of an input that no batch has."""
+    latest = lag.points[-1][1]
+    return sum(
+        max(0, ends[number] - planned)
+        for topic, offsets in lag.planned.items()
+        for number, planned in offsets.items()
+        if number in (ends := latest.get(topic, {}))
+    )
+
+
+def _lag_form(number: int, description: str, lag: LogLag, now_ms: int) -> LagForm:
+    """Return the form of the lag of an input."""
+    latest, topics = lag.points[-1][1], dict[str, list[PartitionLagForm]]()
+    records, seconds = 0, 0.0
+    for one in lag.by_partition(now_ms):
+        records, seconds = records + one.records, max(seconds, one.seconds)
+        offset, end = lag.planned[one.topic][one.partition], latest[one.topic][one.partition]
+        form: PartitionLagForm = {"partition": one.partition, "offset": offset, "latest": end, "records": one.records}
+        topics.setdefault(one.topic, []).append(form)
+    forms: list[TopicLagForm] = [
+        {"topic": topic, "records": sum(each["records"] for each in found), "partitions": sorted(found, key=_partition_order)}
+        for topic, found in sorted(topics.items())
+    ]
+    return {"stream": number, "description": description, "records": records, "seconds": seconds, "topics": forms}
+
+
+def _partition_order(form: PartitionLagForm) -> tuple[int, str]:
+    """Return the sort key of a partition: Kafka's have numbers."""
+    name = form["partition"]
+    return (int(name) if name.isdecimal() else 0, name)
+
+
+def _receiver_form(known: ReceiverHistory) -> ReceiverForm:
+    """Return the form of a receiver."""
+    info = known.info
+    return {
+        "streamId": info.stream_id,
+        "streamName": info.receiver_name,
+        "isActive": info.is_active,
+        "executorId": info.executor_id,
+        "executorHost": info.host,
+        "lastErrorTime": None if info.last_error_ms < 0 else spark_time(info.last_error_ms),
+        "lastErrorMessage": info.last_error_message or None,
+        "lastError": info.last_error or None,
+        "numErrors": known.errors,
+        "numStarts": known.starts,
+    }
+
+
+def _allocation(at_ms: int, decision: AllocationDecision) -> Decision | None:
+    """Return a decision of executor allocation as one of the page; None if the ratio asks for no other number."""
+    ratio = f"the batches take {decision.ratio:.2f} of their interval"
+    if decision.scaling is Scaling.NONE:
+        return (
+            Decision(at_ms, "allocation", f"{decision.executors} executors stay: {decision.reason}; {ratio}") if decision.reason else None
+        )
+    what = "are asked for" if decision.scaling is Scaling.UP else "are enough"
+    return Decision(at_ms, "allocation", f"{decision.total} executors {what}, there are {decision.executors}: {ratio}")

@@ -1,0 +1,209 @@
+"""StreamingJobProgressListener: keeps what the page needs of batches, inputs and receivers (Spark's class of that name), within bounds.
+
+A batch that has ended leaves a row; of the last ones the facts stay. `ssc.recentProgress` keeps the facts of the last 100 anyway, and these
+are the same objects. The facts of a batch that has not ended are those that its jobs keep.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from kstream.batch import BatchInfo, OutputOperationInfo, ReceiverInfo
+from kstream.batch_time import Time
+from kstream.listener import (
+    StreamingListener,
+    StreamingListenerBatchCompleted,
+    StreamingListenerBatchStarted,
+    StreamingListenerBatchSubmitted,
+    StreamingListenerOutputOperationCompleted,
+    StreamingListenerOutputOperationStarted,
+    StreamingListenerReceiverError,
+    StreamingListenerReceiverStarted,
+    StreamingListenerReceiverStopped,
+)
+from kstream.metrics.log_lag import LogLag, lag_after
+from kstream.ui.batch_forms import BatchRow, row_of
+from kstream.ui.forms import TimelineForm
+from kstream.ui.timeline import Timeline
+
+MOST_ROWS = 1000
+"""The batches of which a row is kept, Spark's default of `spark.streaming.ui.retainedBatches`. More, if that setting is higher."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveBatch:
+    """A batch that was submitted and has not ended. `operations`: its output operations by their numbers, as they are now."""
+
+    info: BatchInfo
+    operations: Mapping[int, OutputOperationInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverHistory:
+    """A receiver as it told last. `starts`: how often it has started on an executor; `errors`: how many it has reported."""
+
+    info: ReceiverInfo
+    starts: int = 0
+    errors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept at one moment, by batch time in milliseconds or by stream id. Batches that have ended are in the order of their ends.
+
+    Attributes:
+        active: the batches that have not ended.
+        rows: the last batches that have ended.
+        retained: the facts of the last of them.
+        completed: how often a batch has ended.
+        processed: the records of the batches that have succeeded.
+        received: the records of all batches that were submitted.
+        lags: the lag of each input that reads logs.
+        descriptions: what each input reads.
+        receivers: the receivers.
+    """
+
+    active: Mapping[int, ActiveBatch]
+    rows: Mapping[int, BatchRow]
+    retained: Mapping[int, BatchInfo]
+    completed: int
+    processed: int
+    received: int
+    lags: Mapping[int, LogLag]
+    descriptions: Mapping[int, str]
+    receivers: Mapping[int, ReceiverHistory]
+
+
+class StreamingJobProgressListener(StreamingListener):
+    """Keeps what the listener bus tells. The bus's thread writes, and any thread reads.
+
+    Its work for a batch grows with the number of inputs and outputs, not of partitions or of earlier batches.
+
+    Args:
+        interval_ms: the batch interval.
+        retained: of how many batches the facts are kept.
+    """
+
+    def __init__(self, interval_ms: int, retained: int) -> None:
+        super().__init__()
+        self._most_retained = retained
+        self._most_rows = max(MOST_ROWS, retained)
+        self._lock = threading.Lock()
+        self._active: dict[int, ActiveBatch] = {}
+        self._rows: dict[int, BatchRow] = {}
+        self._retained: dict[int, BatchInfo] = {}
+        self._timeline = Timeline(interval_ms)
+        self._completed = self._processed = self._received = 0
+        self._lags: dict[int, LogLag] = {}
+        self._descriptions: dict[int, str] = {}
+        self._before_ms: int | None = None
+        self._receivers: dict[int, ReceiverHistory] = {}
+
+    def continues_after(self, time: Time | None) -> None:
+        """Note the newest batch of an earlier driver, before the first event; None if there was none."""
+        self._before_ms = None if time is None else time.milliseconds
+
+    def kept(self) -> Kept:
+        """Return what is kept at this moment. Any thread; never blocks for long."""
+        with self._lock:
+            return Kept(
+                active=dict(self._active),
+                rows=dict(self._rows),
+                retained=dict(self._retained),
+                completed=self._completed,
+                processed=self._processed,
+                received=self._received,
+                lags=dict(self._lags),
+                descriptions=dict(self._descriptions),
+                receivers=dict(self._receivers),
+            )
+
+    def timeline(self) -> TimelineForm:
+        """Return the last hour. Any thread; never blocks for long."""
+        with self._lock:
+            return self._timeline.form()
+
+    # -- batches
+
+    def onBatchSubmitted(self, batchSubmitted: StreamingListenerBatchSubmitted) -> None:
+        """Keep the facts of a batch until it ends, and the ends of its logs for the lag."""
+        info = batchSubmitted.info
+        with self._lock:
+            self._received += sum(source.num_records for source in info.inputs.values())
+            self._active[info.batch_time.milliseconds] = ActiveBatch(info, info.outputs)
+            for number, source in info.inputs.items():
+                progress = source.facts.get("progress", {})
+                self._descriptions[number] = str(progress.get("description", ""))
+                lag = lag_after(self._lags.get(number), progress, info.submission_ms, self._before_ms)
+                if lag is not None:
+                    self._lags[number] = lag
+
+    def onBatchStarted(self, batchSubmitted: StreamingListenerBatchStarted) -> None:
+        """Keep the facts of a batch with its scheduling delay. (The parameter's name is pyspark's.)"""
+        info = batchSubmitted.info
+        with self._lock:
+            self._active[info.batch_time.milliseconds] = ActiveBatch(info, info.outputs)
+
+    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
+        """Keep a row and the facts of a batch that has ended, in place of what was kept if it had failed before."""
+        info = batchCompleted.info
+        time_ms, row = info.batch_time.milliseconds, row_of(info)
+        with self._lock:
+            self._active.pop(time_ms, None)
+            self._completed += 1
+            self._processed += 0 if row.has_failed else row.records
+            self._timeline.add(row, self._rows.get(time_ms))
+            _put(self._rows, time_ms, row, self._most_rows)
+            _put(self._retained, time_ms, info, self._most_retained)
+
+    def onOutputOperationStarted(self, outputOperationStarted: StreamingListenerOutputOperationStarted) -> None:
+        """Keep the start of an output operation."""
+        self._keep_operation(outputOperationStarted.info)
+
+    def onOutputOperationCompleted(self, outputOperationCompleted: StreamingListenerOutputOperationCompleted) -> None:
+        """Keep the end of an output operation."""
+        self._keep_operation(outputOperationCompleted.info)
+
+    def _keep_operation(self, operation: OutputOperationInfo) -> None:
+        """Keep an output operation as it is now, until its batch ends. A batch that had failed and is tried again is active again."""
+        time_ms = operation.batch_time.milliseconds
+        with self._lock:
+            active = self._active.get(time_ms)
+            if active is None:
+                before = self._retained.get(time_ms)
+                if before is None:
+                    return
+                active = ActiveBatch(before, before.outputs)
+            self._active[time_ms] = replace(active, operations={**active.operations, operation.output_op_id: operation})
+
+    # -- receivers
+
+    def onReceiverStarted(self, receiverStarted: StreamingListenerReceiverStarted) -> None:
+        """Count the start of a receiver."""
+        self._keep_receiver(receiverStarted.info, starts=1)
+
+    def onReceiverError(self, receiverError: StreamingListenerReceiverError) -> None:
+        """Count an error that a receiver has reported."""
+        self._keep_receiver(receiverError.info, errors=1)
+
+    def onReceiverStopped(self, receiverStopped: StreamingListenerReceiverStopped) -> None:
+        """Keep the end of a receiver's run."""
+        self._keep_receiver(replace(receiverStopped.info, is_active=False))
+
+    def _keep_receiver(self, info: ReceiverInfo, starts: int = 0, errors: int = 0) -> None:
+        """Keep what a receiver told last, with its counts."""
+        with self._lock:
+            known = self._receivers.get(info.stream_id) or ReceiverHistory(info)
+            self._receivers[info.stream_id] = ReceiverHistory(info, known.starts + starts, known.errors + errors)
+
+
+def _put(kept: dict[int, T], time_ms: int, value: T, most: int) -> None:
+    """Put a value at the end of what is kept, and remove the oldest if there are too many."""
+    kept.pop(time_ms, None)
+    kept[time_ms] = value
+    while len(kept) > most:
+        del kept[next(iter(kept))]

@@ -1,0 +1,243 @@
+"""UiServer: the port of the page. `/` is the page, `/static/…` its script and style, and `/api/v1/…` the figures as JSON.
+
+The paths of the JSON are those of Spark's REST for streaming. A path of a request opens no file: all files are read
+before. docs/page.md tells of the token.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from kstream.clock import Clock, SystemClock
+from kstream.errors import CheckpointError, ConfigurationError, StorageError
+from kstream.http_server import App, HttpServer, StartResponse
+from kstream.ui.access import TokenCheck, is_allowed_host, is_loopback
+from kstream.ui.forms import BatchStatus
+from kstream.ui.page_source import PageSource
+
+logger = logging.getLogger(__name__)
+PORT, HOST = "spark.streaming.kstream.ui.port", "spark.streaming.kstream.ui.host"
+COOKIE = "kstream_token"
+_END_S = 1.0
+"""Seconds that a stop waits for answers. One that reads the ledger waits for the store, which may be away."""
+PAGE = "index.html"
+_KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+"""The type of a file by the end of its name. Other files are not shown."""
+HEADERS = (
+    (
+        "Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'",
+    ),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cache-Control", "no-store"),
+)
+"""Every answer has them."""
+_ALL_ADDRESSES = ("0.0.0.0", "::", "")
+_ROOT = "/api/v1/applications"
+_BATCH = re.compile(r"batches/(\d{1,15})(/operations)?")
+_STATUSES: Mapping[str, BatchStatus] = {
+    "processing": "PROCESSING",
+    "queued": "QUEUED",
+    "completed": "COMPLETED",
+    "failed": "FAILED",
+    "held": "HELD",
+    "retrying": "RETRYING",
+    "pending": "PENDING",
+}
+_LISTS: Mapping[str, Callable[[PageSource], Any]] = {
+    "statistics": lambda source: source.statistics(),
+    "timeline": lambda source: source.timeline(),
+    "receivers": lambda source: source.receivers(),
+    "lag": lambda source: source.lag(),
+    "decisions": lambda source: source.decisions(),
+    "ledger": lambda source: source.ledger(),
+    "settings": lambda source: source.settings(),
+}
+"""The last part of a path → the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer to a request: its status line, its type, its bytes, and headers beside those of every answer."""
+
+    status: str
+    kind: str
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class UiServer(HttpServer):
+    """An HTTP server for one source. It listens from its creation, and answers from `start` to `stop`.
+
+    Args:
+        host: the address.
+        port: the port; 0 is any free one.
+        source: what it shows.
+        token: the token that a request needs; None needs none, which only an address of this machine may have.
+        clock: counts the delays of answers to wrong tokens.
+
+    Raises:
+        PortTakenError: another process listens there.
+        ConfigurationError: it cannot listen there, or others than this machine reach it and there is no token.
+    """
+
+    def __init__(self, host: str, port: int, source: PageSource, token: str | None = None, clock: Clock | None = None) -> None:
+        if not token and not is_loopback(host):
+            raise ConfigurationError(f"a page on {host} needs a token: others than this machine reach it", key=HOST, value=host)
+        self._tokens = TokenCheck(token or None, clock or SystemClock())
+        super().__init__(host, port, _app(source, host, self._tokens), "UiServer", "the page", PORT, _END_S, HEADERS)
+        self.url = f"http://{socket.gethostname()}:{self.port}/" if host in _ALL_ADDRESSES else self.root
+        """The address of the page for a person, without a token. On all addresses it has the name of this machine."""
+
+    def stop(self) -> None:
+        """Close the port and all connections, and wait for their threads, a second at most. Call it after `start`, or without it."""
+        self._tokens.stop()
+        super().stop()
+
+
+def _app(source: PageSource, host: str, tokens: TokenCheck) -> App:
+    """Return the application."""
+
+    def answer(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        try:
+            made = _answer(source, host, tokens, environ)
+        except (StorageError, CheckpointError) as e:
+            made = _error("503 Service Unavailable", str(e))
+        except Exception:
+            logger.exception("the page: a request was not answered")
+            made = _error("500 Internal Server Error", "an error, see the log of the driver")
+        start_response(made.status, [("Content-Type", made.kind), *HEADERS, *made.headers])
+        return [made.body]
+
+    return answer
+
+
+def _answer(source: PageSource, host: str, tokens: TokenCheck, environ: Mapping[str, Any]) -> Answer:
+    """Answer a request. Blocks for a moment if its token is wrong."""
+    if not is_allowed_host(environ.get("HTTP_HOST"), host):
+        return _error("403 Forbidden", "the page is not here under this name: ask for localhost, or for the address that it listens on")
+    if environ["REQUEST_METHOD"] != "GET":
+        return _error("405 Method Not Allowed", "only GET", (("Allow", "GET"),))
+    path = str(environ["PATH_INFO"]).encode("latin-1").decode(errors="replace")  # WSGI has bytes as Latin-1
+    query = parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True)
+    refused = _refused(tokens, environ, path, query)
+    if refused is not None:
+        return refused
+    file = _files().get(path)
+    if file is not None:
+        return file
+    if path == _ROOT:
+        return _json([source.application()])
+    below = f"{_ROOT}/{source.application()['id']}/streaming/"
+    if path.startswith(below):
+        return _of_application(source, path[len(below) :], query)
+    return _error("404 Not Found", "there is no such application: see /api/v1/applications" if path.startswith(_ROOT) else "not here")
+
+
+def _refused(tokens: TokenCheck, environ: Mapping[str, Any], path: str, query: list[tuple[str, str]]) -> Answer | None:
+    """Return the answer to a request without the right token; None if it may go on. A token of the query becomes a cookie."""
+    if not tokens.is_needed:
+        return None
+    by_query = next((value for key, value in query if key == "token"), None)
+    given = by_query or _bearer(environ.get("HTTP_AUTHORIZATION", "")) or _cookie(environ.get("HTTP_COOKIE", ""))
+    if given is None:
+        return _unauthorized("the page needs its token: open it once with ?token=…, or send Authorization: Bearer …")
+    if not tokens.is_right(given):
+        if tokens.count_wrong(str(environ.get("REMOTE_ADDR", ""))):
+            return _unauthorized("the token is wrong")
+        return _error("429 Too Many Requests", "too many wrong tokens", (("Retry-After", "2"),))
+    if by_query is None:
+        return None
+    rest = urlencode([(key, value) for key, value in query if key != "token"])
+    place = f"./{quote(path.rpartition('/')[2])}{'?' if rest else ''}{rest}"  # relative: it names no host, and a proxy may add a path
+    cookie = f"{COOKIE}={quote(given, safe='')}; Path=/; HttpOnly; SameSite=Strict"
+    return Answer("303 See Other", "text/plain; charset=utf-8", b"", (("Location", place), ("Set-Cookie", cookie)))
+
+
+def _bearer(header: str) -> str | None:
+    """Return the token of an Authorization header; None without one. Pure."""
+    scheme, _, token = header.partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def _cookie(header: str) -> str | None:
+    """Return the token of a Cookie header; None without one. Pure."""
+    for part in header.split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == COOKIE and value:
+            return unquote(value)
+    return None
+
+
+def _of_application(source: PageSource, rest: str, query: list[tuple[str, str]]) -> Answer:
+    """Answer a request below the path of the application.
+
+    Args:
+        source: what is shown.
+        rest: the path below `…/streaming/`.
+        query: the parameters.
+    """
+    if rest in _LISTS:
+        return _json(_LISTS[rest](source))
+    if rest == "batches":
+        return _batches(source, query)
+    found = _BATCH.fullmatch(rest)
+    if found is None:
+        return _error("404 Not Found", f"below streaming/ there are batches, {', '.join(_LISTS)}")
+    time_ms = int(found[1])
+    known = source.operations(time_ms) if found[2] else source.batch(time_ms)
+    return _error("404 Not Found", f"batch {time_ms} is not known, or no longer") if known is None else _json(known)
+
+
+def _batches(source: PageSource, query: list[tuple[str, str]]) -> Answer:
+    """Answer a request for the list of batches; 400 for a parameter without meaning."""
+    statuses = [value.lower() for key, value in query if key == "status"]
+    limits = [value for key, value in query if key == "limit"]
+    if any(status not in _STATUSES for status in statuses):
+        return _error("400 Bad Request", f"status is one of {', '.join(_STATUSES)}")
+    if any(not limit.isascii() or not limit.isdecimal() or len(limit) > 9 for limit in limits):
+        return _error("400 Bad Request", "limit is a number")
+    chosen: frozenset[BatchStatus] = frozenset(_STATUSES[status] for status in statuses)
+    return _json(source.batches(chosen or None, int(limits[-1]) if limits else None))
+
+
+def _json(value: Any) -> Answer:
+    """Return an answer with a JSON value."""
+    return Answer("200 OK", "application/json", json.dumps(value, separators=(",", ":"), default=str).encode())
+
+
+def _error(status: str, text: str, headers: tuple[tuple[str, str], ...] = ()) -> Answer:
+    """Return an answer with an error, as JSON."""
+    return Answer(status, "application/json", json.dumps({"error": text}).encode(), headers)
+
+
+def _unauthorized(text: str) -> Answer:
+    """Return the answer to a request that needs another token."""
+    return _error("401 Unauthorized", text, (("WWW-Authenticate", "Bearer"),))
+
+
+@cache
+def _files() -> Mapping[str, Answer]:
+    """Return the files of the page by their paths. They are read once; they may be in a zip."""
+    known = [file for file in (resources.files("kstream.ui") / "static").iterdir() if PurePath(file.name).suffix in _KINDS]
+    return {
+        "/" if file.name == PAGE else f"/static/{file.name}": Answer("200 OK", _KINDS[PurePath(file.name).suffix], file.read_bytes())
+        for file in known
+    }

@@ -1,0 +1,106 @@
+"""UiSystem: the page of one context, from its start to its stop: what is kept for it, its source and its port."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from kstream.batch_time import Duration, Time
+from kstream.checkpoint.driver_status import DriverStatus
+from kstream.clock import Clock
+from kstream.conf import Settings
+from kstream.errors import ConfigurationError
+from kstream.listener import StreamingListenerBus
+from kstream.storage import FileStore
+from kstream.ui.access import is_loopback, make_token
+from kstream.ui.decisions import Decisions, LoggedWarnings
+from kstream.ui.driver_ledger import DriverLedger
+from kstream.ui.driver_source import DriverFigures, DriverSource, SparkLinks
+from kstream.ui.streaming_job_progress_listener import StreamingJobProgressListener
+from kstream.ui.ui_server import HOST, PORT, UiServer
+
+logger = logging.getLogger(__name__)
+TOKEN, RETAINED = "spark.streaming.kstream.ui.token", "spark.streaming.ui.retainedBatches"
+
+
+class UiSystem:
+    """Started and stopped once, by the thread that starts and stops the context. `url` may be read by any thread.
+
+    Args:
+        settings: those of the context.
+        interval: the batch interval.
+        clock: the clock of the context.
+        bus: the listener bus of the context.
+        version: of kstream.
+    """
+
+    def __init__(self, settings: Settings, interval: Duration, clock: Clock, bus: StreamingListenerBus, version: str) -> None:
+        self._settings = settings
+        self._interval = interval
+        self._clock = clock
+        self._bus = bus
+        self._version = version
+        self._listener: StreamingJobProgressListener | None = None
+        self._decisions: Decisions | None = None
+        self._warnings: LoggedWarnings | None = None
+        self._server: UiServer | None = None
+
+    @property
+    def url(self) -> str | None:
+        """The address of the page, without a token; None before the start and after the stop."""
+        return None if self._server is None else self._server.url
+
+    def start(
+        self,
+        status: Callable[[], DriverStatus],
+        figures: Callable[[], DriverFigures],
+        rates: Callable[[], Mapping[int, int]],
+        store: FileStore | None,
+        spark: SparkLinks,
+    ) -> None:
+        """Open the port, and keep facts from now on.
+
+        Args:
+            status: returns the status of the driver at this moment. Any thread.
+            figures: returns what the engine knows at this moment. Any thread.
+            rates: returns the rate of each input that back-pressure has computed last, by stream id. Any thread.
+            store: the checkpoint; None without one.
+            spark: leads to Spark's own page.
+
+        Raises:
+            PortTakenError: another process has the port.
+            ConfigurationError: the port cannot be opened, or a setting has no meaning.
+        """
+        retained = self._settings.get(RETAINED)
+        if retained < 0:
+            raise ConfigurationError(f"{RETAINED} is {retained}; it must be 0 or more", key=RETAINED, value=retained)
+        host, token = self._settings.get(HOST), self._settings.get(TOKEN) or None
+        is_made = token is None and not is_loopback(host)
+        if is_made:
+            token = make_token()
+        self._listener = StreamingJobProgressListener(self._interval.milliseconds, retained)
+        self._decisions = Decisions(self._clock, rates)
+        self._warnings = LoggedWarnings(self._decisions)
+        ledger = DriverLedger(store, self._clock)
+        source = DriverSource(self._settings, self._listener, self._decisions, ledger, status, figures, spark, self._version)
+        self._server = UiServer(host, self._settings.get(PORT), source, token)
+        self._bus.add(self._listener)
+        self._bus.add(self._decisions)
+        self._warnings.start()
+        self._server.start()
+        logger.info("the page is at %s%s", self.url, f"?token={token}" if is_made else "")
+
+    def continues_after(self, time: Time | None) -> None:
+        """Note the newest batch of an earlier driver, before the first event; None if there was none."""
+        if self._listener is not None:
+            self._listener.continues_after(time)
+
+    def stop(self) -> None:
+        """Close the port and end its threads. Blocks for a moment. Does nothing before the start."""
+        if self._server is None or self._listener is None or self._decisions is None or self._warnings is None:
+            return
+        self._warnings.stop()
+        self._bus.remove(self._listener)
+        self._bus.remove(self._decisions)
+        self._server.stop()
+        self._server = None

@@ -1,0 +1,51 @@
+"""How far a clock is wrong, as two looks at a status record tell; and how a driver is judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kstream.batch_time import Duration, Time
+from kstream.checkpoint import Meta
+from kstream.checkpoint.driver_status import DriverStatus
+from kstream.checkpoint.sign_of_life import SKEW_MS, Sign, behind_without_driver, clock_ahead_ms, judge
+
+STATUS = DriverStatus("orders", 1, "host-1", 1, 0, 1_000_000, Duration(1000), last_planned=Time(1_000_000))
+HOUR = 3_600_000
+
+
+def sign(written_ms: int, age_ms: int, epoch: int = 1) -> Sign:
+    return Sign(replace(STATUS, written_ms=written_ms, epoch=epoch), None, written_ms + age_ms)
+
+
+@pytest.mark.parametrize(
+    ("now", "elapsed", "ahead"),
+    [
+        (sign(1_020_000, HOUR), 20_000, HOUR - 20_000),
+        (sign(1_020_000, 1000), 20_000, 0),
+        (sign(1_020_000, 24_000), 20_000, 7),
+        (sign(1_000_000, HOUR), 20_000, 7),
+        (sign(1_020_000, HOUR, epoch=2), 20_000, 7),
+        (sign(1_020_000, HOUR), 2 * HOUR, 7),
+    ],
+    ids=["renewed, and looks old", "fresh", "may be as old as the look", "not renewed", "another driver", "nobody has looked for long"],
+)
+def test_a_record_that_was_renewed_between_two_looks_is_younger_than_the_time_between_them(now: Sign, elapsed: int, ahead: int) -> None:
+    assert clock_ahead_ms(now, sign(1_000_000, 0), elapsed, known_ms=7) == ahead
+    assert SKEW_MS > 4000
+
+
+def test_a_driver_is_judged_by_failures_first_and_delays_second() -> None:
+    assert judge(STATUS) == ("well", "well: batches succeed, and none is late")
+    late = replace(STATUS, unfinished=1, oldest_unfinished=Time(940_000))
+    assert judge(late) == ("behind", "behind: the oldest batch has been due for 60 s, longer than 30 s")
+    assert judge(late, 100)[0] == "well"
+    assert judge(replace(late, failed=2)) == ("failing", "failing: 2 batches failed")
+
+
+def test_without_a_driver_all_batches_since_the_oldest_pending_one_are_late() -> None:
+    meta = Meta(Time(0), Duration(1000))
+    assert behind_without_driver(meta, Time(10_000), [Time(8000), Time(10_000)], 12_500) == (4.5, 4)
+    assert behind_without_driver(meta, Time(10_000), [], 10_500) == (0, 0)
+    assert behind_without_driver(None, None, [], 12_500) == (0, 0)

@@ -1,0 +1,232 @@
+"""The living driver's source: settings without secrets, allocations, the ledger from the store, the Spark jobs of a batch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kstream.batch import PendingBatches
+from kstream.batch_time import Duration, Time
+from kstream.checkpoint.driver_status import DriverStatus
+from kstream.checkpoint.history import LedgerEntry
+from kstream.conf import Settings
+from kstream.errors import StorageError
+from kstream.listener import StreamingListenerBatchSubmitted, StreamingListenerOutputOperationStarted
+from kstream.scheduler.executor_allocation_policy import AllocationDecision, Scaling
+from kstream.storage import MemoryFileStore
+from kstream.testing import ManualClock
+from kstream.ui import driver_ledger
+from kstream.ui.decisions import Decisions
+from kstream.ui.driver_ledger import COUNT_FRESH_MS, FRESH_MS, DriverLedger
+from kstream.ui.driver_source import DriverFigures, DriverSource, SparkLinks
+from kstream.ui.streaming_job_progress_listener import StreamingJobProgressListener
+from tests.ui.infos import info_of, run_through, source_of, submitted_of
+
+STORE = MemoryFileStore("memory://ledger")
+LOSS = {"topic": "orders", "partition": 0, "from": 0, "until": 1, "cause": "retention"}
+STATUS = DriverStatus("orders", 3, "host-1", 4711, 1_000, 60_000, Duration(1000))
+
+
+class Sourced:
+    """A source with parts that a test sets."""
+
+    def __init__(self, conf: dict[str, str] | None = None, store: Any = None) -> None:
+        self.clock = ManualClock(0)
+        self.listener = StreamingJobProgressListener(1000, 100)
+        self.status = STATUS
+        self.figures = DriverFigures()
+        self.asked: list[tuple[int, int]] = []
+        self.jobs: Sequence[int] = (7, 5)
+        self.ledger = DriverLedger(store, self.clock)
+        decisions = Decisions(self.clock, dict)
+        links = SparkLinks("local-1", "http://driver:4040", self._jobs)
+        self.source = DriverSource(
+            Settings(conf or {}), self.listener, decisions, self.ledger, lambda: self.status, lambda: self.figures, links, "0.1.0"
+        )
+
+    def _jobs(self, time: Time, operation: int) -> Sequence[int]:
+        self.asked.append((time.milliseconds, operation))
+        return self.jobs
+
+
+# -- settings
+
+
+def test_settings_that_differ_are_shown_with_their_meaning_and_without_secrets() -> None:
+    conf = {
+        "spark.streaming.kstream.ui.token": "hunter2",
+        "spark.streaming.concurrentJobs": "1",  # the default
+        "spark.streaming.checkpoint.directory": "s3://me:hunter2@bucket/c",
+        "spark.streaming.kafka.maxRatePerPartition": "100",
+        "spark.streaming.no.such.setting": "x",
+        "spark.app.name": "orders",
+    }
+    shown = {row["key"]: (row["value"], row["default"]) for row in Sourced(conf).source.settings()}
+    assert shown == {
+        "spark.streaming.checkpoint.directory": ("(secret)", ""),
+        "spark.streaming.kafka.maxRatePerPartition": ("100", "0"),
+        "spark.streaming.kstream.ui.token": ("(secret)", ""),
+    }
+    assert all(row["meaning"] for row in Sourced(conf).source.settings())
+
+
+# -- Spark jobs
+
+
+def test_spark_is_asked_for_the_jobs_of_a_batch_when_somebody_looks_at_it_and_once() -> None:
+    made = Sourced()
+    run_through(made.listener, info_of(1000))
+    made.source.batches()
+    made.source.statistics()
+    assert made.asked == []
+    operations = made.source.operations(1000)
+    assert operations is not None and operations[0]["jobIds"] == [5, 7]
+    assert operations[0]["jobUrls"] == ["http://driver:4040/jobs/job/?id=5", "http://driver:4040/jobs/job/?id=7"]
+    made.jobs = ()
+    again = made.source.batch(1000)
+    assert again is not None and again["operations"][0]["jobIds"] == [5, 7] and made.asked == [(1000, 0)]
+
+
+def test_the_jobs_of_an_operation_that_runs_are_asked_for_each_time() -> None:
+    made = Sourced()
+    whole = info_of(1000)
+    submitted = submitted_of(whole)
+    run_through(made.listener, whole)
+    again = replace(submitted.outputs[0], start_ms=2005)
+    made.listener.onOutputOperationStarted(StreamingListenerOutputOperationStarted(again))
+    made.source.operations(1000)
+    made.jobs = (5, 7, 9)
+    operations = made.source.operations(1000)
+    assert operations is not None and operations[0]["jobIds"] == [5, 7, 9] and len(made.asked) == 2
+
+
+def test_an_operation_that_has_not_started_has_no_jobs_and_spark_is_not_asked() -> None:
+    made = Sourced()
+    made.listener.onBatchSubmitted(StreamingListenerBatchSubmitted(submitted_of(info_of(1000))))
+    made.figures = DriverFigures(PendingBatches(running=frozenset({Time(1000)})))
+    operations = made.source.operations(1000)
+    assert operations is not None and operations[0]["status"] == "QUEUED" and operations[0]["jobIds"] == [] and made.asked == []
+
+
+def test_a_batch_whose_facts_are_gone_is_not_shown_whole() -> None:
+    made = Sourced()
+    for number in range(150):
+        run_through(made.listener, info_of(number * 1000, source_of(1)))
+    assert made.source.batch(1000) is None and made.source.operations(1000) is None
+    assert made.source.batch(149_000) is not None and len(made.source.batches()) == 150
+
+
+# -- allocation, lag, state
+
+
+def test_decisions_of_executor_allocation_are_sentences() -> None:
+    made = Sourced()
+    made.figures = DriverFigures(
+        allocations=[
+            (1000, AllocationDecision(Scaling.UP, 1.5, 2, 4)),
+            (2000, AllocationDecision(Scaling.NONE, 0.5, 4, 4)),
+            (3000, AllocationDecision(Scaling.DOWN, 0.1, 4, 3, ("1",))),
+            (4000, AllocationDecision(Scaling.NONE, 0.1, 3, 3, reason="the minimum is 3")),
+        ]
+    )
+    assert [(d["timeMs"], d["kind"], d["text"]) for d in made.source.decisions()] == [
+        (4000, "allocation", "3 executors stay: the minimum is 3; the batches take 0.10 of their interval"),
+        (3000, "allocation", "3 executors are enough, there are 4: the batches take 0.10 of their interval"),
+        (1000, "allocation", "4 executors are asked for, there are 2: the batches take 1.50 of their interval"),
+    ]
+
+
+def test_the_lag_of_each_partition_is_that_of_the_newest_plan() -> None:
+    made = Sourced()
+    for number in range(3):
+        run_through(made.listener, info_of(number * 1000, source_of(12, begin=number * 10, behind=4)))
+    (lag,) = made.source.lag()
+    assert (lag["records"], lag["description"], made.source.statistics()["lagRecords"]) == (48, "Kafka[Subscribe[orders]]", 48)
+    (topic,) = lag["topics"]
+    assert [p["partition"] for p in topic["partitions"]] == [str(n) for n in range(12)]
+    assert topic["partitions"][0] == {"partition": "0", "offset": 30, "latest": 34, "records": 4}
+    assert lag["seconds"] is not None and lag["seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    ("ended", "state"),
+    [(None, "running"), ("fenced", "fenced"), ("gracefully", "ended gracefully"), ("after an error", "ended after an error")],
+)
+def test_the_state_of_a_driver_is_a_word_and_a_sentence(ended: str | None, state: str) -> None:
+    made = Sourced()
+    made.status = replace(STATUS, ended=ended)
+    page = made.source.statistics()
+    assert page["state"] == state and page["stateText"]
+
+
+# -- the ledger
+
+
+class Ledger:
+    """A ledger whose readings are counted; it may be away, and a reading may be made to wait."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.readings = 0
+        self.error: Exception | None = None
+        self.entries = [LedgerEntry("lost", Time(ms), ms, 1, {0: [LOSS]}, is_acknowledged=ms == 2000) for ms in (1000, 2000)]
+        self.may_read = threading.Event()
+        self.may_read.set()
+        monkeypatch.setattr(driver_ledger, "read_newest_entries", self._read)
+
+    def _read(self, store: Any, most: int) -> tuple[list[LedgerEntry], int]:
+        assert self.may_read.wait(20)
+        self.readings += 1
+        if self.error is not None:
+            raise self.error
+        return self.entries, 3
+
+
+@pytest.fixture
+def ledger(monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    return Ledger(monkeypatch)
+
+
+def test_the_ledger_is_read_when_somebody_asks_and_kept_for_a_few_seconds(ledger: Ledger) -> None:
+    made = Sourced(store=STORE)
+    assert [(row["batchTimeMs"], row["acknowledged"]) for row in made.source.ledger()] == [(2000, True), (1000, False)]
+    made.source.ledger()
+    assert ledger.readings == 1 and made.source.statistics()["numLedgerEntries"] == 4
+    made.clock.advance(FRESH_MS)
+    made.source.ledger()
+    assert ledger.readings == 2
+
+
+def test_the_number_of_entries_waits_for_no_store(ledger: Ledger) -> None:
+    made = Sourced(store=STORE)
+    ledger.may_read.clear()
+    assert made.source.statistics()["numLedgerEntries"] is None
+    assert made.source.statistics()["numLedgerEntries"] is None  # one thread reads, and no second one begins
+    ledger.may_read.set()
+    made.ledger.wait(20)
+    assert made.source.statistics()["numLedgerEntries"] == 4 and ledger.readings == 1
+    made.clock.advance(COUNT_FRESH_MS)
+    made.source.statistics()
+    made.ledger.wait(20)
+    assert ledger.readings == 2
+
+
+def test_a_store_that_is_away_is_an_error_of_the_ledger_alone_and_the_number_stays(ledger: Ledger) -> None:
+    made = Sourced(store=STORE)
+    made.source.ledger()
+    ledger.error = StorageError("away")
+    made.clock.advance(COUNT_FRESH_MS)
+    assert made.source.statistics()["numLedgerEntries"] == 4
+    made.ledger.wait(20)
+    assert made.source.statistics()["numLedgerEntries"] == 4 and ledger.readings == 2  # the next try is half a minute later
+    made.clock.advance(COUNT_FRESH_MS)
+    with pytest.raises(StorageError):
+        made.source.ledger()
+
+
+def test_without_a_checkpoint_there_is_no_ledger() -> None:
+    made = Sourced()
+    assert made.source.ledger() == [] and made.source.statistics()["numLedgerEntries"] == 0

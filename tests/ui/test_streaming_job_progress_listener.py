@@ -1,0 +1,109 @@
+"""What is kept for the page has bounds, whatever a stream does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kstream.batch import StreamInputInfo
+from kstream.batch_time import Duration
+from kstream.context.progress import KEPT, ProgressListener
+from kstream.listener import StreamingListenerBatchCompleted, StreamingListenerBatchSubmitted
+from kstream.ui.batch_forms import lag_of
+from kstream.ui.streaming_job_progress_listener import MOST_ROWS, StreamingJobProgressListener
+from kstream.ui.timeline import HOUR_MS, MOST_BUCKETS, bucket_ms
+from tests.ui.infos import info_of, run_through, source_of, submitted_of
+
+
+def test_of_a_day_of_batches_few_are_kept_whole_a_row_of_more_and_an_hour_in_buckets() -> None:
+    listener = StreamingJobProgressListener(1000, 100)
+    source = source_of(2)
+    for number in range(20_000):
+        run_through(listener, info_of(number * 1000, source))
+    kept, timeline = listener.kept(), listener.timeline()
+    assert (len(kept.active), len(kept.retained), len(kept.rows), len(kept.lags)) == (0, 100, MOST_ROWS, 1)
+    assert list(kept.retained) == [n * 1000 for n in range(19_900, 20_000)] and kept.completed == 20_000
+    buckets = timeline["buckets"]
+    assert len(buckets) == MOST_BUCKETS and buckets[-1]["timeMs"] - buckets[0]["timeMs"] == HOUR_MS - timeline["bucketMs"]
+    assert (kept.processed, kept.received) == (400_000, 400_000)
+
+
+def test_the_width_of_a_bucket_is_whole_intervals_and_at_least_six_seconds() -> None:
+    assert [bucket_ms(interval) for interval in (100, 1000, 4000, 6000, 7000, 60_000)] == [6000, 6000, 8000, 6000, 7000, 60_000]
+
+
+def test_more_facts_are_kept_if_the_setting_says_so_and_then_as_many_rows() -> None:
+    listener = StreamingJobProgressListener(1000, 1200)
+    for number in range(1300):
+        run_through(listener, info_of(number * 1000))
+    kept = listener.kept()
+    assert len(kept.retained) == len(kept.rows) == 1200
+    none = StreamingJobProgressListener(1000, 0)
+    run_through(none, info_of(1000))
+    assert len(none.kept().retained) == 0 and len(none.kept().rows) == 1
+
+
+def test_the_facts_that_recent_progress_keeps_are_kept_once() -> None:
+    listener, progress = StreamingJobProgressListener(1000, KEPT), ProgressListener(Duration(1000), "job")
+    for number in range(KEPT + 50):
+        ended = StreamingListenerBatchCompleted(info_of(number * 1000))
+        listener.onBatchCompleted(ended)
+        progress.onBatchCompleted(ended)
+    shared = {id(info) for info in progress._recent}
+    assert {id(info) for info in listener.kept().retained.values()} == shared and len(shared) == KEPT
+
+
+class Untouched(Mapping[str, Any]):
+    """Offsets of which nobody may look at a partition. Their number may be asked for."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise AssertionError("somebody looks at a partition")
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("somebody goes through the partitions")
+
+    def __len__(self) -> int:
+        return 1000
+
+
+def test_what_a_batch_costs_does_not_depend_on_the_number_of_partitions() -> None:
+    offsets = {"orders": Untouched()}
+    metrics = {"avgOffsetsBehindLatest": 2.5}
+    progress = {"description": "Kafka", "startOffset": offsets, "endOffset": offsets, "latestOffset": offsets, "metrics": metrics}
+    listener = StreamingJobProgressListener(1000, 10)
+    run_through(listener, info_of(1000, StreamInputInfo(0, 10, {"progress": progress, "offsets": Untouched()})))
+    assert listener.kept().rows[1000].lag == 2500
+
+
+def test_the_lag_of_a_batch_is_the_sum_over_its_partitions() -> None:
+    assert lag_of(source_of(7, behind=3)) == 21
+    assert lag_of(StreamInputInfo(0, 5, {})) is None
+
+
+def test_a_batch_that_fails_and_succeeds_later_has_one_row_and_counts_once_in_the_timeline() -> None:
+    listener = StreamingJobProgressListener(1000, 10)
+    run_through(listener, info_of(1000, source_of(1), "ValueError: refused"))
+    kept = listener.kept()
+    assert kept.rows[1000].has_failed and kept.processed == 0
+    run_through(listener, info_of(1000, source_of(1), tries=2))
+    kept = listener.kept()
+    assert len(kept.rows) == len(kept.retained) == 1 and not kept.rows[1000].has_failed and kept.processed == 10
+    (bucket,) = listener.timeline()["buckets"]
+    assert (bucket["numBatches"], bucket["numFailed"], bucket["numRecords"], bucket["totalDelay"]) == (1, 0, 10, 405)
+
+
+def test_a_queue_of_batches_is_kept_until_they_end() -> None:
+    listener = StreamingJobProgressListener(1000, 10)
+    for number in range(3000):
+        listener.onBatchSubmitted(StreamingListenerBatchSubmitted(submitted_of(info_of(number * 1000))))
+    assert len(listener.kept().active) == 3000
+    for number in range(3000):
+        listener.onBatchCompleted(StreamingListenerBatchCompleted(info_of(number * 1000)))
+    assert len(listener.kept().active) == 0
+
+
+def test_a_batch_older_than_an_hour_is_in_no_bucket() -> None:
+    listener = StreamingJobProgressListener(1000, 10)
+    run_through(listener, info_of(2 * HOUR_MS))
+    run_through(listener, info_of(1000))
+    assert [bucket["timeMs"] for bucket in listener.timeline()["buckets"]] == [2 * HOUR_MS]

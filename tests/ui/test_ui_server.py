@@ -1,0 +1,225 @@
+"""The port of the page: paths, headers, names, the token."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kstream.errors import ConfigurationError, PortTakenError, StorageError
+from kstream.ui import ui_server
+from kstream.ui.access import delay_ms
+from kstream.ui.ui_server import HEADERS, UiServer
+from tests.ui.asked import FakeSource, Reply, ask
+from tests.ui.test_access import SteppedClock
+
+STREAMING = "/api/v1/applications/local-1/streaming/"
+Serve = Callable[..., UiServer]
+
+
+@pytest.fixture
+def source() -> FakeSource:
+    return FakeSource()
+
+
+@pytest.fixture
+def clock() -> SteppedClock:
+    return SteppedClock()
+
+
+@pytest.fixture
+def serve(source: FakeSource, clock: SteppedClock) -> Iterator[Serve]:
+    made: list[UiServer] = []
+
+    def make(token: str | None = None, host: str = "127.0.0.1") -> UiServer:
+        made.append(UiServer(host, 0, source, token, clock))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.stop()
+
+
+def has_all_headers(reply: Reply) -> bool:
+    return all(reply.headers.get(name) == value for name, value in HEADERS)
+
+
+def test_the_page_and_its_files_are_there_with_their_types(serve: Serve) -> None:
+    port = serve().port
+    page = ask(port, "/")
+    assert page.status == 200 and page.headers["Content-Type"] == "text/html; charset=utf-8" and b"<!doctype html>" in page.body.lower()
+    named = re.findall(rb'(?:src|href)="(static/[^"]+)"', page.body)
+    assert len(named) > 2
+    kinds = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8", "svg": "image/svg+xml"}
+    for path in map(bytes.decode, named):
+        reply = ask(port, f"/{path}")
+        assert (reply.status, reply.headers["Content-Type"]) == (200, kinds[path.rpartition(".")[2]])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/index.html", "/static/", "/static/..", "/static/../ui_server.py", "/static/%2e%2e/ui_server.py", "/static//etc/passwd",
+        "/static/..%2fui_server.py", "/static/page.js/", "/etc/passwd", "/api", "/api/v1/applications/", "/static/page.js%00",
+    ],
+)  # fmt: skip
+def test_no_path_opens_a_file(serve: Serve, path: str) -> None:
+    reply = ask(serve().port, path)
+    assert reply.status == 404 and "error" in reply.json and has_all_headers(reply)
+
+
+def test_each_answer_is_json_at_its_path(serve: Serve) -> None:
+    port = serve().port
+    assert ask(port, "/api/v1/applications").json == [{"id": "local-1", "name": "orders"}]
+    for name in ("statistics", "timeline", "receivers", "lag", "decisions", "ledger", "settings"):
+        reply = ask(port, STREAMING + name)
+        assert (reply.status, reply.headers["Content-Type"], reply.json) == (200, "application/json", {"from": name})
+    assert ask(port, STREAMING + "batches/1000").json == {"batchId": 1000}
+    assert ask(port, STREAMING + "batches/1000/operations").json == [{"operationId": 0}]
+
+
+@pytest.mark.parametrize("path", ["batches/2000", "batches/2000/operations", "batches/1000/", "batches/x", "batches/-1", "nothing", ""])
+def test_what_is_not_there_is_404_with_the_reason(serve: Serve, path: str) -> None:
+    reply = ask(serve().port, STREAMING + path)
+    assert reply.status == 404 and reply.json["error"]
+    assert ask(serve().port, "/api/v1/applications/other/streaming/statistics").status == 404
+
+
+def test_batches_are_chosen_by_status_and_limit(serve: Serve, source: FakeSource) -> None:
+    port = serve().port
+    for query in ("", "?status=failed&status=HELD&limit=5", "?limit=0"):
+        assert ask(port, f"{STREAMING}batches{query}").status == 200
+    assert source.asked == [(None, None), (frozenset({"FAILED", "HELD"}), 5), (None, 0)]
+    for query in ("?status=odd", "?limit=-1", "?limit=x", "?limit=", "?limit=1e9", "?limit=²"):
+        assert ask(port, f"{STREAMING}batches{query.replace('²', '%C2%B2')}").status == 400
+
+
+def test_every_answer_has_the_headers_also_an_error(serve: Serve, source: FakeSource) -> None:
+    port = serve().port
+    source.error = RuntimeError("a bug")
+    replies = [
+        ask(port, "/"), ask(port, "/api/v1/applications"), ask(port, "/nothing"), ask(port, "/", method="POST"),
+        ask(port, STREAMING + "lag"), ask(port, "/", {"Host": "evil.example"}), ask(serve("right").port, "/"),
+        ask(serve("right").port, "/?token=wrong"), ask(serve("right").port, "/?token=right"),
+    ]  # fmt: skip
+    assert [reply.status for reply in replies] == [200, 200, 404, 405, 500, 403, 401, 401, 303]
+    assert all(has_all_headers(reply) for reply in replies)
+    assert replies[3].headers["Allow"] == "GET"
+
+
+def test_a_request_that_the_server_refuses_itself_is_answered_with_the_headers(serve: Serve) -> None:
+    reply = ask(serve().port, "/", {f"X-{number}": "<script>" for number in range(200)})
+    assert reply.status == 431 and has_all_headers(reply) and b"<script>" not in reply.body
+
+
+def test_a_bug_is_told_by_the_log_and_not_by_the_answer(serve: Serve, source: FakeSource, caplog: pytest.LogCaptureFixture) -> None:
+    source.error = RuntimeError("a secret place")
+    reply = ask(serve().port, STREAMING + "lag")
+    assert reply.status == 500 and b"secret place" not in reply.body and "a secret place" in caplog.text
+
+
+def test_a_store_that_is_away_is_503_with_its_error(serve: Serve, source: FakeSource) -> None:
+    source.error = StorageError("the store is away")
+    reply = ask(serve().port, STREAMING + "ledger")
+    assert (reply.status, reply.json) == (503, {"error": "the store is away"})
+
+
+def test_a_name_that_is_markup_comes_out_as_json_text(serve: Serve, source: FakeSource) -> None:
+    source.name = "</script><img src=x onerror=alert(1)>\u2028\r\nSet-Cookie: a=b\u0000"
+    reply = ask(serve().port, "/api/v1/applications")
+    assert json.loads(reply.body) == [{"id": "local-1", "name": source.name}]
+    assert reply.headers["Content-Type"] == "application/json" and "Set-Cookie" not in reply.headers
+    assert b"\r" not in reply.body and b"\x00" not in reply.body and reply.body.isascii()
+
+
+def test_another_page_cannot_ask_by_a_name_of_its_own(serve: Serve) -> None:
+    port = serve().port
+    assert ask(port, "/", {"Host": "localhost"}).status == 200
+    refused = ask(port, STREAMING + "statistics", {"Host": f"evil.example:{port}"})
+    assert refused.status == 403 and b"statistics" not in refused.body
+
+
+def test_with_a_token_nothing_is_shown_without_it(serve: Serve) -> None:
+    port = serve("right").port
+    for path in ("/", "/static/page.js", "/api/v1/applications", STREAMING + "statistics", "/nothing"):
+        reply = ask(port, path)
+        assert reply.status == 401 and reply.headers["WWW-Authenticate"] == "Bearer"
+    assert ask(port, "/", {"Authorization": "Bearer right"}).status == 200
+    assert ask(port, "/", {"Authorization": "bearer  right"}).status == 200
+    assert ask(port, "/", {"Authorization": "Basic right"}).status == 401
+
+
+def test_a_token_in_the_address_becomes_a_cookie_and_leaves_the_address(serve: Serve) -> None:
+    port = serve("rig;ht").port
+    reply = ask(port, STREAMING + "batches?limit=5&token=rig%3Bht")
+    assert reply.status == 303 and reply.headers["Location"] == "./batches?limit=5"
+    cookie = reply.headers["Set-Cookie"]
+    assert cookie == "kstream_token=rig%3Bht; Path=/; HttpOnly; SameSite=Strict"
+    assert ask(port, "/", {"Cookie": f"other=1; {cookie.partition(';')[0]}"}).status == 200
+    assert ask(port, "/", {"Cookie": "kstream_token=wrong"}).status == 401
+
+
+@pytest.mark.parametrize("path", ["//evil.example", "/%2F%2Fevil.example", "/%5Cevil.example", "/a%0d%0aX:%20y/", "//evil.example/%2e%2e"])
+def test_the_redirect_names_no_other_host(serve: Serve, path: str) -> None:
+    reply = ask(serve("right").port, f"{path}?token=right")
+    place = reply.headers["Location"]
+    assert place.startswith("./") and "//" not in place and "\\" not in place and "X" not in reply.headers
+
+
+def test_wrong_tokens_are_answered_slower_each_time_and_the_right_one_at_once(serve: Serve, clock: SteppedClock) -> None:
+    port = serve("right").port
+    replies = [ask(port, "/?token=wrong"), ask(port, "/", {"Authorization": "Bearer x"}), ask(port, "/", {"Cookie": "kstream_token=x"})]
+    assert [reply.status for reply in replies] == [401, 401, 401] and clock.waits == [delay_ms(n) for n in (1, 2, 3)]
+    assert all(b"right" not in reply.body for reply in replies)
+    assert ask(port, "/", {"Authorization": "Bearer right"}).status == 200 and len(clock.waits) == 3
+
+
+@pytest.mark.parametrize("token", [None, ""])
+def test_without_a_token_a_server_that_others_reach_is_not_made(source: FakeSource, token: str | None) -> None:
+    with pytest.raises(ConfigurationError, match="needs a token"):
+        UiServer("0.0.0.0", 0, source, token)
+
+
+def test_on_all_addresses_the_page_is_at_the_name_of_this_machine(source: FakeSource) -> None:
+    server = UiServer("0.0.0.0", 0, source, "right")
+    server.stop()
+    assert server.url == f"http://{socket.gethostname()}:{server.port}/"
+
+
+def test_a_port_that_is_taken_and_one_that_is_none_name_the_setting(serve: Serve, source: FakeSource) -> None:
+    with pytest.raises(PortTakenError, match=r"spark\.streaming\.kstream\.ui\.port"):
+        UiServer("127.0.0.1", serve().port, source)
+    with pytest.raises(ConfigurationError, match="the port for the page cannot be opened"):
+        UiServer("127.0.0.1", 70_000, source)
+
+
+def test_its_end_does_not_wait_long_for_an_answer_that_hangs(source: FakeSource, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ui_server, "_END_S", 0.01)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        begun.set()
+        assert may_end.wait(20)
+
+    source.wait = hang
+    server = serve()
+    with socket.create_connection(("127.0.0.1", server.port)) as asking:
+        asking.sendall(f"GET {STREAMING}ledger HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+        assert begun.wait(20)
+        server.stop()
+        (hanging,) = (thread for thread in threading.enumerate() if thread.name == "UiServer-request")
+    may_end.set()
+    hanging.join(20)
+
+
+def test_after_its_end_nothing_is_left_of_it(serve: Serve) -> None:
+    server = serve()
+    with socket.create_connection(("127.0.0.1", server.port)):
+        ask(server.port, "/")
+        server.stop()
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("UiServer")] == []
