@@ -339,6 +339,18 @@ def test_batches_of_one_state_are_chosen_and_a_batch_that_is_not_kept_is_said_so
     page.wait_text("#view", "Nothing is kept of this batch")
 
 
+def test_a_batch_that_changes_while_it_is_read_stays_where_it_was(browser: Browser, serve: Serve) -> None:
+    source = a_shop(trouble=True)
+    at = next(n for n, batch in enumerate(source.known) if batch["status"] == "FAILED")
+    page = shown(browser, serve(source), f"batch/{source.known[at]['batchTimeMs']}", height=600)
+    page.wait_text(".trace", "InvalidOperation")
+    page.click("summary")
+    page.value("document.querySelector('.trace').scrollTop = 7; scrollTo(0, 150)")
+    source.known[at] = {**source.known[at], "tries": 4}
+    page.wait("[...document.querySelectorAll('.batch-head dd')].some(n => n.innerText === '4')", "the fourth try")
+    assert page.value("[document.querySelector('details').open, scrollY]") == [True, 150]
+
+
 class Proxy(BaseHTTPRequestHandler):
     """Puts a page below `/driver/7/`, as a proxy does."""
 

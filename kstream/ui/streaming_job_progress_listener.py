@@ -61,7 +61,7 @@ class Kept:
         retained: the facts of the last of them.
         completed: how often a batch has ended.
         processed: the records of the batches that have succeeded.
-        received: the records of all batches that were submitted.
+        received: the records of all batches that have started.
         lags: the lag of each input that reads logs.
         descriptions: what each input reads.
         receivers: the receivers.
@@ -133,7 +133,6 @@ class StreamingJobProgressListener(StreamingListener):
         """Keep the facts of a batch until it ends, and the ends of its logs for the lag."""
         info = batchSubmitted.info
         with self._lock:
-            self._received += sum(source.num_records for source in info.inputs.values())
             self._active[info.batch_time.milliseconds] = ActiveBatch(info, info.outputs)
             for number, source in info.inputs.items():
                 progress = source.facts.get("progress", {})
@@ -143,9 +142,10 @@ class StreamingJobProgressListener(StreamingListener):
                     self._lags[number] = lag
 
     def onBatchStarted(self, batchSubmitted: StreamingListenerBatchStarted) -> None:
-        """Keep the facts of a batch with its scheduling delay. (The parameter's name is pyspark's.)"""
+        """Keep the facts of a batch with its scheduling delay, and count its records. (The parameter's name is pyspark's.)"""
         info = batchSubmitted.info
         with self._lock:
+            self._received += sum(source.num_records for source in info.inputs.values())
             self._active[info.batch_time.milliseconds] = ActiveBatch(info, info.outputs)
 
     def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from kstream.batch_time import Time
 from kstream.checkpoint import read_log
+from kstream.errors import TransientError
 from tests.harness import INTERVAL, START, Driver, World
 from tests.receiver_driver import ReceiverDriver
 from tests.stores import CountingStore
@@ -239,3 +240,19 @@ def test_the_page_asks_neither_the_store_nor_an_input_except_for_the_ledger(look
     for what in ("statistics", "timeline", "batches", f"batches/{FIRST}", "receivers", "lag", "decisions", "settings"):
         job.get(what)
     assert store.take() == [] and len(job.driver.input.calls) == calls
+
+
+def test_an_outage_is_told_and_the_page_goes_on_while_brokers_are_away(looked_at: Look) -> None:
+    job = looked_at({"spark.streaming.kstream.unreachableTimeout": "10min"}).start()
+    job.driver.tick(3)
+
+    def away(_time: Time) -> None:
+        raise TransientError("the brokers do not answer")
+
+    job.driver.input.before_plan = away
+    for _ in range(2):
+        job.driver.tick_only(1)
+        job.driver.world.wait(lambda: any(each["kind"] == "warning" for each in job.get("decisions")))
+    (warning,) = (each for each in job.get("decisions") if each["kind"] == "warning")
+    assert "the brokers do not answer" in warning["text"]
+    assert job.get("statistics")["numTotalCompletedBatches"] == 1 and statuses(job) == {FIRST: "COMPLETED"}

@@ -3,19 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kstream.batch import StreamInputInfo
 from kstream.batch_time import Duration
 from kstream.context.progress import KEPT, ProgressListener
-from kstream.listener import StreamingListenerBatchCompleted, StreamingListenerBatchSubmitted
-from kstream.ui.batch_forms import lag_of
+from kstream.listener import (
+    StreamingListenerBatchCompleted,
+    StreamingListenerBatchStarted,
+    StreamingListenerBatchSubmitted,
+    StreamingListenerOutputOperationCompleted,
+    StreamingListenerOutputOperationStarted,
+)
+from kstream.ui.batch_forms import lag_of, status_of
 from kstream.ui.streaming_job_progress_listener import MOST_ROWS, StreamingJobProgressListener
 from kstream.ui.timeline import HOUR_MS, MOST_BUCKETS, bucket_ms
 from tests.ui.infos import info_of, run_through, source_of, submitted_of
 
 
+def test_a_batch_is_followed_from_waiting_to_running_to_retained_and_its_records_are_counted_at_both_ends() -> None:
+    """Spark behaviour PL1."""
+    listener, whole = StreamingJobProgressListener(1000, 100), info_of(1000, source_of(2))
+    submitted, output = submitted_of(whole), whole.outputs[0]
+    listener.onBatchSubmitted(StreamingListenerBatchSubmitted(submitted))
+    kept = listener.kept()
+    assert list(kept.active) == [1000] and not kept.rows and (kept.received, kept.processed, kept.completed) == (0, 0, 0)
+    listener.onBatchStarted(StreamingListenerBatchStarted(replace(submitted, processing_start_ms=1005)))
+    kept = listener.kept()
+    assert kept.active[1000].info.scheduling_delay_ms == 5 and (kept.received, kept.processed) == (20, 0)
+    listener.onOutputOperationStarted(StreamingListenerOutputOperationStarted(replace(output, end_ms=None)))
+    assert status_of(listener.kept().active[1000].operations[0]) == "PROCESSING"
+    listener.onOutputOperationCompleted(StreamingListenerOutputOperationCompleted(output))
+    assert status_of(listener.kept().active[1000].operations[0]) == "COMPLETED"
+    listener.onBatchCompleted(StreamingListenerBatchCompleted(whole))
+    kept = listener.kept()
+    assert not kept.active and list(kept.rows) == list(kept.retained) == [1000]
+    assert (kept.received, kept.processed, kept.completed) == (20, 20, 1)
+
+
 def test_of_a_day_of_batches_few_are_kept_whole_a_row_of_more_and_an_hour_in_buckets() -> None:
+    """Spark behaviour PL2: 1000 batches, and a total that keeps rising."""
     listener = StreamingJobProgressListener(1000, 100)
     source = source_of(2)
     for number in range(20_000):

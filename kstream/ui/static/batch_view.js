@@ -33,9 +33,22 @@ export class BatchView {
     const of = batch instanceof NoAnswer ? `? ${batch.message}` : JSON.stringify(batch);
     if (of === this.of) return;
     this.of = of;
+    const before = readingOf(this.node);
     this.node.replaceChildren(...(batch instanceof NoAnswer ? [missing(this.ms, batch)] : parts(batch)));
-    for (const trace of this.node.querySelectorAll(".trace")) trace.scrollTop = trace.scrollHeight; // the error stands at the end
+    goOnReading(this.node, before);
   }
+}
+
+/** What somebody has opened, and how far each traceback is scrolled. @param {HTMLElement} node */
+function readingOf(node) {
+  const opened = [...node.querySelectorAll("details")].map((details) => details.open);
+  return { opened, scrolled: [...node.querySelectorAll(".trace")].map((trace) => trace.scrollTop) };
+}
+
+/** Leave a batch that has changed as it was read; a new traceback shows its end, where the error stands. @param {HTMLElement} node */
+function goOnReading(node, /** @type {{opened: boolean[], scrolled: number[]}} */ { opened, scrolled }) {
+  node.querySelectorAll("details").forEach((details, at) => (details.open = opened[at] ?? false));
+  node.querySelectorAll(".trace").forEach((trace, at) => (trace.scrollTop = scrolled[at] ?? trace.scrollHeight));
 }
 
 /** @param {number} ms @param {NoAnswer} failure */

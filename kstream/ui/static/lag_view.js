@@ -70,8 +70,9 @@ class StreamLag {
       sort: { column: 4, down: true },
       empty: "No partition.",
     });
-    const body = [el("h3", {}, "Topics"), this.topics.node, el("h3", {}, "Partitions"), this.map.node, this.partitions.node];
-    this.node = el("section", { class: "card" }, this.title, this.sum, body);
+    const tables = [el("h3", {}, "Topics"), this.topics.node, el("h3", {}, "Partitions"), this.map.node, this.partitions.node];
+    this.body = el("div", {}, tables);
+    this.node = el("section", { class: "card" }, this.title, this.sum, this.body);
   }
 
   /** @param {any} lag */
@@ -80,10 +81,9 @@ class StreamLag {
     setText(this.title, lag.description || `Stream ${lag.stream}`);
     const waited = lag.seconds === null ? "how long they wait is not known" : `the oldest has waited ${duration(lag.seconds * 1000)}`;
     const behind = lag.records ? `${counted(lag.records, "record")} behind, ${waited}` : "at the ends of its logs";
-    setText(
-      this.sum,
-      `Stream ${lag.stream} · ${behind} · ${counted(partitions.length, "partition")} in ${counted(lag.topics.length, "topic")}`,
-    );
+    const where = `${counted(partitions.length, "partition")} in ${counted(lag.topics.length, "topic")}`;
+    setText(this.sum, `Stream ${lag.stream} · ${behind} · ${lag.topics.length ? where : "in which partitions is not known"}`);
+    this.body.hidden = lag.topics.length === 0;
     this.topics.update(withShare(lag.topics.map((t) => ({ topic: t.topic, records: t.records, partitions: t.partitions.length }))));
     this.map.node.hidden = partitions.length <= MOST_ROWS;
     if (partitions.length > MOST_ROWS) this.map.update(partitions.map((p) => ({ records: p.records, text: cellText(p.topic, p) })));

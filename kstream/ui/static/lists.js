@@ -1,7 +1,7 @@
 // The views that are one list each: receivers, decisions, the ledger, settings.
 
 import { batchLink, tag } from "./batch_columns.js";
-import { el } from "./dom.js";
+import { el, setText } from "./dom.js";
 import { count, firstLine, iso, moment } from "./format.js";
 import { Table } from "./table.js";
 
@@ -36,6 +36,7 @@ function receiverError(receiver) {
  * @property {import("./table.js").Column[]} columns
  * @property {(row: any) => string} keyOf
  * @property {string} empty
+ * @property {string} [unknown] what is said of a checkpoint, if it does not know the list
  * @property {{column: number, down: boolean}} [sort]
  */
 
@@ -47,6 +48,7 @@ export const LISTS = {
     path: "receivers",
     keyOf: (r) => String(r.streamId),
     empty: "This application has no receiver.",
+    unknown: "A checkpoint does not know the receivers: the page of the driver has them.",
     columns: [
       { title: "Receiver", cell: (r) => r.streamName, by: (r) => r.streamName, kind: "wide" },
       {
@@ -99,6 +101,7 @@ export const LISTS = {
     path: "settings",
     keyOf: (s) => s.key,
     empty: "All settings have their defaults.",
+    unknown: "A checkpoint does not know the settings: the page of the driver has them.",
     columns: [
       { title: "Setting", cell: (s) => el("code", { class: "long" }, s.key), by: (s) => s.key, kind: "wide key" },
       { title: "Value", cell: (s) => el("code", { class: "long" }, s.value), by: (s) => s.value, kind: "wide" },
@@ -115,11 +118,8 @@ export class ListView {
     this.list = LISTS[name];
     this.title = this.list.title;
     this.table = new Table({ ...this.list, label: this.list.title });
-    this.node = el(
-      "div",
-      { class: "view" },
-      el("section", { class: "card" }, el("h2", {}, this.title), el("p", { class: "muted" }, this.list.about), this.table.node),
-    );
+    this.about = el("p", { class: "muted" }, this.list.about);
+    this.node = el("div", { class: "view" }, el("section", { class: "card" }, el("h2", {}, this.title), this.about, this.table.node));
   }
 
   /** @returns {import("./poll.js").Want[]} */
@@ -130,6 +130,10 @@ export class ListView {
   /** @param {Map<string, any>} answers */
   update(answers) {
     const rows = answers.get(this.list.path);
-    if (Array.isArray(rows)) this.table.update(rows);
+    if (!Array.isArray(rows)) return;
+    const unknown = answers.get("statistics")?.source === "checkpoint" && this.list.unknown;
+    setText(this.about, unknown || this.list.about);
+    this.table.node.hidden = Boolean(unknown);
+    this.table.update(rows);
   }
 }
