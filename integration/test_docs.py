@@ -25,6 +25,9 @@ PAGES = sorted(path.relative_to(ROOT) for path in (ROOT / "docs").glob("*.md") i
 COMMANDS = ("kstream checkpoint", "kstream status", "kstream doctor", "kstream lag", "kstream offsets", "kstream ledger")
 """What a page shows that can be run as it stands: a job to run is none of them."""
 
+QUERY = "/mnt/queries/orders"
+"""The checkpoint of a query of Structured Streaming that a page speaks of."""
+
 
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
@@ -75,6 +78,8 @@ def stores(page: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Monke
             monkeypatch.setenv(key, value)
     if "localhost:2181" in text:
         places["localhost:2181"] = request.getfixturevalue("zookeeper").hosts
+    if QUERY in text:
+        places[QUERY] = str(ROOT / "tests" / "cli" / "structured_streaming" / "v1")
     if "hdfs://namenode:8020" in text:
         places["hdfs://namenode:8020"] = request.getfixturevalue("hdfs").url(uuid.uuid4().hex)
     return places
