@@ -19,7 +19,7 @@ from integration.kafka_broker import KafkaBroker
 from integration.s3_server import S3Process
 
 ROOT = Path(__file__).resolve().parent.parent
-WITHOUT_CODE = ("glossary.md", "settings.md", "troubleshooting.md")
+WITHOUT_CODE = ("cli.md", "glossary.md", "settings.md", "troubleshooting.md")
 PAGES = sorted(path.relative_to(ROOT) for path in (ROOT / "docs").glob("*.md") if path.name not in WITHOUT_CODE)
 
 COMMANDS = ("kstream checkpoint", "kstream status", "kstream doctor", "kstream lag", "kstream offsets", "kstream ledger")
