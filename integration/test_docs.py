@@ -17,7 +17,7 @@ from integration.kafka_broker import KafkaBroker
 from integration.s3_server import S3Process
 
 ROOT = Path(__file__).resolve().parent.parent
-WITHOUT_CODE = ("concepts.md", "glossary.md", "settings.md", "troubleshooting.md")
+WITHOUT_CODE = ("cli.md", "concepts.md", "glossary.md", "settings.md", "troubleshooting.md")
 MARKS = {"outputs.md": pytest.mark.postgres}
 TYPED = ("quickstart.md",)
 """Pages whose commands are typed in their order, by test_ten_minutes.py."""
@@ -25,6 +25,9 @@ PAGES = sorted(path.relative_to(ROOT) for path in (ROOT / "docs").glob("*.md") i
 
 COMMANDS = ("kstream checkpoint", "kstream status", "kstream doctor", "kstream lag", "kstream offsets", "kstream ledger")
 """What a page shows that can be run as it stands: a job to run is none of them."""
+
+QUERY = "/mnt/queries/orders"
+"""The checkpoint of a query of Structured Streaming that a page speaks of."""
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -79,6 +82,8 @@ def stores(page: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Monke
         places["postgresql://localhost/orders"] = request.getfixturevalue("postgres").url
     if "localhost:2181" in text:
         places["localhost:2181"] = request.getfixturevalue("zookeeper").hosts
+    if QUERY in text:
+        places[QUERY] = str(ROOT / "tests" / "cli" / "structured_streaming" / "v1")
     if "hdfs://namenode:8020" in text:
         places["hdfs://namenode:8020"] = request.getfixturevalue("hdfs").url(uuid.uuid4().hex)
     return places

@@ -114,14 +114,17 @@ def test_a_broker_that_dies_under_the_command_is_one_line_with_the_lines_that_ar
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_says_how_many_records_are_acknowledged(embedded: EmbeddedBroker, number: signal.Signals) -> None:
+    consumer = Consumer({"bootstrap.servers": embedded.bootstrap, "group.id": "none"})
+
+    def log_end() -> int:
+        return consumer.get_watermark_offsets(TopicPartition("orders", 2), timeout=10)[1]
+
+    before, end = log_end(), time.monotonic() + SECONDS
     process = started("produce", "orders", "--bootstrap", embedded.bootstrap, "--partition", 2)
     assert process.stdin is not None
     process.stdin.write(b"a\nb\nc\n")
     process.stdin.flush()
-    end = time.monotonic() + SECONDS
-    consumer = Consumer({"bootstrap.servers": embedded.bootstrap, "group.id": "none"})
-    before = consumer.get_watermark_offsets(TopicPartition("orders", 2), timeout=10)[1]
-    while consumer.get_watermark_offsets(TopicPartition("orders", 2), timeout=10)[1] < before // 3 * 3 + 3:
+    while log_end() < before + 3:
         assert time.monotonic() < end
         time.sleep(0.05)
     consumer.close()

@@ -75,7 +75,7 @@ _MEANINGS = {
 
 
 class ReadingCode(enum.IntEnum):
-    """What a command that reads has found: `status`, `page`, `doctor`, `lag`, `ledger`, `history`, `peek`, `offsets show`,
+    """What a command that reads has found: `status`, `page`, `doctor`, `lag`, `ledger`, `history`, `peek`, `tail`, `offsets show`,
     `checkpoint show` and `checkpoint diff`. `stop` ends with them, too: 1 if the driver has not ended in time.
 
     Click ends with 2, too, for options that it does not know.

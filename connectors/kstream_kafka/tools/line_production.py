@@ -205,16 +205,17 @@ def trouble_sentence(answers: Answers, is_cut_short: bool = False) -> str:
         why = "the command was ended first" if is_cut_short else "the brokers gave none in time"
         said.append(f"{count(answers.unanswered, 'record')} had no answer, and may be stored or not: {why}")
     if len(answers.refused) >= MOST_REFUSED:
-        said.append(f"lines after line {answers.read} were not read")
+        said.append(f"No line after line {answers.read} was read")
     return ". ".join(said)
 
 
 def _runs(refused: dict[int, str]) -> list[str]:
-    """Return the refused lines with their reasons; lines that follow each other with the same reason are one entry."""
+    """Return the refused lines with their reasons; lines that follow each other with the same reason are one entry. Few entries."""
     runs: list[str] = []
     rows = sorted(refused.items())
     for reason, group in groupby(enumerate(rows), key=lambda row: (row[1][0] - row[0], row[1][1])):
         numbers = [number for _, (number, _) in group]
         named = f"line {numbers[0]}" if len(numbers) == 1 else f"lines {numbers[0]} to {numbers[-1]}"
         runs.append(f"{named}: {reason[1]}")
-    return runs[:MOST_REFUSED]
+    more = len(runs) - MOST_REFUSED
+    return [*runs[:MOST_REFUSED], f"and lines in {more} more places"] if more > 0 else runs

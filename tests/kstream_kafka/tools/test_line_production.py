@@ -82,7 +82,14 @@ def test_refused_lines_that_follow_each_other_are_named_together() -> None:
 def test_no_more_lines_are_read_once_many_are_refused() -> None:
     answers = produced([b"x"] * 100, Broker(refuse=b"x"))
     assert answers.read == MOST_REFUSED
-    assert trouble_sentence(answers).endswith(f"lines 1 to {MOST_REFUSED}: too large. lines after line {MOST_REFUSED} were not read")
+    assert trouble_sentence(answers).endswith(f"lines 1 to {MOST_REFUSED}: too large. No line after line {MOST_REFUSED} was read")
+
+
+def test_refusals_in_many_places_stay_one_line_of_some_length() -> None:
+    """Refusals come late: more lines may be on their way than are refused in the end."""
+    answers = Answers(read=100, refused=dict.fromkeys(range(1, 100, 2), "gone"))
+    assert trouble_sentence(answers).startswith("50 records are not stored: line 1: gone; line 3: gone; ")
+    assert trouble_sentence(answers).endswith("line 19: gone; and lines in 40 more places. No line after line 100 was read")
 
 
 def test_a_record_without_an_answer_is_neither_stored_nor_refused() -> None:
