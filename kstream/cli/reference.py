@@ -16,7 +16,7 @@ from kstream.cli.inputs import connection_options
 
 GROUPS = {
     "Run a job": ("run", "stop", "replay"),
-    "Look at a job": ("status", "doctor", "lag", "checkpoint", "history", "ledger"),
+    "Look at a job": ("status", "page", "doctor", "lag", "checkpoint", "history", "ledger"),
     "Offsets": ("offsets",),
     "Records": ("peek", "skip", "dlq", "produce", "tail"),
     "A first look": ("demo",),
