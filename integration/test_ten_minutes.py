@@ -16,7 +16,6 @@ import threading
 import time
 import uuid
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -110,33 +109,23 @@ class Terminal:
         os.killpg(self._shell.pid, signal.SIGKILL)  # a job that still runs, too; its driver dies with it
         self._shell.wait()
 
-    def type(self, command: str, interrupt_after: int | None = None) -> Typed:
-        """Types a command and waits for its end. One that follows a log gets Ctrl-C, a second after it has printed so many lines."""
+    def type(self, command: str) -> Typed:
+        """Types a command and waits for its end."""
         assert self._shell.stdin is not None
         marker, begun, seen = uuid.uuid4().hex, time.monotonic(), list[str]()
         self._shell.stdin.write(f"{command}\necho {marker} $?\n")
         self._shell.stdin.flush()
         while True:
             try:
-                line = self._lines.get(timeout=1 if interrupt_after is not None else PATIENCE_S)
+                line = self._lines.get(timeout=PATIENCE_S)
             except queue.Empty:
-                assert time.monotonic() - begun < PATIENCE_S, f"{command} has not ended:\n{''.join(seen)}"
-                if interrupt_after is not None and len(seen) >= interrupt_after:
-                    self._interrupt()
-                continue
+                raise AssertionError(f"{command} has not ended:\n{''.join(seen)}") from None
             before, found, code = line.partition(marker)
             seen.append(before)
             if found:
                 typed = Typed(command, "".join(seen), int(code), time.monotonic() - begun)
                 self.typed.append(typed)
                 return typed
-
-    def _interrupt(self) -> None:
-        """Sends what Ctrl-C sends, to the command in the foreground: the newest child of the shell."""
-        listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(self._shell.pid)], capture_output=True, text=True, check=False)
-        for pid in [int(word) for word in listed.stdout.split()][-1:]:
-            with suppress(ProcessLookupError):  # it has ended by itself
-                os.kill(pid, signal.SIGINT)
 
     def type_until(self, command: str, shows: str) -> None:
         """Types a command again and again, as one who waits does, until it shows what the pattern says."""
@@ -188,7 +177,7 @@ def do(terminal: Terminal, action: Action, folder: Path) -> None:
         terminal.type_until(command, r"Time: .*\n-+\n")  # the first window
     elif command.startswith(TAIL):
         records = (folder / "orders.jsonl").read_text().splitlines()
-        output = terminal.type(command, interrupt_after=len(records)).output
+        output = terminal.type(command).output
         assert all(record in output for record in records), terminal.story()
     else:
         code = terminal.type(command).code
