@@ -19,7 +19,15 @@ from kstream.clock import Clock, SystemClock
 from kstream.nearest_name import nearest_names
 from kstream.offsets.offset_range import Partition
 from kstream_kafka.client.connection_watch import ConnectionWatch
-from kstream_kafka.client.librdkafka import LEADER_CHANGING, UNKNOWN_TOPIC, UNREACHABLE, map_error, new_client, request_topic_ids
+from kstream_kafka.client.librdkafka import (
+    LEADER_CHANGING,
+    UNKNOWN_TOPIC,
+    UNREACHABLE,
+    is_mock_cluster,
+    map_error,
+    new_client,
+    request_topic_ids,
+)
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import LogEnd, Subscription
 from kstream_kafka.errors import KafkaError, LeaderNotAvailableError, UnknownTopicError
@@ -30,7 +38,7 @@ UNKNOWN_TOPIC_WAIT_MS = 3_000
 """Milliseconds for which the client searches for a missing topic. A new topic takes a moment until every broker knows it."""
 
 DESCRIBE_S = 3.0
-"""Timeout in seconds of the request for the reason why a topic is not visible."""
+"""Timeout in seconds of the requests for the reason why a topic is not visible, and for its settings."""
 
 TIMES_IN_FLIGHT = 8
 """Offsets-for-times requests sent to a broker before the first answer."""
@@ -218,12 +226,14 @@ class KafkaDriverClient:
         """Return the setting `max.message.bytes` of a topic: no batch of a producer may be larger. Blocks.
 
         Returns:
-            None if the brokers do not tell it, mostly for want of the permission DESCRIBE_CONFIGS.
+            None if the brokers do not tell it in DESCRIBE_S, mostly for want of the permission DESCRIBE_CONFIGS.
         """
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         self._requests.on_request()
-        future = self._admin.describe_configs([resource], request_timeout=self._params.api_timeout_ms / 1000)[resource]
         try:
+            if is_mock_cluster(self._admin, DESCRIBE_S):
+                return None
+            future = self._admin.describe_configs([resource], request_timeout=DESCRIBE_S)[resource]
             return int(self._requests.await_result(future)["max.message.bytes"].value)
         except (KafkaException, KafkaError, KeyError, ValueError) as e:
             logger.debug("topic %s: its max.message.bytes is unknown: %s", topic, e)
