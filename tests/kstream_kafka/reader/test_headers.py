@@ -92,5 +92,5 @@ def test_a_dead_letter_of_such_a_record_is_stored_without_its_headers_and_says_s
 
 
 def test_such_a_record_is_shown_with_an_entry_that_says_so() -> None:
-    found = record_reading._record(Record(1, bad=True))
+    found = record_reading.as_log_record(Record(1, bad=True))
     assert [name for name, _ in found.headers] == ["a header whose name is not UTF-8: the client shows no header"]
