@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -35,7 +37,6 @@ TROUBLE_S = 2.0
 """Seconds between two looks while the client reports trouble."""
 PATIENT = {"fetch.wait.max.ms": 500}
 """A broker answers as soon as it has a record. Without one it may wait: a tail that waits for hours need not ask all the time."""
-INTERRUPTED = 130
 
 
 @click.command("tail")
@@ -67,7 +68,7 @@ def tail_command(
 
     The exit code is 3 if the topic cannot be read.
     """
-    with clear_errors(code=ReadingCode.UNREADABLE):
+    with clear_errors(code=ReadingCode.UNREADABLE), _ended_by_ctrl_c():
         position = _position(begin or (EARLIEST if until_end else LATEST))
         params = KafkaParams.parse(impatient(connection_of(**brokers)))
         client = KafkaDriverClient(params)
@@ -79,12 +80,23 @@ def tail_command(
             consumer = KafkaRangeConsumer({**bulk(params.executor()), **PATIENT})
             tail = LogTail(consumer, begins, ends, _notice)
             _print(tail, Brokers(client, topic), JSON if as_json else form, most, max_bytes)
-        except KeyboardInterrupt:
-            raise SystemExit(INTERRUPTED) from None
         finally:
             client.close()
             if consumer is not None:
                 consumer.close()
+
+
+@contextmanager
+def _ended_by_ctrl_c() -> Generator[None, None, None]:
+    """Let the system end this process at once on Ctrl-C, whatever it is doing: there is no group to leave, and no offset to store.
+
+    An exception in its place would wait for the client library, or be lost in one of its callbacks.
+    """
+    former = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
 
 
 def _position(text: str) -> Position:
