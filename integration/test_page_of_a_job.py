@@ -99,6 +99,9 @@ def test_a_job_that_fails_holds_and_catches_up_is_followed_by_its_page(browser: 
     page.wait_text(".trace", "ValueError: invalid literal for int() with base 10: 'twelve'")
     assert "in number" in page.text(".trace") and "py4j" not in page.text(".trace")  # the functions of the job alone
     assert f"record {job.topic}-1@25" in page.text(".trace") and f"record {job.topic}-1@25" in page.text(".error-line")
+    whole = page.value("document.querySelector('details .trace').textContent")
+    assert whole.startswith("Traceback") and "In the task:" in whole
+    assert "org.apache" not in whole and "kstream-failure" not in whole  # the log has what Spark says, at DEBUG
     ranges = page.value("[...document.querySelectorAll('.part table tbody tr')].map(r => [...r.children].map(d => d.innerText))")
     assert [job.topic, "1", "25", "26", "1"] in ranges
 

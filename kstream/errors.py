@@ -51,6 +51,7 @@ from __future__ import annotations
 
 import re
 import signal
+import traceback
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -316,9 +317,9 @@ def task_of(error: BaseException) -> str:
     return getattr(error, _TASK, "")
 
 
-def add_worker_traceback(error: BaseException, traceback: str) -> None:
+def add_worker_traceback(error: BaseException, text: str) -> None:
     """Add the traceback of a Python worker to an error, as a note. Its last line is the actual error."""
-    _note(error, _WORKER_TRACEBACK, traceback)
+    _note(error, _WORKER_TRACEBACK, text)
 
 
 def _note(error: BaseException, key: str, note: str) -> None:
@@ -358,11 +359,25 @@ def where_of(error: BaseException) -> str:
 
 def in_a_line(error: BaseException) -> str:
     """Return an error in one line, for the log: the last line of a worker's traceback, else its type and the first line of its message."""
-    traceback = task_traceback(error)
-    if traceback:
-        return traceback.splitlines()[-1]
+    told = task_traceback(error)
+    if told:
+        return told.splitlines()[-1]
     first = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the traceback of an error, for listeners. That of a task has the driver's frames, the worker's traceback and the origin.
+
+    Spark's error for the same failure is left out: it repeats the worker's traceback, among some hundred lines of the JVM. It is in
+    `error.__cause__`, and its text in the log at DEBUG. An error of the JVM alone keeps its whole text.
+    """
+    in_task = task_traceback(error)
+    if not in_task:
+        return "".join(traceback.format_exception(error)).rstrip()
+    frames = "".join(traceback.format_tb(error.__traceback__)).rstrip()
+    on_driver = [f"Traceback (most recent call last):\n{frames}"] if frames else []
+    return "\n".join([*on_driver, in_a_line(error), "", "In the task:", in_task, where_of(error)]).rstrip()
 
 
 def with_record(error: BaseException) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import threading
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -16,7 +15,7 @@ from enum import Enum
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, StreamInputInfo
 from kstream.batch.plan import BatchPlan, InputOutcome, PlannedInput, StateCheckpoint
 from kstream.batch_time import Duration, Time, format_batch_time
-from kstream.errors import IllegalStateError, with_record
+from kstream.errors import IllegalStateError, traceback_of, with_record
 
 _LONG_NAME = 10
 
@@ -154,7 +153,7 @@ class Job:
 
     def to_info(self) -> OutputOperationInfo:
         """Return the facts about this job for listeners."""
-        reason = None if self.error is None else "".join(traceback.format_exception(self.error)).rstrip()
+        reason = None if self.error is None else traceback_of(self.error)
         line = None if self.error is None else with_record(self.error)
         return OutputOperationInfo(self.time, self.output_op_id, self.name, self.call_site, self.start_ms, self.end_ms, reason, line)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kstream.errors import add_note, add_worker_traceback, in_a_line
+from kstream.errors import add_note, add_worker_traceback, in_a_line, traceback_of
 from kstream.spark.task_errors import worker_traceback
 
 WORKER = """Traceback (most recent call last):
@@ -71,3 +71,29 @@ def test_an_error_is_told_in_one_line_by_the_last_of_its_words_or_the_first_of_i
     assert in_a_line(error) == "ValueError: invalid literal for int() with base 10: 'x'"
     assert error.__notes__ == [USERS, "in output operation 0, pprint at /home/me/job.py:13, of batch 1000 ms"]
     assert in_a_line(KeyError()) == "KeyError" and in_a_line(ValueError("boom\nmore")) == "ValueError: boom"
+
+
+def raised(error: Exception, cause: Exception | None = None) -> Exception:
+    """The error with a traceback, as Spark's caller gets it."""
+    try:
+        raise error from cause
+    except Exception as e:
+        return e
+
+
+@pytest.mark.parametrize("spark_alone", [False, True], ids=["made again on the driver", "Spark's own"])
+def test_the_traceback_for_listeners_has_the_driver_and_the_worker_and_nothing_of_the_jvm(spark_alone: bool) -> None:
+    spark = raised(RuntimeError(SPARK_4))
+    error = spark if spark_alone else raised(ValueError("invalid literal"), spark)
+    add_worker_traceback(error, USERS)
+    add_note(error, "in output operation 0 of batch 1000 ms")
+    begin, *_, last = traceback_of(error).splitlines()
+    assert begin == "Traceback (most recent call last):" and "in raised" in traceback_of(error)
+    assert USERS in traceback_of(error) and last == "in output operation 0 of batch 1000 ms"
+    assert "apache" not in traceback_of(error) and traceback_of(error).count("in parse") == 1
+
+
+def test_the_traceback_of_an_error_of_the_jvm_alone_keeps_its_text() -> None:
+    error = raised(RuntimeError(f"java.lang.OutOfMemoryError: heap\n{FRAMES}"))
+    assert traceback_of(error).count("\tat ") == 30
+    assert traceback_of(KeyError()) == "KeyError"

@@ -149,7 +149,7 @@ function operation(o) {
   );
 }
 
-/** The traceback of the user's functions; what the driver and Spark add to it is folded away. @param {any} o */
+/** The traceback of the user's functions; what the driver adds to it is folded away. @param {any} o */
 function failure(o) {
   const trace = (/** @type {string} */ text, /** @type {string} */ what) =>
     el("pre", { class: "trace", tabindex: 0, role: "region", "aria-label": `${what} of output operation ${o.operationId}` }, text);
@@ -160,7 +160,7 @@ function failure(o) {
     el(
       "details",
       {},
-      el("summary", {}, "The whole traceback, with that of the driver and of Spark"),
+      el("summary", {}, "The whole traceback, with that of the driver"),
       trace(o.failureReason, "Whole traceback"),
     ),
   ];
