@@ -1,8 +1,9 @@
 """Hooks of MkDocs: the pages link to files of the repository, and the links work in the site as they do in the repository.
 
-One idea: a link is resolved in the repository, and then written as the path of its page in the site. README.md is the front page, and
+A link is resolved in the repository, and then written as the path of its page in the site. README.md is the front page, and
 ARCHITECTURE.md a page of the internals. Another file outside of docs/ to which a page links becomes a page with its text. A directory
-becomes a page that lists its files. So no link needs the address of a repository's host.
+becomes a page that lists its files. So no link needs the address of a repository's host. A second, small one: names of settings break
+in narrow tables where a reader would break them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ DOCS = PurePosixPath("docs")
 PAGES_OF_THE_REPOSITORY = {PurePosixPath("README.md"): "index.md", PurePosixPath("kstream/ARCHITECTURE.md"): "internals/architecture.md"}
 """Pages that are outside of docs/ in the repository, and their places in the site."""
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#|/)([^)#\s]+)(#[^)\s]*)?(?=\))")
+DOTTED_NAME = re.compile(r"(?<=<code>)\w+(?:\.\w+){2,}(?=</code>)")
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".toml": "toml", ".sh": "sh"}
 FENCE = "`" * 8
 """Longer than any fence in a file that is shown."""
@@ -54,6 +56,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return match[0] if path is None else os.path.relpath(place_of(path), here) + (match[2] or "")
 
     return LINK.sub(in_the_site, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let a long dotted name, such as that of a setting, break after its dots alone. A hook of MkDocs."""
+    return DOTTED_NAME.sub(lambda match: match[0].replace(".", ".<wbr>"), html)
 
 
 def origin(place: str) -> PurePosixPath:
