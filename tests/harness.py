@@ -225,6 +225,17 @@ class Driver:
         """An output that notes each attempt. `before_job(time)` runs between its beginning and its end."""
         self.host.graph.add_output_stream(ForEachDStream(getattr(stream, "_node", stream), self._job))
 
+    def refuse(self, *times: int) -> set[int]:
+        """Let the output refuse the batches of these times, until they are taken from the set that is returned."""
+        away = set(times)
+
+        def write(time: int) -> None:
+            if time in away:
+                raise ValueError(f"refused {time}")
+
+        self.before_job = write
+        return away
+
     def _job(self, time: Time, rdd: Any) -> None:
         attempt = self.world.begin(self, time, rdd)
         self.before_job(time.milliseconds)

@@ -119,6 +119,18 @@ def numbers(ssc: StreamingContext, size: int = 2, f: Callable[[int], Any] = lamb
     return stream
 
 
+def refusing_to_start(ssc: StreamingContext) -> DStream:
+    """Numbers of a source whose start fails with an OSError."""
+
+    def refuse(services: Any) -> None:
+        raise OSError("no source")
+
+    stream = numbers(ssc)
+    node: Any = stream._node
+    node.start = refuse
+    return stream
+
+
 def numbers_connector(_name: str) -> Any:
     """In place of `connectors.load`: restores NumbersInput only."""
     return SimpleNamespace(restore_input=lambda ssc, recipe: numbers(ssc, recipe.args["size"], recipe.functions["f"]))

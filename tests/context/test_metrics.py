@@ -16,7 +16,7 @@ from pyspark import SparkContext
 
 from kstream.errors import ConfigurationError, MissingDependencyError, PortTakenError
 from tests.metrics.scraped import scrape
-from tests.streams import Stream, numbers
+from tests.streams import Stream, numbers, refusing_to_start
 
 PORT = "spark.streaming.kstream.metrics.port"
 
@@ -100,14 +100,7 @@ def test_a_start_that_fails_closes_the_port(sc: SparkContext, setting: Any, tmp_
     setting(PORT, "0")
     stream = Stream(sc)
     stream.ssc.checkpoint(str(tmp_path))
-    source = numbers(stream.ssc)
-    source.foreachRDD(lambda rdd: None)
-
-    def refuse(services: Any) -> None:
-        raise OSError("no source")
-
-    node: Any = source._node
-    node.start = refuse
+    refusing_to_start(stream.ssc).foreachRDD(lambda rdd: None)
     with pytest.raises(OSError, match="no source"):
         stream.start()
     assert of_metrics() == [] and stream.ssc.metricsUrl is None

@@ -15,7 +15,7 @@ import pytest
 from pyspark import SparkContext
 
 from kstream.errors import ConfigurationError, PortTakenError
-from tests.streams import Stream, numbers
+from tests.streams import Stream, numbers, refusing_to_start
 from tests.ui.asked import Reply, ask
 
 ENABLED, PORT, HOST, TOKEN = (f"spark.streaming.kstream.ui.{name}" for name in ("enabled", "port", "host", "token"))
@@ -168,14 +168,7 @@ def test_a_setting_without_meaning_is_named(sc: SparkContext, enabled: Setting, 
 def test_a_start_that_fails_closes_the_port(sc: SparkContext, enabled: Setting, tmp_path: Path) -> None:
     stream = Stream(sc)
     stream.ssc.checkpoint(str(tmp_path))
-    source = numbers(stream.ssc)
-    source.foreachRDD(lambda rdd: None)
-
-    def refuse(services: Any) -> None:
-        raise OSError("no source")
-
-    node: Any = source._node
-    node.start = refuse
+    refusing_to_start(stream.ssc).foreachRDD(lambda rdd: None)
     with pytest.raises(OSError, match="no source"):
         stream.start()
     assert of_the_page() == [] and stream.ssc.uiUrl is None

@@ -29,18 +29,6 @@ def observed() -> Iterator[Callable[..., Observed]]:
         each.observers.ended("gracefully")
 
 
-def refusing(job: Observed, *times: int) -> set[int]:
-    """A sink that refuses the batches of these times, until they are taken from the set."""
-    away = set(times)
-
-    def write(time: int) -> None:
-        if time in away:
-            raise ValueError(f"refused {time}")
-
-    job.driver.before_job = write
-    return away
-
-
 def runs(found: dict[str, float], result: str) -> float:
     """How many runs of output operations have ended so."""
     return sum(value for name, value in found.items() if name.startswith("kstream_output_operations_total") and f'"{result}"' in name)
@@ -73,7 +61,7 @@ def agrees(job: Observed) -> dict[str, float]:
 
 def test_a_run_with_failures_looks_the_same_to_metrics_progress_and_status(observed: Callable[..., Observed]) -> None:
     job = observed()
-    refusing(job, SECOND)
+    job.driver.refuse(SECOND)
     job.start()
     for produced in (3, 5, 0, 7):
         job.driver.tick(produced)
@@ -88,7 +76,7 @@ def test_a_run_with_failures_looks_the_same_to_metrics_progress_and_status(obser
 
 def test_a_batch_between_two_tries_and_those_it_holds_are_told_apart(observed: Callable[..., Observed]) -> None:
     job = observed({RETRIES: "2", **HOLD})
-    away = refusing(job, FIRST)
+    away = job.driver.refuse(FIRST)
     job.start()
     driver = job.driver
     driver.tick_only(2)
@@ -107,7 +95,7 @@ def test_a_batch_between_two_tries_and_those_it_holds_are_told_apart(observed: C
 
 def test_a_batch_that_a_failed_one_holds_is_held(observed: Callable[..., Observed]) -> None:
     job = observed(HOLD)
-    refusing(job, FIRST)
+    job.driver.refuse(FIRST)
     job.start()
     job.driver.tick(1)
     for _ in range(2):

@@ -33,18 +33,6 @@ def looked_at() -> Iterator[Look]:
         each.observers.ended("gracefully")
 
 
-def refusing(job: LookedAt, *times: int) -> set[int]:
-    """A sink that refuses the batches of these times, until they are taken from the set."""
-    away = set(times)
-
-    def write(time: int) -> None:
-        if time in away:
-            raise ValueError(f"refused {time}")
-
-    job.driver.before_job = write
-    return away
-
-
 def statuses(job: LookedAt) -> dict[int, str]:
     return {batch["batchId"]: batch["status"] for batch in job.get("batches")}
 
@@ -108,7 +96,7 @@ def agrees_with_the_log(job: LookedAt) -> None:
 
 def test_a_run_with_failures_looks_the_same_to_the_page_progress_metrics_and_the_log(looked_at: Look) -> None:
     job = looked_at()
-    refusing(job, SECOND)
+    job.driver.refuse(SECOND)
     job.start()
     for produced in (3, 5, 0, 7):
         job.driver.tick(produced)
@@ -128,7 +116,7 @@ def test_a_run_with_failures_looks_the_same_to_the_page_progress_metrics_and_the
 
 def test_a_batch_between_two_tries_those_it_holds_and_the_one_that_runs_are_told_apart(looked_at: Look) -> None:
     job = looked_at({RETRIES: "2", **HOLD})
-    away = refusing(job, FIRST)
+    away = job.driver.refuse(FIRST)
     job.start()
     driver = job.driver
     driver.tick_only(2)
@@ -150,7 +138,7 @@ def test_a_batch_between_two_tries_those_it_holds_and_the_one_that_runs_are_told
 
 def test_a_failed_batch_that_succeeds_later_is_counted_once_in_the_timeline(looked_at: Look) -> None:
     job = looked_at(HOLD)
-    away = refusing(job, FIRST)
+    away = job.driver.refuse(FIRST)
     job.start()
     job.driver.tick(1)
     for _ in range(2):
