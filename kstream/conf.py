@@ -552,6 +552,13 @@ def _without_prefix(key: str) -> str:
     return key.removeprefix(PREFIX).removeprefix("kstream.")
 
 
+def text_of(value: Any) -> str:
+    """Return the value of a setting as one writes it in a SparkConf; "" for None."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
 def markdown_tables() -> str:
     """Return the tables of docs/settings.md, one for each group."""
     return "\n\n".join(f"## {name}\n\n{_table(entries)}" for name, entries in GROUPS.items())
@@ -559,7 +566,7 @@ def markdown_tables() -> str:
 
 def _table(entries: Sequence[Entry]) -> str:
     """Return the table of some settings."""
-    rows = [f"| `{e.key}` | {e.kind} | {'' if e.default is None else e.default} | {e.meaning} |" for e in entries]
+    rows = [f"| `{e.key}` | {e.kind} | {text_of(e.default)} | {e.meaning} |" for e in entries]
     return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
 
 

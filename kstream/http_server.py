@@ -19,8 +19,6 @@ from kstream.errors import ConfigurationError, PortTakenError
 
 logger = logging.getLogger(__name__)
 _HIGHEST_PORT = 65_535
-_MOST_OPEN = 16
-"""How many requests are answered at a time. A further connection is closed at once."""
 _PATIENCE_S = 10.0
 """Seconds for which a connection may be silent."""
 _LOOK_S = 0.1
@@ -42,6 +40,7 @@ class HttpServer:
         key: the setting of the port, for messages.
         end_s: the seconds that a stop waits for answers that are being made.
         headers: headers of the answers that the server itself gives to what is no request. The application sets those of its own.
+        connections: how many connections are open at a time. A further one is closed at once.
 
     Raises:
         PortTakenError: another process listens there.
@@ -58,13 +57,14 @@ class HttpServer:
         key: str,
         end_s: float = _PATIENCE_S,
         headers: Sequence[tuple[str, str]] = (),
+        connections: int = 16,
     ) -> None:
         self._end_s = end_s
         try:
             if not 0 <= port <= _HIGHEST_PORT:  # getaddrinfo takes it modulo 65,536
                 raise OverflowError(f"a port is at most {_HIGHEST_PORT}")
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            self._server = _Server(found[0][0], found[0][4][:2], app, name, what, headers)
+            self._server = _Server(found[0][0], found[0][4][:2], app, name, what, headers, connections)
         except (OSError, OverflowError) as e:
             text = f"the port for {what} cannot be opened on {host}:{port}: {e}. Set {key} to a free port, or to 0 for any"
             if isinstance(e, OSError) and e.errno == errno.EADDRINUSE:  # another driver may have it that is about to end
@@ -110,9 +110,11 @@ class _Handler(WSGIRequestHandler):
 class _Server(WSGIServer):
     """A thread for each connection. All are known, so that an end can end them."""
 
-    request_queue_size = _MOST_OPEN
-
-    def __init__(self, family: int, address: Any, app: App, name: str, what: str, own_headers: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self, family: int, address: Any, app: App, name: str, what: str, own_headers: Sequence[tuple[str, str]], connections: int
+    ) -> None:
+        self.request_queue_size = connections
+        self._connections = connections
         self.address_family = family
         self.own_headers = own_headers
         self._name = name
@@ -132,7 +134,7 @@ class _Server(WSGIServer):
         """Answer a connection on a thread of its own, or close it if there are too many, or if the system gives no more threads."""
         thread = threading.Thread(target=self._answer, args=(request, client_address), name=f"{self._name}-request", daemon=True)
         with self._lock:
-            is_one_too_many = len(self._open) >= _MOST_OPEN
+            is_one_too_many = len(self._open) >= self._connections
             if not is_one_too_many:
                 self._open[thread] = request
         if is_one_too_many:

@@ -10,7 +10,7 @@ from kstream.batch import BatchInfo, OutputOperationInfo, PendingBatches
 from kstream.batch_time import Time
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.checkpoint.sign_of_life import judge
-from kstream.conf import ENTRIES, Settings
+from kstream.conf import ENTRIES, Settings, text_of
 from kstream.metrics.log_lag import LogLag
 from kstream.scheduler.executor_allocation_policy import AllocationDecision, Scaling
 from kstream.secret import looks_secret
@@ -181,8 +181,8 @@ class DriverSource:
         return [
             {
                 "key": entry.key,
-                "value": SECRET if looks_secret(entry.key, str(value)) else str(value),
-                "default": "" if entry.default is None else str(entry.default),
+                "value": SECRET if looks_secret(entry.key, text_of(value)) else text_of(value),
+                "default": text_of(entry.default),
                 "meaning": entry.meaning,
             }
             for entry, value in sorted(changed, key=lambda each: each[0].key)

@@ -27,7 +27,10 @@ from kstream.ui.page_source import PageSource
 
 logger = logging.getLogger(__name__)
 PORT, HOST = "spark.streaming.kstream.ui.port", "spark.streaming.kstream.ui.host"
-COOKIE = "kstream_token"
+COOKIE = "kstream_token_{port}"
+"""The cookie with the token. A browser sends the cookies of a host to all its ports, so each server has its own name."""
+_CONNECTIONS = 64
+"""How many connections are open at a time: a browser keeps up to six, and a page may be open in several."""
 _END_S = 1.0
 """Seconds that a stop waits for answers. One that reads the ledger waits for the store, which may be away."""
 PAGE = "index.html"
@@ -102,7 +105,7 @@ class UiServer(HttpServer):
         if not token and not is_loopback(host):
             raise ConfigurationError(f"a page on {host} needs a token: others than this machine reach it", key=HOST, value=host)
         self._tokens = TokenCheck(token or None, clock or SystemClock())
-        super().__init__(host, port, _app(source, host, self._tokens), "UiServer", "the page", PORT, _END_S, HEADERS)
+        super().__init__(host, port, _app(source, host, self._tokens), "UiServer", "the page", PORT, _END_S, HEADERS, _CONNECTIONS)
         self.url = f"http://{socket.gethostname()}:{self.port}/" if host in _ALL_ADDRESSES else self.root
         """The address of the page for a person, without a token. On all addresses it has the name of this machine."""
 
@@ -155,8 +158,9 @@ def _refused(tokens: TokenCheck, environ: Mapping[str, Any], path: str, query: l
     """Return the answer to a request without the right token; None if it may go on. A token of the query becomes a cookie."""
     if not tokens.is_needed:
         return None
+    name = COOKIE.format(port=environ["SERVER_PORT"])
     by_query = next((value for key, value in query if key == "token"), None)
-    given = by_query or _bearer(environ.get("HTTP_AUTHORIZATION", "")) or _cookie(environ.get("HTTP_COOKIE", ""))
+    given = by_query or _bearer(environ.get("HTTP_AUTHORIZATION", "")) or _cookie(environ.get("HTTP_COOKIE", ""), name)
     if given is None:
         return _unauthorized("the page needs its token: open it once with ?token=…, or send Authorization: Bearer …")
     if not tokens.is_right(given):
@@ -167,7 +171,8 @@ def _refused(tokens: TokenCheck, environ: Mapping[str, Any], path: str, query: l
         return None
     rest = urlencode([(key, value) for key, value in query if key != "token"])
     place = f"./{quote(path.rpartition('/')[2])}{'?' if rest else ''}{rest}"  # relative: it names no host, and a proxy may add a path
-    cookie = f"{COOKIE}={quote(given, safe='')}; Path=/; HttpOnly; SameSite=Strict"
+    # Lax, as a link to the page on another site, such as a chat, leads to this redirect. A request changes nothing, and others cannot read.
+    cookie = f"{name}={quote(given, safe='')}; Path=/; HttpOnly; SameSite=Lax"
     return Answer("303 See Other", "text/plain; charset=utf-8", b"", (("Location", place), ("Set-Cookie", cookie)))
 
 
@@ -177,11 +182,11 @@ def _bearer(header: str) -> str | None:
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
-def _cookie(header: str) -> str | None:
-    """Return the token of a Cookie header; None without one. Pure."""
+def _cookie(header: str, name: str) -> str | None:
+    """Return the value of a cookie in a Cookie header; None without it. Pure."""
     for part in header.split(";"):
-        name, _, value = part.strip().partition("=")
-        if name == COOKIE and value:
+        key, _, value = part.strip().partition("=")
+        if key == name and value:
             return unquote(value)
     return None
 

@@ -8,7 +8,7 @@ import socket
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -16,10 +16,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from kstream import http_server
 from kstream.batch_time import Duration
 from kstream.checkpoint.driver_status import DriverStatus, status_of
 from kstream.errors import ConfigurationError, PortTakenError
+from kstream.http_server import HttpServer, StartResponse
 from kstream.metrics.metrics_server import MetricsServer
 from tests.metrics.scraped import fetch, scrape
 
@@ -110,17 +110,22 @@ def test_after_its_end_port_and_threads_are_free_even_if_a_client_stays_silent(s
         pass
 
 
-def test_a_connection_beyond_the_limit_is_closed_and_the_others_are_answered(
-    serve: Callable[[], MetricsServer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_server, "_MOST_OPEN", 1)
-    server = serve()
-    first = socket.create_connection(("127.0.0.1", server.port))
-    with first, socket.create_connection(("127.0.0.1", server.port)) as second:
-        second.settimeout(20)
-        assert second.recv(1) == b""
-        first.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        assert first.recv(12) == b"HTTP/1.0 200"
+def test_a_connection_beyond_the_limit_is_closed_and_the_others_are_answered() -> None:
+    def answer(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        start_response("200 OK", [])
+        return [b"here"]
+
+    server = HttpServer("127.0.0.1", 0, answer, "TestServer", "a test", "no.key", connections=1)
+    server.start()
+    try:
+        first = socket.create_connection(("127.0.0.1", server.port))
+        with first, socket.create_connection(("127.0.0.1", server.port)) as second:
+            second.settimeout(20)
+            assert second.recv(1) == b""
+            first.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert first.recv(12) == b"HTTP/1.0 200"
+    finally:
+        server.stop()
 
 
 def test_a_connection_for_which_there_is_no_thread_is_closed_and_the_next_one_is_answered(

@@ -7,6 +7,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -159,9 +160,23 @@ def test_a_token_in_the_address_becomes_a_cookie_and_leaves_the_address(serve: S
     reply = ask(port, STREAMING + "batches?limit=5&token=rig%3Bht")
     assert reply.status == 303 and reply.headers["Location"] == "./batches?limit=5"
     cookie = reply.headers["Set-Cookie"]
-    assert cookie == "kstream_token=rig%3Bht; Path=/; HttpOnly; SameSite=Strict"
+    assert cookie == f"kstream_token_{port}=rig%3Bht; Path=/; HttpOnly; SameSite=Lax"
     assert ask(port, "/", {"Cookie": f"other=1; {cookie.partition(';')[0]}"}).status == 200
-    assert ask(port, "/", {"Cookie": "kstream_token=wrong"}).status == 401
+    assert ask(port, "/", {"Cookie": f"kstream_token_{port}=wrong"}).status == 401
+
+
+def test_the_pages_of_two_drivers_on_one_host_do_not_take_each_others_tokens(serve: Serve) -> None:
+    one, other = serve("first").port, serve("second").port
+    cookies = "; ".join(f"kstream_token_{port}={token}" for port, token in ((one, "first"), (other, "second")))
+    assert [ask(port, "/", {"Cookie": cookies}).status for port in (one, other)] == [200, 200]
+
+
+def test_browsers_may_keep_many_connections_open(serve: Serve) -> None:
+    port = serve().port
+    with ExitStack() as kept:
+        for _ in range(40):
+            kept.enter_context(socket.create_connection(("127.0.0.1", port)))
+        assert ask(port, "/").status == 200
 
 
 @pytest.mark.parametrize("path", ["//evil.example", "/%2F%2Fevil.example", "/%5Cevil.example", "/a%0d%0aX:%20y/", "//evil.example/%2e%2e"])
@@ -173,7 +188,11 @@ def test_the_redirect_names_no_other_host(serve: Serve, path: str) -> None:
 
 def test_wrong_tokens_are_answered_slower_each_time_and_the_right_one_at_once(serve: Serve, clock: SteppedClock) -> None:
     port = serve("right").port
-    replies = [ask(port, "/?token=wrong"), ask(port, "/", {"Authorization": "Bearer x"}), ask(port, "/", {"Cookie": "kstream_token=x"})]
+    replies = [
+        ask(port, "/?token=wrong"),
+        ask(port, "/", {"Authorization": "Bearer x"}),
+        ask(port, "/", {"Cookie": f"kstream_token_{port}=x"}),
+    ]
     assert [reply.status for reply in replies] == [401, 401, 401] and clock.waits == [delay_ms(n) for n in (1, 2, 3)]
     assert all(b"right" not in reply.body for reply in replies)
     assert ask(port, "/", {"Authorization": "Bearer right"}).status == 200 and len(clock.waits) == 3
