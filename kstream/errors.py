@@ -31,6 +31,7 @@
     │   ├── CorruptRecordError        a record is damaged or missing
     │   ├── FormatVersionError        a newer kstream has written a record
     │   ├── IntervalChangedError      the batch interval differs from the stored one
+    │   ├── WindowChangedError        a window with an inverse has another duration than its stored totals
     │   ├── GraphNotRestoredError     the graph that recovery=graph has stored cannot be restored
     │   ├── MissingPlanError          a plan was removed, and the records of its batch are in no other plan
     │   ├── StreamVanishedError       offsets are stored of a stream that the job no longer has
@@ -231,6 +232,10 @@ class FormatVersionError(CheckpointError):
 
 class IntervalChangedError(CheckpointError):
     """The batch interval differs from the one the checkpoint was written with. Facts: stored_ms, given_ms."""
+
+
+class WindowChangedError(CheckpointError):
+    """A window with an inverse has another duration than its stored totals. Facts: path, stored_ms, given_ms, streams (their state ids)."""
 
 
 class GraphNotRestoredError(CheckpointError):

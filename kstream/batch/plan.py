@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from kstream.batch.skipped_record import SkippedRecord
-from kstream.batch_time import Time
+from kstream.batch_time import Duration, Time
 
 Json: TypeAlias = Any
 """A JSON value: None, bool, int, float, str, list or dict with string keys."""
@@ -180,8 +180,11 @@ class StateCheckpoint:
         files: the file of each partition, in order; empty if there was no state yet.
         hashing: the workers' `portable_hash` of a fixed word. If another Python or PYTHONHASHSEED gives another value, keys belong into
             other partitions. None if the state is empty.
+        window: the duration of the window whose totals the state has. None if it is empty or has no such totals, and in records of an
+            older kstream.
     """
 
     time: Time
     files: Sequence[str]
     hashing: int | None = None
+    window: Duration | None = None

@@ -20,7 +20,9 @@ Names = Mapping[int, str | None]
 DROPPED = "dropped:"
 TOPICS = "topics:"
 INTERVAL = "interval:"
-"""The beginnings of the words of `recovery.allow`. A stream's name follows; after `interval:` a batch time in ms."""
+WINDOW = "window:"
+"""The beginnings of the words of `recovery.allow`. A stream's name follows; after `interval:` a batch time in ms, after `window:` the id of
+a state."""
 
 
 @dataclass(frozen=True, slots=True)

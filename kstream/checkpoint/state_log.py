@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from kstream.batch import StateCheckpoint
-from kstream.batch_time import Time
+from kstream.batch_time import Duration, Time
 from kstream.checkpoint import format, names
 from kstream.checkpoint.epoch_records import EpochRecords
 from kstream.checkpoint.reader import LogContents
@@ -31,6 +31,7 @@ def states_fields(states: States) -> dict[str, Any]:
             "partitions": len(state.files),
             "files": list(state.files),
             "hashing": state.hashing,
+            **({} if state.window is None else {"window": state.window.milliseconds}),
         }
         for stream, state in states.items()
     }
@@ -38,7 +39,10 @@ def states_fields(states: States) -> dict[str, Any]:
 
 def states_of(fields: Mapping[str, Any]) -> dict[str, StateCheckpoint]:
     """Make the states from their fields: the inverse of `states_fields`."""
-    return {stream: StateCheckpoint(Time(s["time"]), tuple(s["files"]), s["hashing"]) for stream, s in fields.items()}
+    return {
+        stream: StateCheckpoint(Time(s["time"]), tuple(s["files"]), s["hashing"], Duration(s["window"]) if "window" in s else None)
+        for stream, s in fields.items()
+    }
 
 
 def stored_states(store: FileStore, time: Time, plan_epoch: int) -> dict[str, StateCheckpoint]:
@@ -64,6 +68,37 @@ def states_in(store: FileStore, name: str, time: Time) -> dict[str, StateCheckpo
         return {}
     format.check_name(store.path(name), fields, {"time": time.milliseconds})
     return states_of(fields.get("states", {}))
+
+
+def newest_states(store: FileStore, streams: Container[str]) -> dict[str, list[StateCheckpoint]]:
+    """Read what completions say of the newest files of state, without reading the log. Blocks: two listings, and those completions.
+
+    Args:
+        store: the checkpoint.
+        streams: the ids of the streams that are asked for.
+
+    Returns:
+        Stream → the states that the completions of the batch of its newest files name; empty if none names any, as after a failed batch.
+        Streams without files are left out.
+
+    Raises:
+        CorruptRecordError: a record is damaged.
+        StorageError: the store failed.
+    """
+    newest: dict[str, Time] = {}
+    for parsed in map(names.parse_state, store.list(names.STATE)):
+        if parsed is not None and parsed[2] in streams:
+            time, _, stream = parsed
+            newest[stream] = max(time, newest.get(stream, time))
+    found: dict[str, list[StateCheckpoint]] = {stream: [] for stream in newest}
+    for name in store.list(names.DONE) if newest else ():
+        key = names.parse_key(name)
+        if key is not None and key[0] in newest.values():
+            states = states_in(store, f"{names.DONE}/{name}", key[0])
+            for stream in newest.keys() & states.keys():
+                if states[stream].time == newest[stream]:
+                    found[stream].append(states[stream])
+    return found
 
 
 @dataclass(frozen=True, slots=True)

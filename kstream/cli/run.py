@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from kstream.checkpoint.binding import DROPPED, INTERVAL, TOPICS
+from kstream.checkpoint.binding import DROPPED, INTERVAL, TOPICS, WINDOW
 from kstream.cli.driver import run_driver
 from kstream.cli.exit_codes import RunCode
 from kstream.cli.job import check_job
@@ -36,7 +36,8 @@ logger = logging.getLogger(__name__)
     multiple=True,
     metavar="WORD",
     help="dropped:NAME forgets the offsets of a stream that the job no longer has. topics:NAME lets a stream read none of the topics that "
-    "it has offsets of; those offsets are kept. NAME is the stream's name, else its number. interval:MS is --interval-changed-at MS.",
+    "it has offsets of; those offsets are kept. NAME is the stream's name, else its number. interval:MS is --interval-changed-at MS. "
+    "window:ID begins a window with an inverse anew, because its duration has changed; ID is that of its state, as the error names it.",
 )
 @click.option(
     "--interval-changed-at",
@@ -116,10 +117,10 @@ def check_allowed(allow: Sequence[str]) -> None:
     for word in allow:
         if word.startswith(INTERVAL) and word.removeprefix(INTERVAL).isdigit():
             continue
-        if not word.startswith((DROPPED, TOPICS)) or "," in word or word in (DROPPED, TOPICS):
+        if not word.startswith((DROPPED, TOPICS, WINDOW)) or "," in word or word in (DROPPED, TOPICS, WINDOW):
             raise ConfigurationError(
-                f"--allow {word} is not known: give dropped:NAME or topics:NAME, with the name or the number of one stream, or "
-                "interval:MS, with the last batch of the former interval",
+                f"--allow {word} is not known: give dropped:NAME or topics:NAME, with the name or the number of one stream, "
+                "interval:MS, with the last batch of the former interval, or window:ID, with the id of one state",
                 key="allow",
                 value=word,
             )

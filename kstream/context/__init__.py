@@ -8,6 +8,7 @@ One idea: this room puts the others together. The files:
     late_batches         a warning with a setting that would help
     progress             the progress of batches, as JSON values
     changed_interval     the rules of a start with another batch interval than the checkpoint has
+    changed_window       the rules of a start with another duration of a window with an inverse than its stored totals have
     checkpoint_opener    CheckpointOpener: makes a driver the writer of its checkpoint, and binds stored streams to those of the job
     engine               Engine: starts and stops the parts of a running context in their order
     checked_settings     the check of all settings of a context, before anything of it is made

@@ -29,6 +29,7 @@ from kstream.checkpoint.reader import check_meta, delete_superseded, newest_plan
 from kstream.clock import Clock
 from kstream.conf import Settings
 from kstream.context.changed_interval import with_interval_of
+from kstream.context.changed_window import check_windows, may_have_changed
 from kstream.dstream import DStreamGraph, InputDStream
 from kstream.errors import (
     AlreadyExistsError,
@@ -78,6 +79,8 @@ class CheckpointOpener:
         self._graph = graph
         self._settings = settings
         self._clock = clock
+        self._begun_anew: set[str] = set()
+        """The words of `recovery.allow` that let windows of this start begin anew."""
 
     def open(self) -> OpenedCheckpoint:
         """Become the writer of the checkpoint, then read its log. Blocks on the store.
@@ -93,8 +96,9 @@ class CheckpointOpener:
         meta = read_meta(self._store)
         check_meta(self._store, meta, None if newest is None else newest.time)
         changed = meta is not None and meta.interval != self._graph.batch_duration
-        gap = meta is not None and has_gap(self._store, meta.interval)
-        if changed or (newest is not None and (gap or not self._goes_on_from(newest))):  # the newest may be stray; the whole log shows that
+        doubtful = meta is not None and (has_gap(self._store, meta.interval) or may_have_changed(self._graph, self._store))
+        # The newest plan or state may be stray; the whole log shows that.
+        if changed or (newest is not None and (doubtful or not self._goes_on_from(newest))):
             self._check_log()
         epoch = take_epoch(self._store, self._clock.time_ms())
         contents = read_log(self._store)
@@ -116,7 +120,7 @@ class CheckpointOpener:
         return OpenedCheckpoint(log, found)
 
     def _check_log(self) -> None:
-        """Check the interval, the streams and the holes of the log, before the epoch is taken. Blocks on the store; raises as `open`.
+        """Check interval, streams, windows and holes of the log, before the epoch is taken. Blocks on the store; raises as `open`.
 
         A running driver may remove plans while they are read. So a hole counts only if a second reading finds one, too.
         """
@@ -126,10 +130,12 @@ class CheckpointOpener:
             self._check_holes(self._read_rebound())
 
     def _read_rebound(self) -> LogContents:
-        """Read the log, check its interval and its streams, and return it rebound."""
+        """Read the log, check its interval, its streams and their windows, and return it rebound."""
         found = read_log(self._store)
-        self._with_interval(found)
-        return rebound(found, self._check_streams(found).now)
+        now = self._with_interval(found)
+        binding = self._check_streams(found)
+        self._begun_anew = check_windows(self._graph, self._store, now, self._allowed())
+        return rebound(found, binding.now)
 
     def _check_holes(self, contents: LogContents) -> None:
         """Raise MissingPlanError if a plan is missing whose records are in no other plan. `contents` are rebound."""
@@ -207,6 +213,7 @@ class CheckpointOpener:
     def _warn_of_unneeded(self, binding: Binding, contents: LogContents) -> None:
         """Warn of words of `recovery.allow` that this start does not need: the name may be misspelt."""
         needed = {DROPPED + called(binding.stored, number) for number in binding.vanished}
+        needed |= self._begun_anew
         needed |= {TOPICS + called(binding.now, number) for number in self._other_topics(contents)}
         if contents.meta is not None and contents.meta.after is not None:
             needed.add(f"{INTERVAL}{contents.meta.after.milliseconds}")

@@ -108,6 +108,8 @@ class StatefulDStream(DStreamNode):
     """Whether the state is still valid if the program had been without this stream for a time."""
     takes_out = False
     """Whether a later state takes out again what an earlier one has added, so that both must see the same records."""
+    totals_window: Duration | None = None
+    """The duration of the window whose totals the state has. Totals of another duration are no state of this stream."""
     longest_lineage = 30
     """In batches. Each adds three RDDs. With about two hundred RDDs the JVM's serializer may overflow its stack, in driver or worker."""
 

@@ -101,7 +101,7 @@ class ReducedWindowedDStream(StatefulDStream):
     ) -> None:
         check_window(parent, window, slide)
         super().__init__(parent, slide)
-        self.window_duration = window
+        self.window_duration = self.totals_window = window
         self._combine, self._inverse, self._keep = combine, inverse, keep
         self._partitions = partitions
         parent.set_storage_level(StorageLevel.MEMORY_ONLY)

@@ -3,6 +3,7 @@
 One idea: a batch moves in one direction: planned → plan durable → submitted → run → completion durable → reported → cleaned up. The
 generator's thread owns the first half, the scheduler's the second; they exchange messages, not locks. A file imports only files above it:
 
+    changed_windows      which stored totals a window with an inverse may continue from (pure)
     state_checkpointer   StateCheckpointer: writes, restores and removes the states of streams
     completions          Completions: how batches end; UnfinishedBatches: those that have not succeeded
     retry_policy         RetryPolicy: when a failed batch is tried again, and whether later batches wait for it

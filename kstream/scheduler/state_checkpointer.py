@@ -21,6 +21,7 @@ from kstream.dstream.node import DStreamNode
 from kstream.dstream.state_files import StateFiles
 from kstream.dstream.stateful_dstream import StatefulDStream, oldest_required_batches
 from kstream.errors import CorruptRecordError
+from kstream.scheduler.changed_windows import of_these_windows, other_window
 from kstream.storage import FileStore
 
 if TYPE_CHECKING:
@@ -115,6 +116,11 @@ class StateCheckpointer:
         self._changed_after = None if contents.meta is None else contents.meta.after
         if self._changed_after is not None:
             stored = of_this_interval(stored, streams, self._changed_after)
+        for stream in streams:
+            other = other_window(stored.checkpoints.get(stream.state_id, ()), stream)
+            if other is not None:
+                logger.warning("the window of %r is %s from now on, it was %s: it begins anew", stream, stream.totals_window, other.window)
+        stored = of_these_windows(stored, streams)
         chosen = {first: self._chosen(stored, first, contents, tell=first == new) for first in [new, *contents.pending]}
         files = [state for states in chosen.values() for stream, state in states.items() if stream.key_hash is KeyHash.PYSPARK]
         hashing = self._state_files().hashing() if any(state.files for state in files) else None
@@ -276,7 +282,8 @@ class StateCheckpointer:
         if not due:
             return found
         try:
-            found.update(self._state_files().write(time, {stream.state_id: stream.state_at(time) for stream in due}))
+            written = self._state_files().write(time, {stream.state_id: stream.state_at(time) for stream in due})
+            found.update({s.state_id: replace(written[s.state_id], window=s.totals_window) for s in due})
         except Exception as e:
             log = logger.debug if self._told else logger.error
             self._told = True

@@ -10,7 +10,7 @@ from kstream.batch import BatchPlan, InputOutcome, StateCheckpoint
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, names, read_log
 from kstream.checkpoint.reader import write_meta
-from kstream.checkpoint.state_log import StoredStates, read_states, set_aside, stored_states
+from kstream.checkpoint.state_log import StoredStates, newest_states, read_states, set_aside, stored_states
 from kstream.errors import CorruptRecordError
 from kstream.storage import MemoryFileStore
 from tests.stores import CountingStore
@@ -31,6 +31,13 @@ DONE_BEFORE_STATES = (
 GONE = (
     b'{"checksum":"2090c5b1fd396568264d2068d8179896a178978f7261652f83ff16922b908765","epoch":4,"kind":"gone-states","states":{"s1":'
     b'{"files":[],"hashing":null,"partitions":0,"time":1000}},"version":1}'
+)
+
+
+OF_A_WINDOW = {"s0": StateCheckpoint(Time(2000), ("state/x",), 77, Duration(3000))}
+DONE_WITH_A_WINDOW = (
+    b'{"at":2345,"checksum":"99921f508e925121b3c38b9c87164ac28537bb7905689fb8ca228f1c7afc33f6","epoch":3,"kind":"done",'
+    b'"states":{"s0":{"files":["state/x"],"hashing":77,"partitions":1,"time":2000,"window":3000}},"time":2000,"version":1}'
 )
 
 
@@ -66,6 +73,22 @@ def test_the_bytes_of_a_completion_that_names_states(store: MemoryFileStore) -> 
     stored = PlanLog(store, 3).complete(Time(2000), 2, 2345, {}, STATES)
     assert store.read("done/000000000002000-000002") == DONE_WITH_STATES
     assert stored == STATES == stored_states(store, Time(2000), 2)
+
+
+def test_the_bytes_of_a_completion_that_names_the_totals_of_a_window(store: MemoryFileStore) -> None:
+    stored = PlanLog(store, 3).complete(Time(2000), 2, 2345, {}, OF_A_WINDOW)
+    assert store.read("done/000000000002000-000002") == DONE_WITH_A_WINDOW
+    assert stored == OF_A_WINDOW == stored_states(store, Time(2000), 2)
+
+
+def test_the_newest_states_are_found_by_the_names_of_their_files(store: MemoryFileStore) -> None:
+    log = plan(store, 1000, 2000, 3000)
+    for time in (1000, 2000):
+        log.complete(Time(time), 3, 0, {}, {"s0": put(store, state(time))})
+    assert newest_states(store, {"s0", "s1"}) == {"s0": [state(2000)]}
+    put(store, state(3000))
+    assert newest_states(store, {"s0"}) == {"s0": []}, "no completion names its files"
+    assert newest_states(store, {"s1"}) == {}
 
 
 def test_a_completion_of_an_older_kstream_names_none(store: MemoryFileStore) -> None:

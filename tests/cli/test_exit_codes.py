@@ -23,6 +23,7 @@ from kstream.errors import (
     StreamVanishedError,
     TopicsChangedError,
     UnsupportedStoreError,
+    WindowChangedError,
     add_note,
 )
 from kstream.public_call import refused
@@ -69,6 +70,7 @@ def test_a_status_of_a_process_has_a_meaning(status: int, code: RunCode) -> None
         (ImportError("cannot import name 'y'"), RunCode.IMPORT),
         (SyntaxError("invalid syntax"), RunCode.IMPORT),
         (IntervalChangedError("1 s was 2 s", stored_ms=2000, given_ms=1000), RunCode.REFUSED),
+        (WindowChangedError("3 s was 5 s", path="p", stored_ms=5000, given_ms=3000, streams=["s0"]), RunCode.REFUSED),
         (StreamVanishedError("it has gone", path="p", streams=[]), RunCode.REFUSED),
         (TopicsChangedError("others", path="p", streams=[]), RunCode.REFUSED),
         (CorruptRecordError("a byte", path="p", reason="r"), RunCode.REFUSED),

@@ -203,7 +203,7 @@ def test_a_logged_error_is_one_line_unless_tracebacks_are_wanted() -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["orders", "dropped:", "topics:", "dropped:a,dropped:b", "interval:", "interval:1s", "interval:1,dropped:a"]
+    "word", ["orders", "dropped:", "topics:", "dropped:a,dropped:b", "interval:", "interval:1s", "interval:1,dropped:a", "window:"]
 )
 def test_what_may_be_let_go_of_is_said_in_one_form_only(word: str) -> None:
     result = run("job_here:setup", "--allow", word)
