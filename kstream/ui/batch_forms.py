@@ -81,7 +81,7 @@ def row_of(info: BatchInfo, operations: Operations | None = None) -> BatchRow:
     statuses = [status_of(known[number]) for number in sorted(known)]
     errors = [operation.error or operation.failure_reason or "" for _, operation in sorted(known.items()) if _has_failed(operation)]
     inputs = info.inputs.values()
-    limits = (limit_of(source) for source in inputs)
+    reasons = dict.fromkeys(str(limit["reason"]) for source in inputs if (limit := limit_of(source)) is not None)
     lags = [lag for source in inputs if (lag := lag_of(source)) is not None]
     return BatchRow(
         time_ms=info.batch_time.milliseconds,
@@ -95,7 +95,7 @@ def row_of(info: BatchInfo, operations: Operations | None = None) -> BatchRow:
         record_errors=sum(source.num_record_errors for source in inputs),
         skipped=sum(source.num_skipped for source in inputs),
         losses=sum(source.num_losses for source in inputs),
-        limited_by=next((str(limit["reason"]) for limit in limits if limit is not None), None),
+        limited_by="; ".join(reasons) if reasons else None,
         lag=sum(lags) if lags else None,
     )
 

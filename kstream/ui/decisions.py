@@ -166,11 +166,17 @@ class LoggedWarnings(logging.Handler):
         try:
             text = record.getMessage()
             if not text.startswith(_OF_A_JOB):
-                self._decisions.note("error" if record.levelno >= logging.ERROR else "warning", harmless(text))
+                self._decisions.note("error" if record.levelno >= logging.ERROR else "warning", harmless(text), _batch_of(record))
         except Exception:
             self.handleError(record)
         if logging.lastResort is not None and not _others(record.name, self):
             logging.lastResort.handle(record)  # a program without any handler has its warnings on standard error, also now
+
+
+def _batch_of(record: logging.LogRecord) -> Time | None:
+    """Return the batch of which a record of the log tells; None if it tells of none, or of several."""
+    batches = {one for one in record.args if isinstance(one, Time)} if isinstance(record.args, tuple) else ()
+    return next(iter(batches)) if len(batches) == 1 else None
 
 
 def _others(name: str, this: logging.Handler) -> bool:

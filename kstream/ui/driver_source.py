@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kstream.batch import BatchInfo, OutputOperationInfo, PendingBatches
 from kstream.batch_time import Time
@@ -282,7 +282,7 @@ class _Moment:
         active = self._kept.active.get(time_ms)
         row: BatchRow | None = self._kept.rows.get(time_ms)
         if active is not None:
-            row = row_of(active.info, active.operations)
+            row = replace(row_of(active.info, active.operations), tries=active.tries)
         return planned_form(time_ms, status, self._interval_ms) if row is None else batch_form(row, status, self._interval_ms)
 
     def info(self, time_ms: int) -> BatchInfo | None:

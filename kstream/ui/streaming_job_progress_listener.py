@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from kstream.batch import BatchInfo, OutputOperationInfo, ReceiverInfo
@@ -36,10 +36,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ActiveBatch:
-    """A batch that was submitted and has not ended. `operations`: its output operations by their numbers, as they are now."""
+    """A batch that was submitted and has not ended.
+
+    Attributes:
+        info: the facts of its submission, or of its end if it had ended as failed.
+        operations: its output operations by their numbers, as they are now.
+        starts: how often each output operation has started since `info`.
+        earlier_tries: its tries before that.
+    """
 
     info: BatchInfo
     operations: Mapping[int, OutputOperationInfo]
+    starts: Mapping[int, int] = field(default_factory=dict[int, int])
+    earlier_tries: int = 0
+
+    @property
+    def tries(self) -> int:
+        """How often its jobs have been submitted. An operation that fails is in the next try, and one that succeeds is in no later one."""
+        return max(1, self.earlier_tries + max(self.starts.values(), default=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +191,13 @@ class StreamingJobProgressListener(StreamingListener):
                 before = self._retained.get(time_ms)
                 if before is None:
                     return
-                active = ActiveBatch(before, before.outputs)
-            self._active[time_ms] = replace(active, operations={**active.operations, operation.output_op_id: operation})
+                active = ActiveBatch(before, before.outputs, earlier_tries=before.tries)
+            number, begins = operation.output_op_id, operation.end_ms is None
+            self._active[time_ms] = replace(
+                active,
+                operations={**active.operations, number: operation},
+                starts={**active.starts, number: active.starts.get(number, 0) + begins},
+            )
 
     # -- receivers
 

@@ -136,6 +136,26 @@ def test_a_batch_between_two_tries_those_it_holds_and_the_one_that_runs_are_told
     assert (first["status"], first["tries"], first["firstFailureReason"]) == ("COMPLETED", 2, None)
 
 
+def test_each_try_of_a_batch_is_counted_before_the_batch_ends(looked_at: Look) -> None:
+    job = looked_at({RETRIES: "3", **HOLD})
+    away = job.driver.refuse(FIRST)
+    job.start()
+    driver = job.driver
+    driver.tick_only(1)
+    seen: list[int] = []
+    for tries in (1, 2, 3):
+        driver.world.wait(lambda tries=tries: job.get(f"batches/{FIRST}")["tries"] == tries)
+        driver.world.wait(lambda: driver.engine.unfinished.counts().retrying == 1)
+        driver.settle()
+        seen.append(job.get(f"batches/{FIRST}")["tries"])
+        if tries == 3:
+            away.clear()
+        driver.clock.advance(1000 * 2**tries, wait=False)  # the next try is due
+    driver.world.wait(lambda: FIRST in driver.listener.completed())
+    driver.settle()
+    assert seen == [1, 2, 3] and job.get(f"batches/{FIRST}")["tries"] == 4
+
+
 def test_a_failed_batch_that_succeeds_later_is_counted_once_in_the_timeline(looked_at: Look) -> None:
     job = looked_at(HOLD)
     away = job.driver.refuse(FIRST)

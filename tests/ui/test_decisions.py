@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from kstream.batch_time import Time
 from kstream.listener import StreamingListenerBatchSubmitted
 from kstream.testing import ManualClock
 from kstream.ui.decisions import MOST, Decisions, LoggedWarnings
@@ -87,6 +88,13 @@ def test_warnings_and_errors_of_the_log_are_told_in_one_line(decisions: Decision
     warnings.stop()
     logger.warning("nor this")
     assert len(decisions.all()) == 2
+
+
+def test_a_warning_about_one_batch_names_it(decisions: Decisions, warnings: LoggedWarnings) -> None:
+    logger.warning("batch %s waits for batch %s", Time(3000), Time(3000))
+    logger.warning("batches %s to %s are left out", Time(1000), Time(3000))
+    logger.warning("the store is away for %d s", 3000)
+    assert [d.form()["batchTimeMs"] for d in decisions.all()] == [3000, None, None]
 
 
 @pytest.mark.parametrize(

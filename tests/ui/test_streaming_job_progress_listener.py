@@ -16,7 +16,7 @@ from kstream.listener import (
     StreamingListenerOutputOperationCompleted,
     StreamingListenerOutputOperationStarted,
 )
-from kstream.ui.batch_forms import lag_of, status_of
+from kstream.ui.batch_forms import lag_of, row_of, status_of
 from kstream.ui.streaming_job_progress_listener import MOST_ROWS, StreamingJobProgressListener
 from kstream.ui.timeline import HOUR_MS, MOST_BUCKETS, bucket_ms
 from tests.ui.infos import info_of, run_through, source_of, submitted_of
@@ -135,3 +135,15 @@ def test_a_batch_older_than_an_hour_is_in_no_bucket() -> None:
     run_through(listener, info_of(2 * HOUR_MS))
     run_through(listener, info_of(1000))
     assert [bucket["timeMs"] for bucket in listener.timeline()["buckets"]] == [2 * HOUR_MS]
+
+
+def test_a_row_has_the_reason_of_each_input_that_is_limited() -> None:
+    limited = [
+        source_of(1, reason="maxRatePerPartition"),
+        source_of(1),
+        source_of(1, reason="backpressure"),
+        source_of(1, reason="backpressure"),
+    ]
+    info = replace(info_of(1000), inputs=dict(enumerate(limited)))
+    assert row_of(info).limited_by == "maxRatePerPartition; backpressure"
+    assert row_of(info_of(1000, source_of(1))).limited_by is None
