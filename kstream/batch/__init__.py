@@ -3,7 +3,7 @@
 One idea: these are values. Nothing here acts on a stream; the rooms above pass the values on. Names are Spark's (`BatchInfo`,
 `StreamInputInfo`, `JobSet`). Accessor methods are pyspark's: `info.batchTime().milliseconds()` is a method call there and here. The files:
 
-    plan         BatchPlan and PlannedInput; InputOutcome and StateCheckpoint, which a completion stores
+    plan         BatchPlan and PlannedInput; InputOutcome, BatchDelays and StateCheckpoint, which a completion stores
     skipped_record   SkippedRecord: a record that a batch leaves out
     batch_info   BatchInfo and its parts, for listeners
     batch        Batch, Job, JobSet: a batch in the driver that runs it; BatchCounts, PendingBatches
@@ -12,12 +12,13 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
 
 from kstream.batch.batch import Batch, BatchCounts, BatchState, Job, JobSet, PendingBatches, RDDScope
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
-from kstream.batch.plan import BatchPlan, InputOutcome, Json, JsonPlan, KeyHash, PlannedInput, StateCheckpoint
+from kstream.batch.plan import BatchDelays, BatchPlan, InputOutcome, Json, JsonPlan, KeyHash, PlannedInput, StateCheckpoint
 from kstream.batch.skipped_record import SkippedRecord
 
 __all__ = [
     "Batch",
     "BatchCounts",
+    "BatchDelays",
     "BatchInfo",
     "BatchPlan",
     "BatchState",

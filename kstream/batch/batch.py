@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, StreamInputInfo
-from kstream.batch.plan import BatchPlan, InputOutcome, PlannedInput, StateCheckpoint
+from kstream.batch.plan import BatchDelays, BatchPlan, InputOutcome, PlannedInput, StateCheckpoint
 from kstream.batch_time import Duration, Time, format_batch_time
 from kstream.errors import IllegalStateError, traceback_of, with_record
 
@@ -230,6 +230,12 @@ class JobSet:
     def errors(self) -> list[BaseException]:
         """The errors of the jobs that failed, in the order of the outputs."""
         return [job.error for job in self.jobs if job.error is not None]
+
+    @property
+    def delays(self) -> BatchDelays | None:
+        """The delays of the batch; None before its last job has ended."""
+        start, end = self.processing_start_ms, self.processing_end_ms
+        return None if start is None or end is None else BatchDelays(start - self.submission_ms, end - start)
 
     def note_outcomes(self, outcomes: Mapping[int, InputOutcome]) -> None:
         """Note what the tasks have found of each input, by stream id. Called on the JobScheduler's event thread."""

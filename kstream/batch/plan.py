@@ -172,6 +172,24 @@ class KeyHash(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class BatchDelays:
+    """How late a batch was, in milliseconds.
+
+    Attributes:
+        scheduling_ms: from its submission to the start of its first job.
+        processing_ms: from that start to the end of its last job.
+    """
+
+    scheduling_ms: int
+    processing_ms: int
+
+    @property
+    def total_ms(self) -> int:
+        """From its submission to the end of its last job."""
+        return self.scheduling_ms + self.processing_ms
+
+
+@dataclass(frozen=True, slots=True)
 class StateCheckpoint:
     """The stored state of one stream after one batch.
 

@@ -15,11 +15,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from kstream.batch import BatchPlan, SkippedRecord
+from kstream.batch import BatchDelays, BatchPlan, SkippedRecord
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
 from kstream.checkpoint.format import plan_fields, plan_of
-from kstream.checkpoint.outcomes import read_completion
+from kstream.checkpoint.outcomes import delays_fields, delays_of, read_completion
 from kstream.checkpoint.reader import has_ended
 from kstream.checkpoint.skip_request import read_requests
 from kstream.errors import AlreadyExistsError
@@ -31,13 +31,15 @@ SEGMENT = 50
 
 @dataclass(frozen=True, slots=True)
 class PastBatch:
-    """The plan of a past batch, and its record counts."""
+    """The plan of a past batch, its record counts and its delays."""
 
     plan: BatchPlan
     counts: Mapping[int, Sequence[int | None]] | None
     """Stream number → record count of each part of its plan; None if the batch has not succeeded."""
     skipped: Sequence[SkippedRecord] = ()
     """The records that the batch has left out; that it shall leave out, if it has not succeeded."""
+    delays: BatchDelays | None = None
+    """None if it has not succeeded or had no jobs, and in records of an older kstream."""
 
 
 def read_past(store: FileStore, plan: BatchPlan) -> PastBatch:
@@ -50,7 +52,7 @@ def read_past(store: FileStore, plan: BatchPlan) -> PastBatch:
     if found is None:
         requests = read_requests(store, lambda time, epoch: (time, epoch) == (plan.time, plan.epoch))
         return PastBatch(plan, None, tuple(request.record for request in requests))
-    return PastBatch(plan, found.counts, found.skipped)
+    return PastBatch(plan, found.counts, found.skipped, found.delays)
 
 
 def write_segment(store: FileStore, epoch: int, batches: Sequence[PastBatch]) -> None:
@@ -69,6 +71,7 @@ def write_segment(store: FileStore, epoch: int, batches: Sequence[PastBatch]) ->
             "plan": plan_fields(b.plan),
             "counts": None if b.counts is None else _stored(b.counts),
             **({"skipped": [record.to_json() for record in b.skipped]} if b.skipped else {}),
+            **({} if b.delays is None else {"delays": delays_fields(b.delays)}),
         }
         for b in batches
     ]
@@ -131,7 +134,10 @@ def _span(name: str) -> tuple[Time, Time]:
 
 def _batches(rows: Iterable[Mapping[str, Any]]) -> list[PastBatch]:
     """Make the batches of a segment."""
-    return [PastBatch(plan_of(row["plan"]), None if row["counts"] is None else _counts(row["counts"]), _skipped(row)) for row in rows]
+    return [
+        PastBatch(plan_of(row["plan"]), None if row["counts"] is None else _counts(row["counts"]), _skipped(row), delays_of(row))
+        for row in rows
+    ]
 
 
 def _skipped(fields: Mapping[str, Any]) -> tuple[SkippedRecord, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kstream.batch import SkippedRecord
+from kstream.batch import BatchDelays, SkippedRecord
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
 from kstream.errors import MissingFileError
@@ -22,12 +22,14 @@ class Completion:
         counts: stream number → record count of each part of its plan.
         errors: stream number → the records that the errors policy has left out: [operator, exception, number of records].
         skipped: the records that the batch has left out.
+        delays: of the batch; None if it had no jobs, or if an older kstream has written the record.
     """
 
     at_ms: int
     counts: Mapping[int, Sequence[int | None]]
     errors: Mapping[int, Sequence[tuple[str, str, int]]]
     skipped: Sequence[SkippedRecord]
+    delays: BatchDelays | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,19 @@ def read_completion(store: FileStore, time: Time, plan_epoch: int) -> Completion
         return None
     errors = {int(stream): [(kind[0], kind[1], kind[2]) for kind in kinds] for stream, kinds in fields.get("errors", {}).items()}
     counts = {int(stream): found for stream, found in fields.get("counts", {}).items()}
-    return Completion(fields["at"], counts, errors, tuple(SkippedRecord.from_json(row) for row in fields.get("skipped", ())))
+    skipped = tuple(SkippedRecord.from_json(row) for row in fields.get("skipped", ()))
+    return Completion(fields["at"], counts, errors, skipped, delays_of(fields))
+
+
+def delays_fields(delays: BatchDelays) -> list[int]:
+    """Return the delays of a batch as a JSON value: scheduling delay and processing time in milliseconds."""
+    return [delays.scheduling_ms, delays.processing_ms]
+
+
+def delays_of(fields: Mapping[str, Any]) -> BatchDelays | None:
+    """Make the delays from the fields of a completion or of a row of the history; None if they have none."""
+    stored = fields.get("delays")
+    return None if stored is None else BatchDelays(stored[0], stored[1])
 
 
 def failure_names(store: FileStore) -> dict[tuple[Time, int], list[str]]:

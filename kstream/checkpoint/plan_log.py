@@ -20,12 +20,13 @@ from itertools import groupby
 from typing import TypeAlias
 
 from kstream import crash_point
-from kstream.batch import BatchPlan, InputOutcome, SkippedRecord
+from kstream.batch import BatchDelays, BatchPlan, InputOutcome, SkippedRecord
 from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import format, history, names, settled
 from kstream.checkpoint.format import encode_plan, read_plan
 from kstream.checkpoint.history import replay_command
+from kstream.checkpoint.outcomes import delays_fields
 from kstream.checkpoint.reader import LogContents, PlanKey
 from kstream.checkpoint.settled import Settled, in_settled, thinned, write_settled
 from kstream.checkpoint.skip_request import by_stream, read_requests
@@ -240,6 +241,7 @@ class PlanLog:
         at_ms: int,
         outcomes: Mapping[int, InputOutcome] | None = None,
         states: States | None = None,
+        delays: BatchDelays | None = None,
     ) -> States:
         """Record that every job of the batch has succeeded. Idempotent. Any thread.
 
@@ -251,6 +253,7 @@ class PlanLog:
             at_ms: now, in milliseconds since the Unix epoch.
             outcomes: the report of each input about the batch, by stream number.
             states: the checkpoints of state that the completion is to name.
+            delays: of the batch; None if they are not known.
 
         Returns:
             The states that the completion names. They are others than `states` if another driver has created the completion first.
@@ -274,6 +277,8 @@ class PlanLog:
             fields["errors"] = errors
         if states:
             fields["states"] = states_fields(states)
+        if delays is not None:
+            fields["delays"] = delays_fields(delays)
         created = self._create(names.done(time, plan_epoch), "done", fields)
         with self._lock:  # its jobs have run, so this driver had probed
             self._newest.extend(plan for plan in self._unprobed if plan[0] <= time)
@@ -508,6 +513,7 @@ class NoLog:
         at_ms: int,
         outcomes: Mapping[int, InputOutcome] | None = None,
         states: States | None = None,
+        delays: BatchDelays | None = None,
     ) -> States:
         """Return no states: none is ever stored."""
         return {}

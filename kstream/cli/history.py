@@ -29,7 +29,7 @@ from kstream.storage import FileStore
 @click.option("--last", type=click.IntRange(min=1), help="Only the newest N of them. Default: 20; with --from, all.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def history_command(path: str, begin: str | None, end: str | None, last: int | None, as_json: bool) -> None:
-    """Show past batches: their records, their ranges and how they ended.
+    """Show past batches: their records, their ranges, their delays and how they ended.
 
     Batches stay in the history for a time (spark.streaming.kstream.history). Records are those that were read; of a batch that has not
     succeeded, those of its plan.
@@ -64,7 +64,8 @@ def past_batches(store: FileStore, contents: LogContents, first: Time | None, un
 def as_data(store: FileStore, batch: PastBatch, contents: LogContents) -> dict[str, Any]:
     """Return a batch as JSON values; its time in ms since the Unix epoch. A batch of the log costs one read.
 
-    `outcome` is that of `kstream checkpoint show`. In the history a batch is done, or without a completion.
+    The delays are in ms; a batch without jobs has none. `outcome` is that of `kstream checkpoint show`. In the history a batch is done, or
+    without a completion.
     """
     plan = batch.plan
     if plan.time in contents.plans:
@@ -72,7 +73,9 @@ def as_data(store: FileStore, batch: PastBatch, contents: LogContents) -> dict[s
     else:
         outcome = "not done" if batch.counts is None else "done"
     skipped = skipped_data(batch.skipped)
-    return {"time": plan.time.milliseconds, "epoch": plan.epoch, "outcome": outcome, "streams": list(_streams(batch)), **skipped}
+    delays = {} if batch.delays is None else {"scheduling_delay": batch.delays.scheduling_ms, "processing": batch.delays.processing_ms}
+    streams = list(_streams(batch))
+    return {"time": plan.time.milliseconds, "epoch": plan.epoch, "outcome": outcome, **delays, "streams": streams, **skipped}
 
 
 def _streams(batch: PastBatch) -> Iterator[dict[str, Any]]:
@@ -86,21 +89,26 @@ def _streams(batch: PastBatch) -> Iterator[dict[str, Any]]:
         yield {"id": number, **named, "planned": plan.num_records.get(number, 0), "read": read, "plan": dict(data)}
 
 
+def _delay(row: dict[str, Any]) -> str:
+    """Return the total delay of a batch as text; "" if it is not known."""
+    return f"{row['scheduling_delay'] + row['processing']:,} ms" if "processing" in row else ""
+
+
 def _print(url: str, rows: list[dict[str, Any]], total: int, interval: Duration) -> None:
     """Print the batches as a table."""
     console = table_console()
-    table = Table("batch", "ms", "epoch", "outcome", "stream", "records", "ranges")
+    table = Table("batch", "ms", "epoch", "outcome", "delay", "stream", "records", "ranges")
     for row in rows:
-        head = [batch_moment(Time(row["time"]), interval), str(row["time"]), str(row["epoch"]), row["outcome"]]
+        head = [batch_moment(Time(row["time"]), interval), str(row["time"]), str(row["epoch"]), row["outcome"], _delay(row)]
         if not row["streams"]:
             table.add_row(*head, "", "", "")
         for index, stream in enumerate(row["streams"]):
             records = stream["planned"] if stream["read"] is None else stream["read"]
             name = " ".join([str(stream["id"]), *([stream["name"]] if "name" in stream else [])])
-            table.add_row(*(head if index == 0 else [""] * 4), escape(name), str(records), escape(plan_text(stream["plan"])))
+            table.add_row(*(head if index == 0 else [""] * len(head)), escape(name), str(records), escape(plan_text(stream["plan"])))
         if "skipped" in row:
             places = ", ".join(str(SkippedRecord.from_json(record)) for record in row["skipped"])
-            table.add_row(*[""] * 6, escape(f"without {places}"))
+            table.add_row(*[""] * 7, escape(f"without {places}"))
     console.print(f"[bold]{escape(url)}[/bold]")
     console.print(table)
     console.print(count(total, "batch") + ("" if len(rows) == total else f" (the last {len(rows)} shown)"))

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from kstream.batch import Batch, BatchCounts, BatchState, InputOutcome, PendingBatches, StateCheckpoint
+from kstream.batch import Batch, BatchCounts, BatchDelays, BatchState, InputOutcome, PendingBatches, StateCheckpoint
 from kstream.batch_time import Time
 from kstream.checkpoint import BatchLog
 from kstream.checkpoint.state_log import States
@@ -166,12 +166,14 @@ class Completion:
         at_ms: when its last job ended, in milliseconds since the Unix epoch.
         outcomes: the report of each input about the batch, by stream id.
         states: the checkpoints of state that the completion record is to name.
+        delays: of the batch; None if it had no jobs.
     """
 
     batch: Batch
     at_ms: int
     outcomes: Mapping[int, InputOutcome] = field(default_factory=dict[int, InputOutcome])
     states: States = field(default_factory=dict[str, StateCheckpoint])
+    delays: BatchDelays | None = None
 
     @property
     def time(self) -> Time:
@@ -237,7 +239,14 @@ class Completions:
         self._kept: deque[Completion] = deque()
         self._lock = threading.Lock()
 
-    def end(self, batch: Batch, at_ms: int, states: States | None = None, failure: Failure | None = None) -> BatchEnd:
+    def end(
+        self,
+        batch: Batch,
+        at_ms: int,
+        states: States | None = None,
+        failure: Failure | None = None,
+        delays: BatchDelays | None = None,
+    ) -> BatchEnd:
         """End a batch that no longer runs. Any thread, once for each try without retries left; blocks on the store.
 
         Args:
@@ -245,12 +254,15 @@ class Completions:
             at_ms: when its last job ended, in milliseconds since the Unix epoch.
             states: the checkpoints of state that its completion, or the record of its failure, is to name.
             failure: the reason for which the batch stays pending; None if all its jobs have succeeded.
+            delays: of the batch; None if it had no jobs, or has failed.
 
         Returns:
             The result. An error is returned as its `trouble`, and not raised: without a record a restart runs the batch again.
         """
         try:
-            return self._complete(batch, at_ms, states or {}) if failure is None else self._fail(batch, at_ms, states or {}, failure)
+            if failure is not None:
+                return self._fail(batch, at_ms, states or {}, failure)
+            return self._complete(batch, at_ms, states or {}, delays)
         finally:
             self._on_end(batch.time)
 
@@ -265,10 +277,10 @@ class Completions:
         self._pending(batch)
         return BatchEnd(trouble=trouble)
 
-    def _complete(self, batch: Batch, at_ms: int, states: States) -> BatchEnd:
+    def _complete(self, batch: Batch, at_ms: int, states: States, delays: BatchDelays | None) -> BatchEnd:
         """Store the completion of a batch. If the store refuses it, keep it for `retry`; the batch stays pending until then."""
         try:
-            completion = Completion(batch, at_ms, self._outcomes(batch.time), states)
+            completion = Completion(batch, at_ms, self._outcomes(batch.time), states, delays)
         except Exception as e:
             self._pending(batch)
             return BatchEnd(trouble=(f"the outcome of batch {batch.time} is not known: a restart runs the batch again", e))
@@ -350,7 +362,7 @@ class Completions:
     def _write(self, completion: Completion) -> None:
         """Store a completion. When it is durable, mark its batch as ended and its states as named. Blocks; the log's error is raised."""
         batch, c = completion.batch, completion
-        self._states.named(self._log.complete(batch.time, batch.plan.epoch, c.at_ms, c.outcomes, c.states))
+        self._states.named(self._log.complete(batch.time, batch.plan.epoch, c.at_ms, c.outcomes, c.states, c.delays))
         batch.become(BatchState.ENDED)
         self._unfinished.ended(batch.time, succeeded=True)
 

@@ -355,7 +355,7 @@ class JobScheduler:
 
     def _complete(self, batch: Batch, job_set: JobSet, at_ms: int) -> Completion | None:
         """Store the completion of a batch whose jobs have all succeeded. Return it if it is durable. Blocks on the store."""
-        ended = self.completions.end(batch, at_ms, job_set.states)
+        ended = self.completions.end(batch, at_ms, job_set.states, delays=job_set.delays)
         if ended.trouble is not None:
             self._on_error(*ended.trouble)
         if batch.failures and ended.completion is not None:

@@ -1,7 +1,7 @@
 """The answers of the page about a checkpoint, from a snapshot of it. Pure.
 
-A checkpoint knows no delays except those of the last batches in the status record, no output operations except that of the last error, and
-neither receivers nor settings.
+A checkpoint knows the delays of batches that have succeeded, and of the last ones in the status record. It knows no output operations
+except that of the last error, and neither receivers nor settings.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def statistics(snapshot: Snapshot, now_ms: int, version: str) -> StatisticsForm:
         "numProcessedRecords": records,
         "numReceivedRecords": 0,
         "avgInputRate": records / span_s if span_s else None,
-        "avgSchedulingDelay": _mean([scheduling for scheduling, _ in delays]),
-        "avgProcessingTime": _mean([processing for _, processing in delays]),
-        "avgTotalDelay": _mean([sum(both) for both in delays]),
+        "avgSchedulingDelay": _mean([each.scheduling_ms for each in delays]),
+        "avgProcessingTime": _mean([each.processing_ms for each in delays]),
+        "avgTotalDelay": _mean([each.total_ms for each in delays]),
         "source": "checkpoint",
         "nowMs": now_ms,
         **_standing(snapshot, now_ms),
@@ -183,10 +183,10 @@ def _bucket(at_ms: int, batches: Sequence[KnownBatch], interval: Duration) -> Bu
         "numFailed": sum(batch.outcome in ("failed", "given up") for batch in batches),
         "numRecords": records,
         "inputRate": records / seconds if seconds else 0.0,
-        "schedulingDelay": _mean([scheduling for scheduling, _ in known]),
-        "processingTime": _mean([processing for _, processing in known]),
-        "totalDelay": _mean([sum(delays) for delays in known]),
-        "maxTotalDelay": max((sum(delays) for delays in known), default=None),
+        "schedulingDelay": _mean([each.scheduling_ms for each in known]),
+        "processingTime": _mean([each.processing_ms for each in known]),
+        "totalDelay": _mean([each.total_ms for each in known]),
+        "maxTotalDelay": max((each.total_ms for each in known), default=None),
         "lagRecords": None,
     }
 
@@ -206,9 +206,9 @@ def batch_form(snapshot: Snapshot, batch: KnownBatch) -> BatchForm:
         "status": _STATUSES[batch.outcome],
         "batchDuration": snapshot.interval.milliseconds,
         "inputSize": batch.records,
-        "schedulingDelay": None if delays is None else delays[0],
-        "processingTime": None if delays is None else delays[1],
-        "totalDelay": None if delays is None else sum(delays),
+        "schedulingDelay": None if delays is None else delays.scheduling_ms,
+        "processingTime": None if delays is None else delays.processing_ms,
+        "totalDelay": None if delays is None else delays.total_ms,
         "numActiveOutputOps": 0,
         "numCompletedOutputOps": 0,
         "numFailedOutputOps": num_failed_ops,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from kstream.batch import BatchPlan, SkippedRecord
+from kstream.batch import BatchDelays, BatchPlan, SkippedRecord
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import LogContents, format, names, read_log
 from kstream.checkpoint.history import LedgerEntry, PastBatch, read_newest_entries, read_segment, segments
@@ -45,7 +45,7 @@ class KnownBatch:
         failures: under how many drivers it has failed; in the history only of a batch that was given up.
         last_failure: the newest of these failures; None if it is not known.
         losses: stream number → its data losses, as entries of the ledger.
-        delays: scheduling delay and processing time in ms; known only of the last batches of the status record.
+        delays: its delays; known of a batch that has succeeded, and of the last ones of the status record.
         records: the records of all inputs.
     """
 
@@ -57,7 +57,7 @@ class KnownBatch:
     failures: int = 0
     last_failure: Failure | None = None
     losses: Mapping[int, Sequence[Any]] = field(default_factory=dict[int, Sequence[Any]])
-    delays: tuple[int, int] | None = None
+    delays: BatchDelays | None = None
     records: int = 0
 
     def records_of(self, number: int) -> int:
@@ -167,7 +167,7 @@ class CheckpointReader:
                 found.append(replace(batch, skipped=contents.skipped.get(time, ())))
                 continue
             errors = {stream: sum(number for _, _, number in kinds) for stream, kinds in ended.errors.items()}
-            found.append(replace(batch, counts=ended.counts, errors=errors, skipped=ended.skipped))
+            found.append(replace(batch, counts=ended.counts, errors=errors, skipped=ended.skipped, delays=ended.delays))
         return found
 
     def _of_history(self, wanted: int) -> list[KnownBatch]:
@@ -185,7 +185,7 @@ class CheckpointReader:
         listed = self._store.list(names.GIVEN_UP) if any(batch.counts is None for batch in past) else ()
         given_up = {names.parse_key(name) for name in listed}
         return [
-            KnownBatch(b.plan, "done", b.counts, skipped=b.skipped)
+            KnownBatch(b.plan, "done", b.counts, skipped=b.skipped, delays=b.delays)
             if b.counts is not None
             else KnownBatch(b.plan, "given up" if (b.plan.time, (b.plan.epoch,)) in given_up else "pending", skipped=b.skipped)
             for b in past
@@ -239,13 +239,14 @@ def _with_more(batches: Iterable[KnownBatch], entries: Iterable[LedgerEntry], dr
     losses = {entry.time: entry.streams for entry in entries if entry.kind == "lost"}
     given_up = {entry.time: entry.failures for entry in entries if entry.kind == "given-up"}
     recent = () if driver.sign is None else driver.sign.status.recent
-    delays = {f.time: (f.scheduling_delay_ms, f.processing_ms) for f in recent if f.scheduling_delay_ms >= 0 and f.processing_ms >= 0}
+    measured = [f for f in recent if f.scheduling_delay_ms >= 0 and f.processing_ms >= 0]
+    delays = {f.time: BatchDelays(f.scheduling_delay_ms, f.processing_ms) for f in measured}
     return [
         replace(
             batch,
             failures=max(batch.failures, given_up.get(batch.plan.time, 0) if batch.outcome == "given up" else 0),
             losses=losses.get(batch.plan.time, {}),
-            delays=delays.get(batch.plan.time),
+            delays=batch.delays or delays.get(batch.plan.time),
             records=sum(batch.records_of(number) for number in batch.plan.inputs),
         )
         for batch in batches

@@ -7,12 +7,13 @@ import uuid
 
 import pytest
 
-from kstream.batch import BatchPlan, InputOutcome
+from kstream.batch import BatchDelays, BatchPlan, InputOutcome, SkippedRecord
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, format, read_log, stored_graph, take_epoch
 from kstream.checkpoint.format import decode_plan, encode_plan
-from kstream.checkpoint.history import LedgerEntry, acknowledge, read_ledger
+from kstream.checkpoint.history import LedgerEntry, PastBatch, acknowledge, read_ledger, read_segment, segments, write_segment
 from kstream.checkpoint.input_records import read_connections, write_connections
+from kstream.checkpoint.outcomes import read_completion
 from kstream.checkpoint.reader import read_meta, write_meta
 from kstream.errors import CorruptRecordError, FormatVersionError, GraphNotRestoredError
 from kstream.storage import MemoryFileStore
@@ -49,6 +50,18 @@ LOST = (
     b'{"at":2345,"checksum":"a06f88a6c85f817cc443fcd937aa9d2493aa8b0b97e51b194adfb7e7362c96e0","epoch":3,"kind":"los'
     b't","lost":{"0":[{"cause":"retention","detail":"gone","from":5,"partition":0,"topic":"orders","until":8}]},"tim'
     b'e":2000,"version":1}'
+)
+DONE_WITH_DELAYS = (
+    b'{"at":2345,"checksum":"5979655302abc4810408546411e4e0a4cfb024f317804e7c7721c83c3b407fcf","delays":[40,1250],"epo'
+    b'ch":3,"kind":"done","time":2000,"version":1}'
+)
+SEGMENT = (
+    b'{"batches":[{"counts":{"0":[5,null]},"delays":[40,1250],"plan":{"after":1699999999000,"epoch":3,"floor":17000000'
+    b'00000,"inputs":{"0":{"ranges":[["orders",0,19999,20500]]},"1":{}},"nonce":"0123456789abcdef","records":{"0":501,'
+    b'"1":0},"time":1700000001000,"void":false},"skipped":[{"offset":20001,"partition":0,"stream":0,"topic":"orders"}]'
+    b'},{"counts":null,"plan":{"after":0,"epoch":3,"floor":1000,"inputs":{},"nonce":"n","records":{},"time":2000,"void'
+    b'":true}}],"checksum":"85ac158e4454c16289306eed6745b55452c61795786b9947da0f0f91faa73911","kind":"history","versio'
+    b'n":1}'
 )
 META_BYTES = (
     b'{"checksum":"d5e1584585094f9902ef9d32bbccfca597378c7e1cfe59278d0171e2d07873ec","interval":1000,"kind":"meta",'
@@ -134,6 +147,27 @@ def test_the_bytes_of_a_completion_with_record_errors(store: MemoryFileStore) ->
     errors = [("map at job.py:7", "KeyError", 41), ("valueDecoder", "JSONDecodeError", 2)]
     PlanLog(store, 3).complete(Time(2000), 2, 2345, {0: InputOutcome([7], errors=errors), 1: InputOutcome()})
     assert store.read("done/000000000002000-000002") == DONE_WITH_ERRORS
+
+
+def test_the_bytes_of_a_completion_with_the_delays_of_its_batch(store: MemoryFileStore) -> None:
+    PlanLog(store, 3).complete(Time(2000), 2, 2345, delays=BatchDelays(40, 1250))
+    assert store.read("done/000000000002000-000002") == DONE_WITH_DELAYS
+    found = read_completion(store, Time(2000), 2)
+    assert found is not None and found.delays == BatchDelays(40, 1250) and found.delays.total_ms == 1290
+
+
+def test_a_completion_of_an_older_kstream_has_no_delays(store: MemoryFileStore) -> None:
+    PlanLog(store, 3).complete(Time(2000), 2, 2345)
+    found = read_completion(store, Time(2000), 2)
+    assert found is not None and found.delays is None
+
+
+def test_the_bytes_of_a_segment_of_the_history(store: MemoryFileStore) -> None:
+    ended = PastBatch(PLAN, {0: [5, None]}, (SkippedRecord(0, "orders", 0, 20001),), BatchDelays(40, 1250))
+    write_segment(store, 3, [ended, PastBatch(VOID, None)])
+    (name,) = segments(store)
+    assert store.read(name) == SEGMENT
+    assert read_segment(store, name) == [ended, PastBatch(VOID, None)]
 
 
 def test_the_ledger_tells_what_a_batch_that_was_given_up_should_have_read(store: MemoryFileStore) -> None:

@@ -54,9 +54,13 @@ class Ended:
 
 
 def start(*drivers: str, first_s: float = 0, grace_s: float = SECONDS, before: str = "") -> subprocess.Popen[str]:
-    """Start a supervisor whose first driver runs the first program, and so on. `before` runs in the supervisor's process first."""
+    """Start a supervisor whose first driver runs the first program, and so on. `before` runs in the supervisor's process first.
+
+    It heeds SIGHUP, also if these tests were started under `nohup`.
+    """
+    heeds = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
     return subprocess.Popen(
-        [sys.executable, "-c", ALONE + before + SUPERVISE, json.dumps([drivers, first_s, grace_s])],
+        [sys.executable, "-c", ALONE + heeds + before + SUPERVISE, json.dumps([drivers, first_s, grace_s])],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

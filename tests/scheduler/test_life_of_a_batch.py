@@ -8,9 +8,11 @@ import threading
 import pytest
 
 from kstream import crash_point
+from kstream.batch import BatchDelays
 from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Duration, Seconds, Time
 from kstream.checkpoint import names, read_log
+from kstream.checkpoint.outcomes import read_completion
 from kstream.dstream import TransformedDStream, UnionDStream
 from kstream.dstream.base import node_of
 from kstream.dstream.node import DStreamNode
@@ -37,6 +39,17 @@ def test_the_plan_is_durable_before_the_first_job_starts() -> None:
     driver.start()
     driver.tick(1)
     assert seen == [True]
+
+
+def test_the_completion_has_the_delays_that_listeners_hear_of() -> None:
+    world = World()
+    driver = started(world)
+    driver.before_job = lambda _time: driver.clock.advance(100, wait=False)
+    time = Time(driver.tick(1))
+    driver.settle()
+    stored, info = read_completion(world.store, time, 1), driver.listener.named("onBatchCompleted")[-1].info
+    assert stored is not None and stored.delays == BatchDelays(0, 100)
+    assert (info.scheduling_delay_ms, info.processing_delay_ms) == (0, 100)
 
 
 def test_the_completion_is_durable_before_listeners_hear_of_it() -> None:

@@ -59,7 +59,9 @@ def test_every_batch_has_what_the_plan_log_knows_of_it(store: MemoryFileStore) -
         )
         assert row["tries"] == log.failures.get(plan.time, 0) + (plan.time in log.done)
         assert row["numSkipped"] == len(log.skipped.get(plan.time, ()))
-        assert (row["batchDuration"], row["schedulingDelay"], row["processingTime"], row["totalDelay"]) == (INTERVAL, None, None, None)
+        delays = None if ended is None else ended.delays
+        known = (None, None, None) if delays is None else (delays.scheduling_ms, delays.processing_ms, delays.total_ms)
+        assert (row["batchDuration"], row["schedulingDelay"], row["processingTime"], row["totalDelay"]) == (INTERVAL, *known)
 
 
 def test_the_states_the_reasons_and_the_numbers_of_the_batches(store: MemoryFileStore) -> None:
@@ -87,6 +89,7 @@ def test_batches_of_the_history_are_shown_after_those_of_the_log(monkeypatch: py
     found = rows(source(world.store))
     assert [found[time]["status"] for time in sorted(found)] == [*["COMPLETED"] * 3, "FAILED", "COMPLETED", "FAILED", "COMPLETED"]
     assert [found[time]["inputSize"] for time in sorted(found)] == [4, 3, 4, 4, 2, 3, 2]
+    assert {time for time in found if found[time]["totalDelay"] is not None} == {DONE, SKIPPED, LOSSY, FINE, PENDING}
     assert (found[SKIPPED]["numSkipped"], found[LOSSY]["numLosses"]) == (1, 1)
     assert (found[GIVEN_UP]["tries"], found[GIVEN_UP]["firstFailureReason"]) == (2, "given up: the batch has failed 2 times")
 
@@ -135,6 +138,8 @@ def leave_status(store: MemoryFileStore, clock: ManualClock, age_ms: int = 0, **
 def test_a_driver_that_does_not_renew_its_status_is_dead_with_the_figures_of_its_last_record(store: MemoryFileStore) -> None:
     clock = ManualClock(NOW + 2 * GONE_MS)
     leave_status(store, clock, 2 * GONE_MS)
+    for name in store.list("done"):
+        with_delays(store, int(name.partition("-")[0]), [3, 40])
     page = source(store, clock=clock)
     found = page.statistics()
     assert (found["source"], found["state"], found["host"], found["pid"], found["epoch"]) == ("checkpoint", "dead", "host-1", 4711, 5)
@@ -178,18 +183,37 @@ def test_without_a_status_record_the_state_is_unknown_and_what_it_would_tell_is_
     page = source(store)
     found = page.statistics()
     assert found["state"] == "unknown" and "has left a sign of life" in found["stateText"]
-    assert (found["lagRecords"], found["lastError"], found["avgTotalDelay"], found["sparkUiUrl"]) == (None, None, None, None)
+    assert (found["lagRecords"], found["lastError"], found["sparkUiUrl"]) == (None, None, None)
     assert (page.lag(), page.receivers(), page.settings()) == ([], [], [])
     assert found["startTimeMs"] == FINE, "when the epoch was taken"
 
 
-def test_delays_lag_and_the_failed_operation_are_those_of_the_status_record(store: MemoryFileStore) -> None:
+def with_delays(store: MemoryFileStore, time_ms: int, delays: list[int] | None) -> None:
+    """Let the completion of a batch have these delays; None as an older kstream has written it."""
+    (name,) = (f"done/{name}" for name in store.list("done") if name.startswith(f"{time_ms:015d}"))
+    fields = format.decode("done", store.read(name), name)
+    fields = {key: value for key, value in fields.items() if key != "delays"}
+    store.replace(name, format.encode("done", fields if delays is None else {**fields, "delays": delays}))
+
+
+def test_the_delays_are_those_of_the_completions_also_without_a_status_record(store: MemoryFileStore) -> None:
+    with_delays(store, LOSSY, [7, 60])
+    with_delays(store, FINE, None)
+    page = source(store)
+    found = rows(page)
+    assert (found[LOSSY]["schedulingDelay"], found[LOSSY]["processingTime"], found[LOSSY]["totalDelay"]) == (7, 60, 67)
+    assert found[FINE]["totalDelay"] is None and found[FAILED]["totalDelay"] is None
+    assert 67 in [bucket["maxTotalDelay"] for bucket in page.timeline()["buckets"]]
+
+
+def test_lag_and_the_failed_operation_are_those_of_the_status_record(store: MemoryFileStore) -> None:
     clock = ManualClock(NOW)
     leave_status(store, clock)
+    with_delays(store, FINE, None)
     page = source(store, clock=clock)
     found = rows(page)
-    assert (found[FINE]["schedulingDelay"], found[FINE]["processingTime"], found[FINE]["totalDelay"]) == (3, 40, 43)
-    assert found[FAILED]["totalDelay"] is None and found[LOSSY]["totalDelay"] is None
+    assert (found[FINE]["schedulingDelay"], found[FINE]["processingTime"], found[FINE]["totalDelay"]) == (3, 40, 43), "of an older kstream"
+    assert found[FAILED]["totalDelay"] is None
     assert page.lag() == [{"stream": 0, "description": "Kafka[Subscribe[log]]", "records": 17, "seconds": None, "topics": []}]
     batch = page.batch(FAILED)
     assert batch is not None and batch["inputs"][0]["description"] == "Kafka[Subscribe[log]]"
@@ -219,6 +243,8 @@ def test_an_error_that_may_hold_a_secret_is_only_named(store: MemoryFileStore) -
 def test_the_timeline_has_the_batches_that_ended_and_only_known_delays(store: MemoryFileStore) -> None:
     clock = ManualClock(NOW)
     leave_status(store, clock)
+    for name in store.list("done"):
+        with_delays(store, int(name.partition("-")[0]), None)
     found = source(store, clock=clock).timeline()
     assert found["bucketMs"] == 6000
     first, second = found["buckets"]
