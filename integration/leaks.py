@@ -1,9 +1,10 @@
 """A job whose closure has 2 MB, for many short batches: what grows with the number of batches is a leak.
 
-    python -m integration.leaks [--batches N] [--bootstrap HOST:PORT] [--bars]
+    python -m integration.leaks [--batches N] [--minutes N] [--bootstrap HOST:PORT] [--bars]
 
-After each tenth batch it looks at what the driver and its JVM hold. It prints a line of JSON: for each figure its samples. Without an
-address it starts a broker of its own. Under `--bars` a figure that has grown is exit status 1.
+After each tenth batch, and in a long run after each thousandth part of it, it looks at what the driver and its JVM hold. It prints a line
+of JSON: for each figure its samples. Without an address it starts a broker of its own. Under `--bars` a figure that has grown is exit
+status 1. `--minutes` ends a run early: the bars then hold for the batches that it has made, whose number it prints.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from kstream.testing import ManualClock
 
 INTERVAL_S = 1
 EACH = 10
-"""A sample is taken after so many batches."""
+"""A sample is taken after so many batches, and in a run of more than ten thousand after each `SAMPLES`-th part of it."""
+SAMPLES = 1000
 A_BATCH = 20
 SETTLED = 120
 """The first batches fill what has a bound: the progress of a hundred batches, fifty plans, Spark's caches."""
@@ -89,8 +91,13 @@ class Probe:
             self.samples[name].append(float(look()))
 
 
-def run(batches: int, bootstrap: str, folder: Path) -> dict[str, list[float]]:
-    """Run the job for so many batches, and check that it has read all records."""
+def batches_a_sample(batches: int) -> int:
+    """The number of batches from one sample to the next in a run of so many: each sample collects the JVM's garbage twice."""
+    return max(EACH, batches // SAMPLES)
+
+
+def run(batches: int, minutes: float, bootstrap: str, folder: Path) -> dict[str, list[float]]:
+    """Run the job for so many batches, or so many minutes if they end before, and check that it has read all records."""
     topic = filled_topic(bootstrap, batches * A_BATCH)
     (folder / "local").mkdir()
     conf = SparkConf().setMaster("local[2]").setAppName("leaks").set("spark.ui.enabled", "false")
@@ -110,16 +117,19 @@ def run(batches: int, bootstrap: str, folder: Path) -> dict[str, list[float]]:
     stream = KafkaUtils.createDirectStream(ssc, [topic], params, messageHandler=value_only)
     stream.foreachRDD(count)
     stream.map(len).window(5 * INTERVAL_S).count().foreachRDD(lambda rdd: rdd.collect())
+    each, number, end = batches_a_sample(batches), 0, time.monotonic() + 60 * minutes
     ssc.start()
     try:
         probe = Probe(ssc, folder)
-        for number in range(1, batches + 1):
+        while number < batches and time.monotonic() < end:
+            number += 1
             clock.advance(1000 * INTERVAL_S)
-            if number % EACH == 0:
+            if number % each == 0:
                 probe.look()
     finally:
         ssc.stop()
-    assert read == batches * A_BATCH, f"{read} of {batches * A_BATCH} records were read"
+    print(f"{number} batches, a sample after each {each}", file=sys.stderr)
+    assert read == number * A_BATCH, f"{read} of {number * A_BATCH} records were read"
     return probe.samples
 
 
@@ -135,15 +145,16 @@ def growth(samples: Sequence[float]) -> float:
     return grown if slope > 4 * error and grown > 0.05 * abs(mean) else 0.0
 
 
-def grown(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
+def grown(samples: Mapping[str, Sequence[float]], each: int = EACH) -> dict[str, float]:
     """The figures that have grown since the first batches, and by how much."""
-    found = {name: growth(values[SETTLED // EACH :]) for name, values in samples.items()}
+    found = {name: growth(values[math.ceil(SETTLED / each) :]) for name, values in samples.items()}
     return {name: value for name, value in found.items() if value}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--batches", type=int, default=300)
+    parser.add_argument("--minutes", type=float, default=math.inf)
     parser.add_argument("--bootstrap", default="")
     parser.add_argument("--bars", action="store_true")
     options = parser.parse_args()
@@ -151,9 +162,9 @@ def main() -> int:
         folder = Path(resources.enter_context(tempfile.TemporaryDirectory()))
         bootstrap = options.bootstrap or resources.enter_context(running_broker(folder / "kafka")).bootstrap
         (folder / "job").mkdir()
-        samples = run(options.batches, bootstrap, folder / "job")
+        samples = run(options.batches, options.minutes, bootstrap, folder / "job")
     print(json.dumps(samples))
-    found = grown(samples) if options.bars else {}
+    found = grown(samples, batches_a_sample(options.batches)) if options.bars else {}
     print("\n".join(f"{name} has grown by {value:.1f}" for name, value in found.items()), file=sys.stderr)
     return 1 if found else 0
 

@@ -36,7 +36,6 @@ SHOW, STATUS, STOP, COUNTS = "kstream checkpoint show ", "kstream status ", "kst
 PRODUCE = "kstream produce "
 """The commands that need more than their exit code, by how they begin."""
 PATIENCE_S = 120.0
-STATUS = "kstream status checkpoint"
 AGAIN = "it is started again in "
 """What the log says of a driver that has died."""
 STEP = re.compile(r"(?:(?:Save this as|Add this to) `(\S+)`:\n\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -176,7 +175,7 @@ def do(terminal: Terminal, action: Action, folder: Path) -> None:
         terminal.type_until(command, re.escape(action.shown))
     elif command == COUNTS:
         terminal.type_until(command, r"Time: .*\n-+\n")  # the first window
-    elif command == STATUS:
+    elif command.startswith(STATUS):
         terminal.type_until(command, r"well: ")  # a job that was killed has missed batches, and is `behind` until it has made up for them
     elif command.startswith(TAIL):
         records = (folder / "orders.jsonl").read_text().splitlines()
