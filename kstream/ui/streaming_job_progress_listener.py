@@ -1,7 +1,7 @@
 """StreamingJobProgressListener: keeps what the page needs of batches, inputs and receivers (Spark's class of that name), within bounds.
 
-A batch that has ended leaves a row; of the last ones the facts stay. `ssc.recentProgress` keeps the facts of the last 100 anyway, and these
-are the same objects. The facts of a batch that has not ended are those that its jobs keep.
+A batch that has ended leaves a row; of the last ones, and of the last ones that have failed, the facts stay. `ssc.recentProgress` keeps the
+facts of the last 100 anyway, and these are the same objects. The facts of a batch that has not ended are those that its jobs keep.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from kstream.ui.timeline import Timeline
 
 MOST_ROWS = 1000
 """The batches of which a row is kept, Spark's default of `spark.streaming.ui.retainedBatches`. More, if that setting is higher."""
+MOST_FAILED = 10
+"""The older failed batches of which the facts stay. With a thousand partitions those of one batch take half a megabyte."""
 T = TypeVar("T")
 
 
@@ -72,7 +74,7 @@ class Kept:
     Attributes:
         active: the batches that have not ended.
         rows: the last batches that have ended.
-        retained: the facts of the last of them.
+        retained: the facts of the last of them, and before them those of older ones that have failed.
         completed: how often a batch has ended.
         processed: the records of the batches that have succeeded.
         received: the records of all batches that have started.
@@ -110,6 +112,8 @@ class StreamingJobProgressListener(StreamingListener):
         self._active: dict[int, ActiveBatch] = {}
         self._rows: dict[int, BatchRow] = {}
         self._retained: dict[int, BatchInfo] = {}
+        self._failed: dict[int, BatchInfo] = {}
+        """Failed batches that are no longer in `_retained`."""
         self._timeline = Timeline(interval_ms)
         self._completed = self._processed = self._received = 0
         self._lags: dict[int, LogLag] = {}
@@ -127,7 +131,7 @@ class StreamingJobProgressListener(StreamingListener):
             return Kept(
                 active=dict(self._active),
                 rows=dict(self._rows),
-                retained=dict(self._retained),
+                retained={**self._failed, **self._retained},
                 completed=self._completed,
                 processed=self._processed,
                 received=self._received,
@@ -172,7 +176,10 @@ class StreamingJobProgressListener(StreamingListener):
             self._processed += 0 if row.has_failed else row.records
             self._timeline.add(row, self._rows.get(time_ms))
             _put(self._rows, time_ms, row, self._most_rows)
-            _put(self._retained, time_ms, info, self._most_retained)
+            self._failed.pop(time_ms, None)
+            for older in _put(self._retained, time_ms, info, self._most_retained):
+                if older.has_failed:
+                    _put(self._failed, older.batch_time.milliseconds, older, min(MOST_FAILED, self._most_retained))
 
     def onOutputOperationStarted(self, outputOperationStarted: StreamingListenerOutputOperationStarted) -> None:
         """Keep the start of an output operation."""
@@ -188,7 +195,7 @@ class StreamingJobProgressListener(StreamingListener):
         with self._lock:
             active = self._active.get(time_ms)
             if active is None:
-                before = self._retained.get(time_ms)
+                before = self._retained.get(time_ms) or self._failed.get(time_ms)
                 if before is None:
                     return
                 active = ActiveBatch(before, before.outputs, earlier_tries=before.tries)
@@ -220,9 +227,8 @@ class StreamingJobProgressListener(StreamingListener):
             self._receivers[info.stream_id] = ReceiverHistory(info, known.starts + starts, known.errors + errors)
 
 
-def _put(kept: dict[int, T], time_ms: int, value: T, most: int) -> None:
-    """Put a value at the end of what is kept, and remove the oldest if there are too many."""
+def _put(kept: dict[int, T], time_ms: int, value: T, most: int) -> list[T]:
+    """Put a value at the end of what is kept. Remove the oldest values if there are too many, and return them."""
     kept.pop(time_ms, None)
     kept[time_ms] = value
-    while len(kept) > most:
-        del kept[next(iter(kept))]
+    return [kept.pop(next(iter(kept))) for _ in range(len(kept) - most)]

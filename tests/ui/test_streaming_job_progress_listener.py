@@ -17,7 +17,7 @@ from kstream.listener import (
     StreamingListenerOutputOperationStarted,
 )
 from kstream.ui.batch_forms import lag_of, row_of, status_of
-from kstream.ui.streaming_job_progress_listener import MOST_ROWS, StreamingJobProgressListener
+from kstream.ui.streaming_job_progress_listener import MOST_FAILED, MOST_ROWS, StreamingJobProgressListener
 from kstream.ui.timeline import HOUR_MS, MOST_BUCKETS, bucket_ms
 from tests.ui.infos import info_of, run_through, source_of, submitted_of
 
@@ -69,6 +69,24 @@ def test_more_facts_are_kept_if_the_setting_says_so_and_then_as_many_rows() -> N
     none = StreamingJobProgressListener(1000, 0)
     run_through(none, info_of(1000))
     assert len(none.kept().retained) == 0 and len(none.kept().rows) == 1
+
+
+def test_the_facts_of_the_last_failed_batches_stay_until_they_succeed() -> None:
+    listener = StreamingJobProgressListener(1000, 100)
+    for number in range(2 * MOST_FAILED):
+        run_through(listener, info_of(number * 1000, error="ValueError: refused"))
+    for number in range(100, 1000):
+        run_through(listener, info_of(number * 1000))
+    failed = [number * 1000 for number in range(MOST_FAILED, 2 * MOST_FAILED)]
+    assert list(listener.kept().retained) == [*failed, *(number * 1000 for number in range(900, 1000))]
+    again = info_of(failed[0], tries=2)
+    listener.onOutputOperationStarted(StreamingListenerOutputOperationStarted(replace(again.outputs[0], end_ms=None)))
+    assert listener.kept().active[failed[0]].tries == 2, "a retry goes on from the facts of the failure"
+    listener.onBatchCompleted(StreamingListenerBatchCompleted(again))
+    assert list(listener.kept().retained) == [*failed[1:], *(number * 1000 for number in range(901, 1000)), failed[0]]
+    for number in range(1000, 1100):
+        run_through(listener, info_of(number * 1000))
+    assert list(listener.kept().retained)[:MOST_FAILED] == [*failed[1:], 1_000_000]
 
 
 def test_the_facts_that_recent_progress_keeps_are_kept_once() -> None:
