@@ -58,6 +58,7 @@ const missing = (ms, failure) =>
     { class: "card" },
     el("h2", {}, `Batch of ${clock(ms)}`),
     el("p", { class: "empty" }, "Nothing is kept of this batch. ", failure.message),
+    el("p", {}, el("code", {}, "kstream history"), " has the ranges of older batches, if the job has a checkpoint."),
     el("p", {}, el("a", { href: "#/batches" }, "All batches that are kept")),
   );
 
