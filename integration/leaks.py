@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -59,8 +60,16 @@ def filled_topic(bootstrap: str, records: int) -> str:
     return name
 
 
-def files_under(*folders: str) -> int:
-    return sum(len(names) for folder in folders for _, _, names in os.walk(folder))
+def files_under(folder: Path) -> tuple[int, int]:
+    """How many files there are, without and of Spark's shuffles: Spark removes these a while after the JVM has collected their RDDs."""
+    found = Counter(name.startswith("shuffle_") for _, _, names in os.walk(folder) for name in names)
+    return found[False], found[True]
+
+
+def jvm_threads(jvm: Any) -> int:
+    """How many threads the JVM has, without those that watch a worker until two seconds after its task: they follow the rate of tasks."""
+    names = jvm.java.lang.Thread.getAllStackTraces().keySet().toString()
+    return names.count("Thread[") - names.count("Worker Monitor for")
 
 
 class Probe:
@@ -73,16 +82,16 @@ class Probe:
 
     def __init__(self, ssc: StreamingContext, folder: Path) -> None:
         jvm: Any = ssc.sparkContext._jvm  # pyright: ignore[reportPrivateUsage]
-        threads = jvm.java.lang.management.ManagementFactory.getThreadMXBean()
         self._looks: dict[str, Callable[[], float]] = {
             "python_objects": lambda: gc.collect() * 0 + len(gc.get_objects()),
             "python_mb": resident_mb,
             "heap_mb": lambda: heap_mb(ssc, collections=2),
             "py4j_objects": lambda: len(ThreadSafeFinalizer.finalizers),
             "threads": lambda: float(threading.active_count()),
-            "jvm_threads": lambda: float(threads.getThreadCount()),
+            "jvm_threads": lambda: jvm_threads(jvm),
             "descriptors": lambda: float(len(os.listdir("/proc/self/fd"))),
-            "files": lambda: float(files_under(str(folder))),
+            "files": lambda: files_under(folder)[0],
+            "shuffle_files": lambda: files_under(folder)[1],
         }
         self.samples: dict[str, list[float]] = {name: [] for name in self._looks}
 
@@ -104,6 +113,7 @@ def run(batches: int, minutes: float, bootstrap: str, folder: Path) -> dict[str,
     conf.set("spark.local.dir", str(folder / "local"))
     conf.set("spark.streaming.kafka.maxRatePerPartition", str(int(A_BATCH / 2 / INTERVAL_S)))
     clock = ManualClock(time.time_ns() // 1_000_000)  # the next batch is due when the last one has ended, whatever the machine
+    conf.set("spark.streaming.kstream.history", f"{SETTLED // 2}s")
     ssc = StreamingContext(conf, INTERVAL_S, clock=clock)
     ssc.checkpoint(str(folder / "checkpoint"))
 

@@ -32,6 +32,7 @@ from kstream.dstream.state_files import StateFiles
 from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError
 from kstream.listener import StreamingListener, StreamingListenerBus
 from kstream.public_call import public_call
+from kstream.spark.broadcast_files import remove_unused_broadcast_files
 from kstream.spark.checkpoint_store import make_checkpoint_directory, open_checkpoint, open_checkpoint_to_write, set_checkpoint_dir
 from kstream.spark.executor_allocation_client import SparkExecutorAllocationClient
 from kstream.spark.executors import WAITING_TIME, known_executors
@@ -315,6 +316,7 @@ class StreamingContext(StreamFactories):
         self._jvm = JvmWatch.of(self._sc, self._on_jvm_lost)
         self._jvm.start()
         quiet_failed_tasks(self._sc)
+        remove_unused_broadcast_files(self._sc)
         self._spark_ui = SparkUi(self._sc) if self._observers.has_ui else None
         environment = SparkJobEnvironment(self._sc, self._graph.batch_duration, self._jvm, self._spark_ui)
         self._graph.placement = environment.placement
