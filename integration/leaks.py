@@ -20,7 +20,6 @@ import tempfile
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -60,10 +59,9 @@ def filled_topic(bootstrap: str, records: int) -> str:
     return name
 
 
-def files_under(folder: Path) -> tuple[int, int]:
-    """How many files there are, without and of Spark's shuffles: Spark removes these a while after the JVM has collected their RDDs."""
-    found = Counter(name.startswith("shuffle_") for _, _, names in os.walk(folder) for name in names)
-    return found[False], found[True]
+def files_under(folder: Path, of_shuffles: bool) -> int:
+    """How many files are those of Spark's shuffles, or how many are others. Spark removes the former a while after it needs them."""
+    return sum(name.startswith("shuffle_") == of_shuffles for _, _, names in os.walk(folder) for name in names)
 
 
 def jvm_threads(jvm: Any) -> int:
@@ -90,8 +88,8 @@ class Probe:
             "threads": lambda: float(threading.active_count()),
             "jvm_threads": lambda: jvm_threads(jvm),
             "descriptors": lambda: float(len(os.listdir("/proc/self/fd"))),
-            "files": lambda: files_under(folder)[0],
-            "shuffle_files": lambda: files_under(folder)[1],
+            "files": lambda: files_under(folder, of_shuffles=False),
+            "shuffle_files": lambda: files_under(folder, of_shuffles=True),
         }
         self.samples: dict[str, list[float]] = {name: [] for name in self._looks}
 
@@ -112,8 +110,8 @@ def run(batches: int, minutes: float, bootstrap: str, folder: Path) -> dict[str,
     conf = SparkConf().setMaster("local[2]").setAppName("leaks").set("spark.ui.enabled", "false")
     conf.set("spark.local.dir", str(folder / "local"))
     conf.set("spark.streaming.kafka.maxRatePerPartition", str(int(A_BATCH / 2 / INTERVAL_S)))
-    clock = ManualClock(time.time_ns() // 1_000_000)  # the next batch is due when the last one has ended, whatever the machine
     conf.set("spark.streaming.kstream.history", f"{SETTLED // 2}s")
+    clock = ManualClock(time.time_ns() // 1_000_000)  # the next batch is due when the last one has ended, whatever the machine
     ssc = StreamingContext(conf, INTERVAL_S, clock=clock)
     ssc.checkpoint(str(folder / "checkpoint"))
 

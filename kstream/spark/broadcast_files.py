@@ -7,15 +7,12 @@ batch, so the disk of its driver would fill up.
 
 from __future__ import annotations
 
-import logging
+import os
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark import Broadcast, SparkContext
-
-logger = logging.getLogger("kstream.spark")
 
 
 def remove_unused_broadcast_files(sc: SparkContext) -> None:
@@ -23,12 +20,8 @@ def remove_unused_broadcast_files(sc: SparkContext) -> None:
 
     The broadcast variables that exist already keep their files.
     """
-    if "broadcast" in sc.__dict__:
-        return
-    try:
+    if "broadcast" not in sc.__dict__:
         sc.__dict__["broadcast"] = _BroadcastFiles(sc).broadcast
-    except Exception as e:  # another pyspark: its files are no reason not to start
-        logger.debug("files of broadcast variables stay: %s", e)
 
 
 class _BroadcastFiles:
@@ -51,11 +44,6 @@ class _BroadcastFiles:
         made: Any = self._broadcast(value)
         self._paths.put(self._new_reference(made._python_broadcast, self._collected), made._path)
         while (reference := self._collected.poll()) is not None:
-            self._remove(self._paths.remove(reference))
+            with suppress(OSError):  # the user may have destroyed the variable, and with it the file
+                os.unlink(self._paths.remove(reference))
         return made
-
-    @staticmethod
-    def _remove(path: str) -> None:
-        """Remove a file, unless the user has destroyed its variable."""
-        with suppress(OSError):
-            Path(path).unlink()

@@ -108,6 +108,7 @@ class StreamingJobProgressListener(StreamingListener):
         super().__init__()
         self._most_retained = retained
         self._most_rows = max(MOST_ROWS, retained)
+        self._most_failed = min(MOST_FAILED, retained)
         self._lock = threading.Lock()
         self._active: dict[int, ActiveBatch] = {}
         self._rows: dict[int, BatchRow] = {}
@@ -179,7 +180,7 @@ class StreamingJobProgressListener(StreamingListener):
             self._failed.pop(time_ms, None)
             for older in _put(self._retained, time_ms, info, self._most_retained):
                 if older.has_failed:
-                    _put(self._failed, older.batch_time.milliseconds, older, min(MOST_FAILED, self._most_retained))
+                    _put(self._failed, older.batch_time.milliseconds, older, self._most_failed)
 
     def onOutputOperationStarted(self, outputOperationStarted: StreamingListenerOutputOperationStarted) -> None:
         """Keep the start of an output operation."""
