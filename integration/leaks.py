@@ -1,4 +1,4 @@
-"""A job whose closure has 2 MB, for many short batches: what grows with the number of batches is a leak.
+"""A job whose closure has 2 MB, and a window each ten batches, for many short batches: what grows with their number is a leak.
 
     python -m integration.leaks [--batches N] [--minutes N] [--bootstrap HOST:PORT] [--bars]
 
@@ -97,6 +97,9 @@ class Probe:
         for name, look in self._looks.items():
             self.samples[name].append(float(look()))
 
+    def last(self) -> dict[str, float]:
+        return {name: round(values[-1], 1) for name, values in self.samples.items()}
+
 
 def batches_a_sample(batches: int) -> int:
     """The number of batches from one sample to the next in a run of so many: each sample collects the JVM's garbage twice."""
@@ -124,7 +127,7 @@ def run(batches: int, minutes: float, bootstrap: str, folder: Path) -> dict[str,
     params = {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}
     stream = KafkaUtils.createDirectStream(ssc, [topic], params, messageHandler=value_only)
     stream.foreachRDD(count)
-    stream.map(len).window(5 * INTERVAL_S).count().foreachRDD(lambda rdd: rdd.collect())
+    stream.map(len).window(10 * INTERVAL_S, 10 * INTERVAL_S).count().foreachRDD(lambda rdd: rdd.collect())
     each, number, end = batches_a_sample(batches), 0, time.monotonic() + 60 * minutes
     ssc.start()
     try:
@@ -134,6 +137,8 @@ def run(batches: int, minutes: float, bootstrap: str, folder: Path) -> dict[str,
             clock.advance(1000 * INTERVAL_S)
             if number % each == 0:
                 probe.look()
+            if number % (each * 50) == 0:
+                print(f"{number} batches: {probe.last()}", file=sys.stderr)
     finally:
         ssc.stop()
     print(f"{number} batches, a sample after each {each}", file=sys.stderr)
