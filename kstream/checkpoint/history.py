@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, TypeAlias
 from kstream.batch import BatchDelays, BatchPlan, SkippedRecord
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
-from kstream.checkpoint.format import plan_fields, plan_of
+from kstream.checkpoint.format import plan_fields, plan_of, read_plan
 from kstream.checkpoint.outcomes import delays_fields, delays_of, read_completion
 from kstream.checkpoint.reader import has_ended
 from kstream.checkpoint.skip_request import read_requests
-from kstream.errors import AlreadyExistsError
+from kstream.errors import AlreadyExistsError, MissingFileError
 from kstream.storage import FileStore
 
 SEGMENT = 50
@@ -104,6 +104,27 @@ def read_history(store: FileStore, begin: Time | None = None, end: Time | None =
         if (begin is None or last >= begin) and (end is None or first <= end):
             found.update({(b.plan.time, b.plan.epoch): b for b in read_segment(store, name)})
     return [b for _, b in sorted(found.items()) if (begin is None or b.plan.time >= begin) and (end is None or b.plan.time <= end)]
+
+
+def find_past(store: FileStore, time: Time) -> PastBatch | None:
+    """Return the batch of a batch time, from the log or from the history; None if neither has it. Blocks: a few small requests.
+
+    Of several plans the one of the highest epoch counts. A tombstone is no batch.
+
+    Raises:
+        CorruptRecordError: a record is damaged.
+        StorageError: the store failed.
+    """
+    keys = map(names.parse_key, store.list(names.PLANS))
+    epochs = [key[1][0] for key in keys if key is not None and key[0] == time]
+    if epochs:
+        try:
+            plan = read_plan(store, time, max(epochs))
+        except MissingFileError:  # clean-up has put it into the history since the listing
+            pass
+        else:
+            return None if plan.void else read_past(store, plan)
+    return next(reversed(read_history(store, time, time)), None)
 
 
 def segments(store: FileStore) -> list[str]:

@@ -11,6 +11,7 @@ files:
     streaming_job_progress_listener  keeps what the page needs of batches, inputs and receivers, within bounds
     decisions       Decisions: what the driver has decided or met lately, each in a sentence
     driver_ledger   DriverLedger: the ledger of a driver that runs, kept for a few seconds
+    stored_batches  StoredBatches: the batches of a driver whose facts it does not keep, from its checkpoint
     driver_source   DriverSource: the page of a driver that runs
     ledger_forms    the ledger as the page shows it: a sentence for each stream of an entry (pure)
     checkpoint_reader  CheckpointReader: reads what the page shows of a checkpoint, and no record twice

@@ -161,9 +161,9 @@ def planned_form(time_ms: int, status: BatchStatus, interval_ms: int) -> BatchFo
     return {**batch_form(none, status, interval_ms), "inputSize": None}
 
 
-def detail_form(form: BatchForm, info: BatchInfo | None, operations: Sequence[OperationForm]) -> BatchDetailForm:
-    """Return the form of a batch with its inputs and operations; without facts it has no inputs. Pure."""
-    inputs = [] if info is None else [source for _, source in sorted(info.inputs.items())]
+def detail_form(form: BatchForm, info: BatchInfo, operations: Sequence[OperationForm]) -> BatchDetailForm:
+    """Return the form of a batch with its inputs and operations. Pure."""
+    inputs = [source for _, source in sorted(info.inputs.items())]
     return {
         **form,
         "inputs": [input_form(source) for source in inputs],

@@ -27,6 +27,7 @@ from kstream.ui.forms import (
     LastErrorForm,
     OffsetsForm,
     OperationForm,
+    SkippedForm,
     StatisticsForm,
     TimelineForm,
     spark_time,
@@ -196,15 +197,25 @@ def _bucket(at_ms: int, batches: Sequence[KnownBatch], interval: Duration) -> Bu
 
 def batch_form(snapshot: Snapshot, batch: KnownBatch) -> BatchForm:
     """Return the row of a batch."""
+    return stored_form(batch, snapshot.interval, num_failed_ops=len(operations(snapshot, batch)))
+
+
+def stored_form(batch: KnownBatch, interval: Duration, num_failed_ops: int = 0) -> BatchForm:
+    """Return the row of a batch, from its records alone.
+
+    Args:
+        batch: the batch.
+        interval: the batch interval.
+        num_failed_ops: how many of its output operations are known to have failed.
+    """
     at = batch.plan.time.milliseconds
     delays = batch.delays
-    num_failed_ops = len(operations(snapshot, batch))
     return {
         "batchId": at,
         "batchTime": spark_time(at),
         "batchTimeMs": at,
         "status": _STATUSES[batch.outcome],
-        "batchDuration": snapshot.interval.milliseconds,
+        "batchDuration": interval.milliseconds,
         "inputSize": batch.records,
         "schedulingDelay": None if delays is None else delays.scheduling_ms,
         "processingTime": None if delays is None else delays.processing_ms,
@@ -224,12 +235,18 @@ def batch_form(snapshot: Snapshot, batch: KnownBatch) -> BatchForm:
 
 def detail_form(snapshot: Snapshot, batch: KnownBatch, ranges_of: RangesOf) -> BatchDetailForm:
     """Return a batch with its inputs, the records it leaves out, and the operation that failed if it is known."""
+    said = _descriptions(snapshot, batch)
     return {
         **batch_form(snapshot, batch),
-        "inputs": [_input(snapshot, batch, number, ranges_of) for number in sorted(batch.plan.inputs)],
-        "skipped": [{"stream": record.stream, "record": str(record)} for record in sorted(batch.skipped)],
+        "inputs": [input_form(batch, number, ranges_of, said.get(number)) for number in sorted(batch.plan.inputs)],
+        "skipped": skipped_forms(batch),
         "operations": operations(snapshot, batch),
     }
+
+
+def skipped_forms(batch: KnownBatch) -> list[SkippedForm]:
+    """Return the records that a batch leaves out."""
+    return [{"stream": record.stream, "record": str(record)} for record in sorted(batch.skipped)]
 
 
 def _failure_text(batch: KnownBatch) -> str | None:
@@ -274,15 +291,22 @@ def operations(snapshot: Snapshot, batch: KnownBatch) -> list[OperationForm]:
 # -- inputs
 
 
-def _input(snapshot: Snapshot, batch: KnownBatch, number: int, ranges_of: RangesOf) -> InputForm:
-    """Return an input of a batch. What its connector does not explain is in its facts."""
+def input_form(batch: KnownBatch, number: int, ranges_of: RangesOf, description: str | None = None) -> InputForm:
+    """Return an input of a batch. What its connector does not explain is in its facts.
+
+    Args:
+        batch: the batch.
+        number: of the input's stream.
+        ranges_of: the tools of the connectors.
+        description: what the input reads, in the words of its driver; None if they are not known.
+    """
     data = batch.plan.inputs[number]
     ranges = ranges_of(data)
     files, blocks = _rows(data, "files"), _rows(data, "blocks")
     is_plain = ranges is None and files is None and blocks is None
     return {
         "id": number,
-        "description": _description(snapshot, batch, number, ranges),
+        "description": description if description is not None else _description(batch, number, ranges),
         "numRecords": batch.records_of(number),
         "numRecordErrors": batch.errors.get(number, 0),
         "numSkipped": sum(record.stream == number for record in batch.skipped),
@@ -311,13 +335,16 @@ def _offsets(ranges: Sequence[PlannedRange], counts: Sequence[int | None] | None
     ]
 
 
-def _description(snapshot: Snapshot, batch: KnownBatch, number: int, ranges: Sequence[PlannedRange] | None) -> str:
-    """Return what an input reads: in the words of its driver, if the driver of the status record has made the plan."""
+def _descriptions(snapshot: Snapshot, batch: KnownBatch) -> dict[int, str]:
+    """Return what the inputs read, in the words of their driver, if the driver of the status record has made the plan."""
     sign = snapshot.driver.sign
-    if sign is not None and sign.status.epoch == batch.plan.epoch:
-        said = next((lag.description for lag in sign.status.lag if lag.stream == number), None)
-        if said is not None:
-            return said
+    if sign is None or sign.status.epoch != batch.plan.epoch:
+        return {}
+    return {lag.stream: lag.description for lag in sign.status.lag}
+
+
+def _description(batch: KnownBatch, number: int, ranges: Sequence[PlannedRange] | None) -> str:
+    """Return what an input reads: the name of its stream, and its topics."""
     name = batch.plan.names.get(number) or f"stream {number}"
     topics = ", ".join(sorted({r.topic for r in ranges or ()}))
     return f"{name} ({topics})" if topics else name

@@ -67,6 +67,10 @@ class KnownBatch:
             return self.plan.num_records.get(number, 0)
         return sum(found for found in counts if found is not None)
 
+    def with_records(self) -> KnownBatch:
+        """Return the batch with the records of all inputs."""
+        return replace(self, records=sum(self.records_of(number) for number in self.plan.inputs))
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -247,7 +251,6 @@ def _with_more(batches: Iterable[KnownBatch], entries: Iterable[LedgerEntry], dr
             failures=max(batch.failures, given_up.get(batch.plan.time, 0) if batch.outcome == "given up" else 0),
             losses=losses.get(batch.plan.time, {}),
             delays=batch.delays or delays.get(batch.plan.time),
-            records=sum(batch.records_of(number) for number in batch.plan.inputs),
-        )
+        ).with_records()
         for batch in batches
     ]

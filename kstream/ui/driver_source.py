@@ -1,4 +1,7 @@
-"""DriverSource: the page of a driver that runs. It is made from what is in memory; only the ledger is read from the checkpoint."""
+"""DriverSource: the page of a driver that runs. It is made from what is in memory.
+
+The ledger is read from the checkpoint, and so are batches whose facts are not in memory.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,7 @@ from kstream.ui.forms import (
     TopicLagForm,
     spark_time,
 )
+from kstream.ui.stored_batches import StoredBatches
 from kstream.ui.streaming_job_progress_listener import ActiveBatch, Kept, ReceiverHistory, StreamingJobProgressListener
 
 _MOST_JOBS = 1000
@@ -69,13 +73,16 @@ class SparkLinks:
 
 
 class DriverSource:
-    """A PageSource. All methods may be called from any thread. Only `ledger`, and the Spark jobs of a batch, ask others than this process.
+    """A PageSource. All methods may be called from any thread.
+
+    Only `ledger`, a batch whose facts are not kept, and the Spark jobs of a batch ask others than this process.
 
     Args:
         settings: those of the context.
         listener: what is kept of batches.
         decisions: what was decided and met.
         ledger: the ledger.
+        stored: the batches whose facts are not kept.
         status: returns the status of the driver at this moment. Any thread.
         figures: returns what the engine knows at this moment. Any thread.
         spark: leads to Spark's own page.
@@ -88,6 +95,7 @@ class DriverSource:
         listener: StreamingJobProgressListener,
         decisions: Decisions,
         ledger: DriverLedger,
+        stored: StoredBatches,
         status: Callable[[], DriverStatus],
         figures: Callable[[], DriverFigures],
         spark: SparkLinks,
@@ -97,6 +105,7 @@ class DriverSource:
         self._listener = listener
         self._decisions = decisions
         self._ledger = ledger
+        self._stored = stored
         self._status = status
         self._figures = figures
         self._spark = spark
@@ -209,12 +218,17 @@ class DriverSource:
         return found
 
     def batch(self, batch_time_ms: int) -> BatchDetailForm | None:
-        """Return a batch with its inputs and operations; None if its facts are not known, or no longer. Asks Spark for its jobs."""
+        """Return a batch with its inputs and operations; None if neither this driver nor its checkpoint knows it.
+
+        Asks Spark for its jobs. Of a batch whose facts are not kept it reads the plan and the completion: it blocks on the store, and
+        raises its errors.
+        """
         moment = _Moment(self._listener.kept(), self._figures().pending, self._interval_ms())
-        if not moment.has_facts(batch_time_ms):
-            return None
-        form = moment.form(batch_time_ms, moment.status(batch_time_ms))
-        return detail_form(form, moment.info(batch_time_ms), self._operations(moment.operations(batch_time_ms)))
+        form = moment.form(batch_time_ms, moment.status(batch_time_ms)) if moment.is_known(batch_time_ms) else None
+        info = moment.info(batch_time_ms)
+        if form is None or info is None:
+            return self._stored.detail_form(Time(batch_time_ms), self._status().interval, form)
+        return detail_form(form, info, self._operations(moment.operations(batch_time_ms)))
 
     def operations(self, batch_time_ms: int) -> Sequence[OperationForm] | None:
         """Return the output operations of a batch; None if its facts are not known, or no longer. Asks Spark for their jobs."""
@@ -298,6 +312,10 @@ class _Moment:
     def has_facts(self, time_ms: int) -> bool:
         """Return whether a batch can be shown with its facts. Of one that waits for an earlier batch there are none yet."""
         return self.info(time_ms) is not None or time_ms in self._running | self._held | self._retrying
+
+    def is_known(self, time_ms: int) -> bool:
+        """Return whether there is a row of a batch, or it has not ended."""
+        return self.has_facts(time_ms) or time_ms in self._failed or time_ms in self._kept.rows
 
 
 def _has_started(active: ActiveBatch) -> bool:

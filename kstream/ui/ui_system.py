@@ -14,8 +14,9 @@ from kstream.listener import StreamingListenerBus
 from kstream.storage import FileStore
 from kstream.ui.access import is_loopback, make_token
 from kstream.ui.decisions import Decisions, LoggedWarnings
-from kstream.ui.driver_ledger import DriverLedger
+from kstream.ui.driver_ledger import DriverLedger, connectors_ranges
 from kstream.ui.driver_source import DriverFigures, DriverSource, SparkLinks
+from kstream.ui.stored_batches import StoredBatches
 from kstream.ui.streaming_job_progress_listener import StreamingJobProgressListener
 from kstream.ui.ui_server import HOST, PORT, UiServer
 
@@ -82,7 +83,8 @@ class UiSystem:
         self._decisions = Decisions(self._clock, rates)
         self._warnings = LoggedWarnings(self._decisions)
         ledger = DriverLedger(store, self._clock)
-        source = DriverSource(self._settings, self._listener, self._decisions, ledger, status, figures, spark, self._version)
+        stored = StoredBatches(store, connectors_ranges)
+        source = DriverSource(self._settings, self._listener, self._decisions, ledger, stored, status, figures, spark, self._version)
         self._server = UiServer(host, self._settings.get(PORT), source, token)
         self._bus.add(self._listener)
         self._bus.add(self._decisions)

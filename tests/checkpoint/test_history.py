@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,10 +12,10 @@ from kstream.batch import BatchPlan, InputOutcome
 from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import PlanLog, history, read_log
-from kstream.checkpoint.history import PastBatch, read_history
+from kstream.checkpoint.history import PastBatch, find_past, read_history
 from kstream.storage import MemoryFileStore
 from tests.harness import World, started
-from tests.stores import CountingStore
+from tests.stores import CountingStore, WrappedStore
 
 LONG = Duration(1_000_000)
 
@@ -113,3 +115,41 @@ def test_a_stream_keeps_its_history_over_restarts_and_misses_nothing() -> None:
     world.assert_exact()
     kept = times(read_history(world.store)) + sorted(t.milliseconds // 1000 for t in read_log(world.store).plans)
     assert kept == list(range(kept[0], kept[0] + len(kept))) and len(kept) >= 18
+
+
+def test_one_batch_is_found_in_the_log_and_in_the_history_and_a_tombstone_is_none(store: MemoryFileStore) -> None:
+    log = PlanLog(store, 1, keep_history=LONG)
+    run(log, range(1, 12))
+    log.write_plan(plan(12))
+    log.write_plan(plan(13, void=True))
+    assert [find_past(store, Time(number * 1000)) for number in (5, 10, 12)] == [
+        PastBatch(plan(5), {0: [5]}),
+        PastBatch(plan(10), {0: [10]}),
+        PastBatch(plan(12), None),
+    ]
+    assert find_past(store, Time(13_000)) is None and find_past(store, Time(99_000)) is None
+
+
+def test_of_two_plans_of_a_batch_that_of_the_later_driver_is_found(store: MemoryFileStore) -> None:
+    for epoch in (2, 1):
+        PlanLog(store, epoch).write_plan(plan(1, epoch))
+    found = find_past(store, Time(1000))
+    assert found is not None and found.plan.epoch == 2
+
+
+def test_a_batch_that_clean_up_moves_meanwhile_is_found_in_the_history(store: MemoryFileStore) -> None:
+    log = PlanLog(store, 1, keep_history=LONG)
+    for number in range(1, 12):
+        log.write_plan(plan(number))
+        log.complete(Time(number * 1000), 1, 0, {0: InputOutcome([number])})
+    moved: list[str] = []
+
+    class Moving(WrappedStore):
+        def _call(self, verb: str, name: str, action: Callable[[], Any], size: int = 0) -> Any:
+            if verb == "read" and not moved:
+                moved.append(name)
+                log.clean(RequiredBatches(Time(10_000)))
+            return action()
+
+    assert find_past(Moving(store), Time(5000)) == PastBatch(plan(5), {0: [5]})
+    assert moved == ["plans/000000000005000-000001"] and not store.exists(moved[0])

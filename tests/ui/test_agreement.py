@@ -167,7 +167,7 @@ def test_a_failed_batch_that_succeeds_later_is_counted_once_in_the_timeline(look
     agrees(job)
     assert statuses(job) == {THIRD: "HELD", SECOND: "HELD", FIRST: "FAILED"}
     held = job.get(f"batches/{SECOND}")
-    assert (held["inputSize"], held["inputs"], held["operations"]) == (None, [], [])
+    assert (held["inputSize"], held["inputs"][0]["facts"], held["operations"]) == (1, {"from": 1, "until": 2}, [])
     (bucket,) = job.get("timeline")["buckets"]
     assert (bucket["numBatches"], bucket["numFailed"], bucket["numRecords"]) == (1, 1, 1)
     away.clear()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kstream.batch import PendingBatches
+from kstream.batch import BatchDelays, BatchPlan, InputOutcome, PendingBatches
 from kstream.batch_time import Duration, Time
+from kstream.checkpoint import PlanLog
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.checkpoint.history import LedgerEntry
 from kstream.conf import Settings
@@ -23,8 +25,12 @@ from kstream.ui import driver_ledger
 from kstream.ui.decisions import Decisions
 from kstream.ui.driver_ledger import COUNT_FRESH_MS, FRESH_MS, DriverLedger
 from kstream.ui.driver_source import DriverFigures, DriverSource, SparkLinks
+from kstream.ui.stored_batches import StoredBatches
 from kstream.ui.streaming_job_progress_listener import StreamingJobProgressListener
+from tests.skipping import TOPIC
+from tests.stores import CountingStore, FaultyStore
 from tests.ui.infos import info_of, run_through, source_of, submitted_of
+from tests.ui.left_checkpoint import ranges_of
 
 STORE = MemoryFileStore("memory://ledger")
 LOSS = {"topic": "orders", "partition": 0, "from": 0, "until": 1, "cause": "retention"}
@@ -44,8 +50,9 @@ class Sourced:
         self.ledger = DriverLedger(store, self.clock)
         decisions = Decisions(self.clock, dict)
         links = SparkLinks("local-1", "http://driver:4040", self._jobs)
+        stored = StoredBatches(store, lambda: ranges_of)
         self.source = DriverSource(
-            Settings(conf or {}), self.listener, decisions, self.ledger, lambda: self.status, lambda: self.figures, links, "0.1.0"
+            Settings(conf or {}), self.listener, decisions, self.ledger, stored, lambda: self.status, lambda: self.figures, links, "0.1.0"
         )
 
     def _jobs(self, time: Time, operation: int) -> Sequence[int]:
@@ -112,12 +119,67 @@ def test_an_operation_that_has_not_started_has_no_jobs_and_spark_is_not_asked() 
     assert operations is not None and operations[0]["status"] == "QUEUED" and operations[0]["jobIds"] == [] and made.asked == []
 
 
-def test_a_batch_whose_facts_are_gone_is_not_shown_whole() -> None:
-    made = Sourced()
+# -- batches whose facts are not kept
+
+
+def with_old_batches(store: Any = None) -> Sourced:
+    """A source that keeps the facts of a hundred batches of a hundred and fifty."""
+    made = Sourced(store=store)
     for number in range(150):
         run_through(made.listener, info_of(number * 1000, source_of(1)))
-    assert made.source.batch(1000) is None and made.source.operations(1000) is None
+    return made
+
+
+def stored(time_ms: int, counts: list[int | None] | None) -> MemoryFileStore:
+    """A checkpoint with one batch, whose plan reads the offsets 3 to 7; without counts it has not succeeded."""
+    store = MemoryFileStore(f"memory://{uuid.uuid4().hex}")
+    log = PlanLog(store, 1)
+    log.write_plan(BatchPlan(Time(time_ms), 1, "n", {0: {"from": 3, "until": 7}}, {0: 4}, Time(0)))
+    if counts is not None:
+        log.complete(Time(time_ms), 1, 0, {0: InputOutcome(counts)}, delays=BatchDelays(5, 400))
+    return store
+
+
+def test_without_a_checkpoint_a_batch_whose_facts_are_gone_is_its_row_alone() -> None:
+    made = with_old_batches()
+    found = made.source.batch(1000)
+    assert found is not None and (found["inputSize"], found["inputs"], found["operations"]) == (10, [], [])
+    assert made.source.operations(1000) is None and made.source.batch(999_000) is None
     assert made.source.batch(149_000) is not None and len(made.source.batches()) == 150
+
+
+def test_the_ranges_of_a_batch_whose_facts_are_gone_are_those_of_its_plan() -> None:
+    found = with_old_batches(stored(1000, [4])).source.batch(1000)
+    assert found is not None and found["inputSize"] == 10  # the row of the driver
+    offsets = {"topic": TOPIC, "partition": 0, "fromOffset": 3, "untilOffset": 7, "count": 4}
+    assert [each["offsets"] for each in found["inputs"]] == [[offsets]]
+
+
+def test_a_batch_that_only_the_checkpoint_knows_has_its_delays_and_is_read_once() -> None:
+    store = CountingStore(stored(5000, [4]))
+    made = Sourced(store=store)
+    found = made.source.batch(5000)
+    assert found is not None and (found["status"], found["inputSize"], found["totalDelay"]) == ("COMPLETED", 4, 405)
+    store.take()
+    assert made.source.batch(5000) == found and store.take() == []
+
+
+def test_a_held_batch_shows_what_it_will_read() -> None:
+    made = Sourced(store=stored(5000, None))
+    made.figures = DriverFigures(PendingBatches(held=frozenset({Time(5000)})))
+    found = made.source.batch(5000)
+    assert found is not None and (found["status"], found["inputSize"]) == ("HELD", 4)
+    assert [(each["fromOffset"], each["untilOffset"]) for each in found["inputs"][0]["offsets"]] == [(3, 7)]
+
+
+def test_a_store_that_is_away_hides_only_what_the_driver_does_not_know_itself() -> None:
+    store = FaultyStore(stored(1000, [4]))
+    store.fault = lambda verb, _name: "before" if verb == "list" else None
+    made = with_old_batches(store)
+    found = made.source.batch(1000)
+    assert found is not None and (found["inputSize"], found["inputs"]) == (10, [])
+    with pytest.raises(StorageError):
+        made.source.batch(999_000)
 
 
 # -- allocation, lag, state

@@ -58,17 +58,18 @@ const missing = (ms, failure) =>
     { class: "card" },
     el("h2", {}, `Batch of ${clock(ms)}`),
     el("p", { class: "empty" }, "Nothing is kept of this batch. ", failure.message),
-    el("p", {}, el("code", {}, "kstream history"), " has the ranges of older batches, if the job has a checkpoint."),
+    el("p", {}, "A driver with a checkpoint shows each batch that its history has (spark.streaming.kstream.history)."),
     el("p", {}, el("a", { href: "#/batches" }, "All batches that are kept")),
   );
 
 /** @param {any} batch */
 function parts(batch) {
   const operations = batch.operations.length ? batch.operations.map(operation) : el("p", { class: "empty" }, noOperations(batch));
+  const inputs = batch.inputs.length ? batch.inputs.map(input) : el("p", { class: "empty" }, "What it reads is not kept.");
   return [
     head(batch),
     el("section", { class: "card" }, el("h2", {}, "Output operations"), el("div", { class: "stack" }, operations)),
-    el("section", { class: "card" }, el("h2", {}, "Inputs"), el("div", { class: "stack" }, batch.inputs.map(input))),
+    el("section", { class: "card" }, el("h2", {}, "Inputs"), el("div", { class: "stack" }, inputs)),
     batch.skipped.length ? skipped(batch.skipped) : null,
   ].filter((node) => node !== null);
 }
