@@ -238,7 +238,10 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         """
 
     def batch_completed(self, info: BatchInfo) -> None:
-        """Note the figures of a batch whose outputs have all succeeded. Called on the listeners' thread; must not block."""
+        """Note the figures of a batch that has ended. Called on the listeners' thread; must not block.
+
+        They show how fast the job is only if `info.measures_speed`: all outputs have succeeded in the first try.
+        """
 
     def batches_ended(self, unfinished: Collection[Time]) -> None:
         """Note that a batch has ended. Called by the JobGenerator's thread; must not block.

@@ -8,6 +8,7 @@ Kafka connector uses it too; the second half is the stream of a `Log`.
     rate_limits           how many records of each partition a batch may have
     log_ends              where logs ended at the times of missed batches
     progress              offsets and lag of a batch, for listeners; its counts and losses, for the ledger
+    batch_speed           BatchSpeed: how many records a batch may have to end in a given time (no clock)
     catch_up              CatchUp: how many records a stream takes while it reads a backlog (asks nobody)
     admission_control     AdmissionControl: all limits of a batch, and the reason of the one that counts (asks nobody)
     read_report           the counts, losses and record errors that tasks report, and their accumulator

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from kstream.batch import BatchInfo
 from kstream.batch_time import Duration, Time
-from kstream.offsets.catch_up import MOST_LATE, CatchUp, Ceiling
+from kstream.offsets.catch_up import CatchUp, Ceiling, is_late
 from kstream.offsets.offset_range import OffsetRange, Partition
 from kstream.offsets.rate_limits import RateLimits, clamp, estimated_rate
 
@@ -35,7 +35,8 @@ class AdmissionSettings:
         first_records: the most records of a partition in a batch without a measurement; see CatchUp.
         max_bytes: the most bytes of a batch.
         min_records: a batch with fewer records waits, and takes none.
-        max_wait_ms: how long it waits at most.
+        max_wait_ms: how long its oldest record waits at most.
+        concurrent_jobs: how many jobs run side by side.
     """
 
     max_rate: Callable[[Partition], int] = lambda _: 0
@@ -47,6 +48,7 @@ class AdmissionSettings:
     max_bytes: int = 0
     min_records: int = 0
     max_wait_ms: int = 0
+    concurrent_jobs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,14 @@ class AdmissionControl:
     def __init__(self, settings: AdmissionSettings, interval: Duration) -> None:
         self._settings = settings
         self._interval = interval
-        self._catch_up = CatchUp(settings.first_records, interval)
+        self._catch_up = CatchUp(settings.first_records, interval, settings.concurrent_jobs)
         self._lock = threading.Lock()
         self._measured_rate: int | None = None
         self._bytes_a_record = float(LARGEST_RECORD)
         self._has_taken = False
         """Whether a batch since the start has had records."""
+        self._empty: set[Time] = set()
+        """The open batches without records of the stream."""
         self._waiting_since: Time | None = None
         self._limit: tuple[Time, ReadLimit | None] | None = None
 
@@ -91,7 +95,7 @@ class AdmissionControl:
             self._measured_rate = records_a_second
 
     def batch_completed(self, info: BatchInfo, stream_id: int, name: str) -> None:
-        """Note the speed of a batch whose outputs have succeeded, and how long its records were.
+        """Note the end of a batch. Of one whose outputs have succeeded in the first try, note its speed, and how long its records were.
 
         Args:
             info: the batch.
@@ -99,7 +103,7 @@ class AdmissionControl:
             name: the name of the stream, for the log.
         """
         source = info.inputs.get(stream_id)
-        if source is not None and source.num_bytes and source.num_records:
+        if info.measures_speed and source is not None and source.num_bytes and source.num_records:
             with self._lock:
                 self._bytes_a_record = source.num_bytes / source.num_records
         self._catch_up.completed(info, stream_id, name)
@@ -126,7 +130,8 @@ class AdmissionControl:
         until = clamp(current, ends, self._rates(estimate))
         limit: ReadLimit | None = None
         if until != ends:
-            reason = "maxRatePerPartition" if estimate is None else "backpressure" if rate else "initialRate"
+            is_capped = estimate is None or until == clamp(current, ends, self._rates(None))
+            reason = "maxRatePerPartition" if is_capped else "backpressure" if rate else "initialRate"
             limit = ReadLimit(reason, _length(current, until))
         for ceiling in self._ceilings(time, open_batches, bytes_a_record):
             lowered = ceiling.lowered(current, until)
@@ -134,18 +139,25 @@ class AdmissionControl:
                 until, limit = lowered, ReadLimit(ceiling.reason, _length(current, lowered))
         if self._must_wait(time, _length(current, ends)):
             until, limit = dict(current), ReadLimit("minRecordsPerBatch", 0)
-        with self._lock:
-            self._limit = time, limit
+        self._set_limit(time, limit)
         return until
 
-    def admit_missed(self, current: Offsets, ends: Offsets) -> dict[Partition, int]:
+    def admit_missed(self, time: Time, current: Offsets, ends: Offsets) -> dict[Partition, int]:
         """Return where the ranges of a missed batch end that gets the records of its time. Only the user's maximum rates limit it.
 
         Args:
+            time: the batch.
             current: the next offset of each partition.
             ends: the end of its log at the time of the batch, not before that offset.
         """
-        return clamp(current, ends, self._rates(None))
+        until = clamp(current, ends, self._rates(None))
+        self._set_limit(time, None if until == ends else ReadLimit("maxRatePerPartition", _length(current, until)))
+        return until
+
+    def _set_limit(self, time: Time, limit: ReadLimit | None) -> None:
+        """Keep why a batch has no more records."""
+        with self._lock:
+            self._limit = time, limit
 
     def planned(self, time: Time, ranges: Iterable[OffsetRange], ends: Offsets) -> None:
         """Note the durable plan of a batch of `admit`.
@@ -158,6 +170,8 @@ class AdmissionControl:
         ranges = list(ranges)
         if any(r.count() for r in ranges):
             self._has_taken, self._waiting_since = True, None
+        else:
+            self._empty.add(time)
         self._catch_up.planned(time, ranges, ends)
 
     def _ceilings(self, time: Time, open_batches: Collection[Time], bytes_a_record: float) -> Iterable[Ceiling]:
@@ -169,13 +183,16 @@ class AdmissionControl:
             yield Ceiling(total=max(1, int(self._settings.max_bytes / bytes_a_record)), reason="maxBytesPerBatch")
 
     def _is_late(self, time: Time, open_batches: Collection[Time]) -> bool:
-        """Return whether an earlier batch should have ended long ago.
+        """Return whether an earlier batch should have ended long ago, and its records are the reason.
 
         Spark's controller hears of an overload when a batch has ended. The batches that were planned meanwhile, at the old rate, have
-        filled the queue, and then it takes the rate far too low to empty the queue. With empty batches there is no such queue.
+        filled the queue, and then it takes the rate far too low to empty the queue. With empty batches there is no such queue. If the
+        oldest batch is empty, empty batches themselves are too slow, and more of them would help nobody: then the rate holds.
         """
-        oldest = min(open_batches, default=time)
-        return time.since(oldest).milliseconds >= MOST_LATE * self._interval.milliseconds
+        self._empty.intersection_update(open_batches)
+        oldest = min(open_batches, default=None)
+        with_records = [] if oldest is None or oldest in self._empty else [oldest]
+        return is_late(time, with_records, open_batches, self._interval, self._settings.concurrent_jobs)
 
     def _rates(self, estimate: float | None) -> RateLimits:
         """Return the rate limits of a batch."""
@@ -184,14 +201,15 @@ class AdmissionControl:
     def _must_wait(self, time: Time, available: int) -> bool:
         """Return whether a batch has too few records and waits. The first batch with records never waits.
 
-        Else a driver that dies and starts again before `max_wait_ms` has passed, again and again, would never read.
+        Else a driver that dies and starts again before `max_wait_ms` has passed, again and again, would never read. A record may have come
+        just after the plan before the one that saw it first, and a batch that waits leaves it until the next plan.
         """
-        settings = self._settings
+        settings, interval_ms = self._settings, self._interval.milliseconds
         if not 0 < available < settings.min_records or not self._has_taken:
             return False
         if self._waiting_since is None:
             self._waiting_since = time
-        return time.since(self._waiting_since).milliseconds < settings.max_wait_ms
+        return time.since(self._waiting_since).milliseconds + 2 * interval_ms <= settings.max_wait_ms
 
     # -- what is told; any thread
 

@@ -2,19 +2,19 @@
 
 A first start from `earliest`, or a start after a downtime, finds more records than one batch can process. The first batch then takes a
 fixed number of each partition. Later ones take nothing until it has ended, because nothing is measured yet. From then on a batch takes
-as many records as fit its interval, by the cost of the last batches. This ends when a batch reaches the ends of all logs.
+as many records as fit its interval, by the speed of the last batches. This ends when a batch reaches the ends of all logs.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kstream.batch import BatchInfo
 from kstream.batch_time import Duration, Time
+from kstream.offsets.batch_speed import BatchCost, BatchSpeed
 from kstream.offsets.offset_range import OffsetRange, Partition
 
 logger = logging.getLogger("kstream.offsets")
@@ -22,13 +22,9 @@ logger = logging.getLogger("kstream.offsets")
 PAUSE_INTERVALS = 10
 """After a pause of so many batch intervals between two plans a stream catches up again: brokers were away, or the process was stopped."""
 SHARE = 0.85
-"""The share of its interval that a batch may need, by the speed of the last one. The rest is for batches that are slower."""
-MOST_OVERHEAD = 0.75
-"""The share of an interval above which the overhead of a batch leaves no time for records."""
-RECENT = 10
-"""The number of batches of which the fastest bounds the overhead: no batch is faster than its overhead."""
+"""The share of its interval that a batch may need. The rest is for batches that are slower."""
 MOST_LATE = 2
-"""A batch takes no records if an earlier one has not ended so many intervals after its time."""
+"""A batch takes no records if an earlier one has not ended so many intervals after its time, and occupies a concurrent job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,54 +69,31 @@ def _shares(lengths: Mapping[Partition, int], total: int, wanted: int) -> dict[P
     return shares
 
 
-@dataclass(frozen=True, slots=True)
-class BatchCost:
-    """The records of a stream in a batch, and the time for which the batch ran."""
-
-    records: int
-    processing_ms: int
-
-    @property
-    def a_second(self) -> float:
-        """The records a second of processing."""
-        return self.records * 1000 / self.processing_ms
-
-    def differs_much(self, other: BatchCost) -> bool:
-        """Return whether one batch has at least twice the records of the other."""
-        return self.records >= 2 * other.records or other.records >= 2 * self.records
-
-    def overhead_ms(self, other: BatchCost) -> float:
-        """Return the time of a batch without records, by the straight line through two batches; not below 0."""
-        slope = (self.processing_ms - other.processing_ms) / (self.records - other.records)
-        return max(0.0, self.processing_ms - slope * self.records)
-
-
 class CatchUp:
     """How far one stream has caught up. The generator's thread plans, the listeners' thread measures; `_lock` guards the state.
 
     Args:
         first_records: the most records of a partition in a batch without a measurement; 0 switches catching up off.
         interval: the batch interval.
+        concurrent_jobs: how many jobs run side by side.
     """
 
-    def __init__(self, first_records: int, interval: Duration) -> None:
+    def __init__(self, first_records: int, interval: Duration, concurrent_jobs: int = 1) -> None:
         self._first_records = first_records
         self._interval = interval
+        self._concurrent_jobs = concurrent_jobs
         self._lock = threading.Lock()
         self._behind = first_records > 0
-        self._measured: BatchCost | None = None
-        """The last batch with records of the stream."""
-        self._reference: BatchCost | None = None
-        """An earlier one, for the overhead."""
-        self._overhead_ms = 0.0
-        """What each batch costs, however few its records, in milliseconds; by a line through two batches."""
-        self._recent_ms: deque[int] = deque(maxlen=RECENT)
-        """How long the last batches with records have run."""
+        self._speed = BatchSpeed(SHARE * interval.milliseconds, interval.milliseconds)
+        self._is_told = False
+        """Whether the log has the time until the stream has caught up."""
         self._last: Time | None = None
         self._left = 0
         """The records that the last plan left in the logs."""
         self._unfinished: list[Time] = []
         """The batches that took records while the stream was behind, and that had not ended at the last plan."""
+        self._unheard: dict[Time, Time] = {}
+        """Those that ended before any was measured, and of which the listeners have not heard → the plan that saw it first."""
 
     @property
     def is_behind(self) -> bool:
@@ -137,13 +110,25 @@ class CatchUp:
         with self._lock:
             if not self._behind and (self._first_records <= 0 or not self._has_paused(time)):
                 return NO_CEILING
-            self._unfinished = [batch for batch in self._unfinished if batch in open_batches]
-            if self._measured is None:
+            self._note_ends(time, open_batches)
+            if not self._speed.is_known:
                 first = Ceiling(each=self._first_records, reason="firstBatchRecords")
-                return Ceiling(total=0, reason="firstBatchRuns") if self._unfinished else first
-            if self._unfinished and time.since(self._unfinished[0]).milliseconds >= MOST_LATE * self._interval.milliseconds:
+                return Ceiling(total=0, reason="firstBatchRuns") if self._unfinished or self._unheard else first
+            if is_late(time, self._unfinished[:1], open_batches, self._interval, self._concurrent_jobs):
                 return Ceiling(total=0, reason="lateBatches")
-            return Ceiling(total=self._fitting(), reason="catchUp")
+            return Ceiling(total=self._speed.fitting(), reason="catchUp")
+
+    def _note_ends(self, time: Time, open_batches: Collection[Time]) -> None:
+        """Note which batches have ended. Call this under the lock.
+
+        The listeners hear of an end later than the scheduler. If nobody has heard of the first batch, its speed may be under way; a batch
+        between two tries has none. So the stream waits for it no longer than for a late batch.
+        """
+        ended = [batch for batch in self._unfinished if batch not in open_batches]
+        self._unfinished = [batch for batch in self._unfinished if batch in open_batches]
+        unheard = {**dict.fromkeys(ended, time), **self._unheard}
+        limit_ms = MOST_LATE * self._interval.milliseconds
+        self._unheard = {batch: seen for batch, seen in unheard.items() if time.since(seen).milliseconds < limit_ms}
 
     def planned(self, time: Time, ranges: Iterable[OffsetRange], ends: Mapping[Partition, int]) -> None:
         """Note the durable plan of a batch.
@@ -158,13 +143,17 @@ class CatchUp:
             taken += r.count()
             left += max(0, ends.get((r.topic, r.partition), 0) - r.untilOffset)
         with self._lock:
-            self._behind = self._first_records > 0 and left > 0 and (self._behind or self._has_paused(time))
+            was_behind = self._behind
+            self._behind = self._first_records > 0 and left > 0 and (was_behind or self._has_paused(time))
+            self._is_told = self._is_told and (was_behind or not self._behind)
             self._last, self._left = time, left
             if self._behind and taken:
                 self._unfinished.append(time)
 
     def completed(self, info: BatchInfo, stream_id: int, name: str) -> None:
-        """Note the speed of a batch whose outputs have succeeded. Logs the first speed of a stream that is behind.
+        """Note the end of a batch, and its speed if all its outputs have succeeded in the first try.
+
+        Logs once how long the stream will be behind.
 
         Args:
             info: the batch.
@@ -172,36 +161,38 @@ class CatchUp:
             name: the name of the stream, for the log.
         """
         source, processing_ms = info.inputs.get(stream_id), info.processing_delay_ms
-        if source is None or source.num_records <= 0 or processing_ms is None:
-            return
-        cost = BatchCost(source.num_records, max(1, processing_ms))
         with self._lock:
-            first, left = self._measured is None and self._behind, self._left
-            self._measured = cost
-            self._recent_ms.append(cost.processing_ms)
-            if self._reference is None:
-                self._reference = cost
-            elif cost.differs_much(self._reference):
-                self._overhead_ms, self._reference = cost.overhead_ms(self._reference), cost
-            most = self._fitting()
-        if first:
-            text = "%s catches up: %d records wait, and the job has processed %.0f a second. A batch takes up to %d, for about %.0f s"
-            logger.info(text, name, left, cost.a_second, most, left / cost.a_second)
+            self._unfinished = [batch for batch in self._unfinished if batch != info.batch_time]
+            self._unheard.pop(info.batch_time, None)
+            if not info.measures_speed or source is None or source.num_records <= 0 or processing_ms is None or processing_ms < 0:
+                return  # below 0 ms: the clock was set back while the batch ran
+            self._speed.add(BatchCost(source.num_records, max(1, processing_ms)))
+            if not self._behind or self._last is None or self._is_told:
+                return
+            self._is_told = True
+            left, a_second, most, seconds = self._left, source.num_records * 1000 / max(1, processing_ms), *self._rate()
+        text = "%s catches up: %d records wait, and the job has processed %.0f a second. A batch takes up to %d, for about %.0f s"
+        logger.info(text, name, left, a_second, most, left / most * seconds)
 
-    def _fitting(self) -> int:
-        """Return how many records fit an interval by the last measurement. Call this under the lock.
-
-        If the overhead alone takes nearly the whole interval, no number fits. Then a batch may run as long again as its overhead: with
-        fewer records the job would do little else than begin batches.
-        """
-        assert self._measured is not None
-        cost, budget_ms = self._measured, SHARE * self._interval.milliseconds
-        # A pause of the machine makes one batch slow, and the line through it steep or flat. The fastest batch had no such pause.
-        overhead_ms = min(self._overhead_ms, SHARE * min(self._recent_ms))
-        if overhead_ms < MOST_OVERHEAD * self._interval.milliseconds:
-            return max(1, int(cost.records / cost.processing_ms * budget_ms))
-        return max(1, int(cost.records / (cost.processing_ms - overhead_ms) * overhead_ms))
+    def _rate(self) -> tuple[int, float]:
+        """Return how many records a batch takes, and the seconds from one such batch to the next. Call this under the lock."""
+        return self._speed.fitting(), max(self._interval.milliseconds, self._speed.target_ms) / 1000
 
     def _has_paused(self, time: Time) -> bool:
         """Return whether many intervals lie between the last plan and this one. Call this under the lock."""
         return self._last is not None and time.since(self._last).milliseconds > PAUSE_INTERVALS * self._interval.milliseconds
+
+
+def is_late(time: Time, oldest: Sequence[Time], open_batches: Collection[Time], interval: Duration, concurrent_jobs: int) -> bool:
+    """Return whether a batch would only make a queue longer. Pure.
+
+    Args:
+        time: the batch.
+        oldest: the oldest open batch with records of the stream; empty without one.
+        open_batches: the batches that run, or wait for an earlier one.
+        interval: the batch interval.
+        concurrent_jobs: how many jobs run side by side. While there are fewer batches, the next one need not wait.
+    """
+    if not oldest or len(open_batches) < concurrent_jobs:
+        return False
+    return time.since(oldest[0]).milliseconds >= MOST_LATE * interval.milliseconds

@@ -175,7 +175,7 @@ class LogInputDStream(InputDStream[LogPlan]):
         if then is None:
             until = self._admission.admit(time, current, ends, self.services.open_batches())
         else:
-            until = self._admission.admit_missed(current, ends)
+            until = self._admission.admit_missed(time, current, ends)
         return LogPlan(self.log.name, [OffsetRange(*p, at, until[p]) for p, at in sorted(current.items())], lost)
 
     def _current(self, latest: Mapping[Partition, int], missed: bool) -> tuple[dict[Partition, int], list[LostRange]]:
@@ -237,6 +237,7 @@ class LogInputDStream(InputDStream[LogPlan]):
             caps_rates=most > 0,
             backpressure=conf("spark.streaming.backpressure.enabled"),
             initial_rate=conf("spark.streaming.backpressure.initialRate"),
+            concurrent_jobs=conf("spark.streaming.concurrentJobs"),
             first_records=conf("spark.streaming.kstream.log.firstBatchRecords"),
         )
 

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 RangeStart: TypeAlias = tuple[str, int, int]
 """(topic, partition, first offset)."""
 ReportData: TypeAlias = dict[str, Any]
-"""A report as tasks send it: {"counts": {start: (until, records)}, "bytes": {start: bytes}, "lost": {start: (until, cause, detail)},
-"errors": {start: {kind: (records, first)}}, "undelivered": {start: reason}}. Bytes, errors and undelivered are by a range of the task."""
+"""A report as tasks send it: {"counts": {start: (until, records)}, "bytes": {start: (records, bytes)},
+"lost": {start: (until, cause, detail)}, "errors": {start: {kind: (records, first)}}, "undelivered": {start: reason}}. Bytes, errors and
+undelivered are by a range of the task."""
 
 
 @dataclass(slots=True)
@@ -35,7 +36,8 @@ class ReadReport:
     Attributes:
         tolerate_loss: whether a loss is recorded and the read continues; otherwise the loss is raised.
         counts: start → (end, number of records), for each split that was read to its end.
-        num_bytes: the bytes of all these records, estimated from the first records of each split; 0 if the reader does not look.
+        lengths: start of the task's first range → (records, their bytes), of the records whose length the reader has looked at or
+            estimated, also if it did not read a split to its end.
         lost: start → (end, cause, detail), for each lost range.
         errors: start of the task's first range → kind → (records, the first of them), if records failed.
         undelivered: the same start → why a dead letter was not stored, if the task could not raise that.
@@ -43,21 +45,31 @@ class ReadReport:
 
     tolerate_loss: bool = False
     counts: dict[RangeStart, tuple[int, int]] = field(default_factory=dict[RangeStart, tuple[int, int]])
-    num_bytes: int = 0
+    lengths: dict[RangeStart, tuple[int, int]] = field(default_factory=dict[RangeStart, tuple[int, int]])
     lost: dict[RangeStart, tuple[int | None, str, str]] = field(default_factory=dict[RangeStart, tuple[int | None, str, str]])
     errors: dict[RangeStart, KindCounts] = field(default_factory=dict)
     undelivered: dict[RangeStart, str] = field(default_factory=dict[RangeStart, str])
 
-    def record_read(self, split: OffsetRange, records: int, num_bytes: int = 0) -> None:
+    def record_read(self, split: OffsetRange, records: int) -> None:
         """Record that a split was read to its end.
 
         Args:
             split: the range of the split.
             records: how many records it held.
-            num_bytes: their bytes, estimated.
         """
         self.counts[split.topic, split.partition, split.fromOffset] = (split.untilOffset, records)
-        self.num_bytes += num_bytes
+
+    def record_length(self, split: OffsetRange, records: int, num_bytes: int) -> None:
+        """Record the bytes of some records of a split. Called before they are handed out, for nobody may ask for the next ones.
+
+        Args:
+            split: the range of the split.
+            records: how many records.
+            num_bytes: their bytes, estimated.
+        """
+        first = next(iter(self.lengths), (split.topic, split.partition, split.fromOffset))
+        known = self.lengths.get(first, (0, 0))
+        self.lengths[first] = known[0] + records, known[1] + num_bytes
 
     def record_loss(self, lost: LostRange) -> None:
         """Record a lost range."""
@@ -65,9 +77,8 @@ class ReadReport:
 
     def to_plain(self) -> ReportData:
         """Return the report for the driver; empty if nothing was recorded."""
-        parts = ("counts", self.counts), ("lost", self.lost), ("errors", self.errors), ("undelivered", self.undelivered)
-        bytes_by_first = {next(iter(self.counts)): self.num_bytes} if self.num_bytes else {}
-        return {name: found for name, found in (*parts, ("bytes", bytes_by_first)) if found}
+        parts = ("counts", self.counts), ("bytes", self.lengths), ("lost", self.lost), ("errors", self.errors)
+        return {name: found for name, found in (*parts, ("undelivered", self.undelivered)) if found}
 
 
 def merge(into: dict[int, ReportData], more: Mapping[int, ReportData]) -> dict[int, ReportData]:
@@ -84,9 +95,9 @@ def merge(into: dict[int, ReportData], more: Mapping[int, ReportData]) -> dict[i
         known = into.setdefault(time, {"counts": {}, "lost": {}})
         for start, (until, records) in report.get("counts", {}).items():
             known["counts"][start] = max(known["counts"].get(start, (until, 0)), (until, records))
-        for start, num_bytes in report.get("bytes", {}).items():
-            known_bytes = known.setdefault("bytes", {})
-            known_bytes[start] = max(known_bytes.get(start, 0), num_bytes)
+        for start, length in report.get("bytes", {}).items():
+            lengths = known.setdefault("bytes", {})
+            lengths[start] = max(lengths.get(start, (0, 0)), length)
         known["lost"].update(report.get("lost", {}))
         for start, kinds in report.get("errors", {}).items():
             counted = known.setdefault("errors", {}).setdefault(start, {})
@@ -97,9 +108,16 @@ def merge(into: dict[int, ReportData], more: Mapping[int, ReportData]) -> dict[i
     return into
 
 
-def bytes_of(report: ReportData) -> int | None:
-    """Return the bytes of the records of a batch, by the report; None if no task has estimated them. Pure."""
-    return sum(report["bytes"].values()) if "bytes" in report else None
+def bytes_of(report: ReportData, records: int) -> int | None:
+    """Return the bytes of the records of a batch, by the mean length of those that the report knows; None if it knows none. Pure.
+
+    Args:
+        report: the report.
+        records: how many records the batch has.
+    """
+    lengths = report.get("bytes", {}).values()
+    known = sum(number for number, _ in lengths)
+    return round(sum(num_bytes for _, num_bytes in lengths) * records / known) if known else None
 
 
 def errors_of(report: ReportData) -> KindCounts:

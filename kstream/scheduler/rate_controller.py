@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 class RateController(StreamingListener):
     """A listener that passes the figures of each batch to one input stream, and under back-pressure a rate. Runs on the listeners' thread.
 
-    A batch with a failed output does not count: it may have ended early, so its speed is no speed of the job.
+    A batch with a failed output gives no rate: it may have ended early, so its speed is no speed of the job.
 
     Args:
         stream: the input. It must adapt its rate.
@@ -43,10 +43,8 @@ class RateController(StreamingListener):
     def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
         """Pass on the figures of a batch, and the new rate, if all outputs have succeeded in the first try."""
         info = batchCompleted.info
-        if not info.measures_speed:
-            return
         self._stream.batch_completed(info)
-        rate = self._rate_after(info)
+        rate = self._rate_after(info) if info.measures_speed else None
         if rate is None:
             return
         if not math.isfinite(rate) or rate < 0:

@@ -138,12 +138,20 @@ def test_a_small_batch_waits_until_there_are_enough_records() -> None:
 
 
 def test_a_small_batch_never_waits_longer_than_the_limit() -> None:
-    stream = Admitting(min_records=10, max_wait_ms=3 * INTERVAL)
+    """A record that a plan sees first may have come an interval before."""
+    stream = Admitting(min_records=10, max_wait_ms=4 * INTERVAL)
     stream.plan(a=10)
     assert [stream.plan(a=11) for _ in range(4)] == [0, 0, 0, 1]
     assert [stream.plan(), stream.plan()] == [0, 0]
     assert stream.limits == {}, "without records nothing waits"
     assert [stream.plan(a=12) for _ in range(4)] == [0, 0, 0, 1], "the wait begins with the first record that waits"
+
+
+@pytest.mark.parametrize("max_wait_ms", [0, INTERVAL, 2 * INTERVAL - 1])
+def test_without_time_for_another_interval_nothing_waits(max_wait_ms: int) -> None:
+    stream = Admitting(min_records=10, max_wait_ms=max_wait_ms)
+    stream.plan(a=10)
+    assert stream.plan(a=11) == 1
 
 
 def test_the_first_records_after_a_start_never_wait_since_a_driver_may_die_again_and_again() -> None:
@@ -162,12 +170,13 @@ def test_records_that_another_limit_holds_back_do_not_wait_for_more() -> None:
 def test_a_missed_batch_has_the_records_of_its_time_whatever_is_measured() -> None:
     stream = Admitting(backpressure=True, initial_rate=5, first_records=5, max_bytes=100, min_records=1000, max_wait_ms=60_000)
     stream.control.update_rate(1)
-    assert stream.control.admit_missed({A: 0, B: 0}, {A: 50, B: 20}) == {A: 50, B: 20}
+    assert stream.control.admit_missed(at(1), {A: 0, B: 0}, {A: 50, B: 20}) == {A: 50, B: 20}
 
 
 def test_the_users_maximum_rate_limits_a_missed_batch_too() -> None:
     stream = Admitting(max_rate=lambda _: 3, caps_rates=True)
-    assert stream.control.admit_missed({A: 0, B: 0}, {A: 50, B: 2}) == {A: 3, B: 2} and stream.control.caps_rates
+    assert stream.control.admit_missed(at(1), {A: 0, B: 0}, {A: 50, B: 2}) == {A: 3, B: 2} and stream.control.caps_rates
+    assert stream.control.limits_of(at(1)) == {"readLimit": {"reason": "maxRatePerPartition", "records": 5}}
 
 
 def test_under_back_pressure_a_batch_takes_nothing_while_an_earlier_one_is_two_intervals_late() -> None:
@@ -176,3 +185,26 @@ def test_under_back_pressure_a_batch_takes_nothing_while_an_earlier_one_is_two_i
     assert stream.control.admit(at(5), {A: 0}, {A: 10}, [at(3), at(4)]) == {A: 0}
     assert stream.control.limits_of(at(5))["readLimit"] == {"reason": "lateBatches", "records": 0}
     assert Admitting().control.admit(at(5), {A: 0}, {A: 10}, [at(1)]) == {A: 10}, "Spark's, without back-pressure"
+
+
+def test_empty_batches_that_are_late_do_not_stop_the_reading() -> None:
+    """The job is too slow for its interval with any number of records, and empty batches would help nobody."""
+    stream = Admitting(backpressure=True)
+    for number, records in (1, 0), (2, 5):
+        stream.control.planned(at(number), [OffsetRange(*A, 0, records)], {A: 10})
+    assert stream.control.admit(at(5), {A: 5}, {A: 10}, [at(1), at(2)]) == {A: 10}
+    assert stream.control.admit(at(5), {A: 5}, {A: 10}, [at(2)]) == {A: 5}
+
+
+def test_batches_that_run_side_by_side_are_not_late() -> None:
+    stream = Admitting(backpressure=True, concurrent_jobs=3)
+    assert stream.control.admit(at(5), {A: 0}, {A: 10}, [at(3), at(4)]) == {A: 10}
+    assert stream.control.admit(at(5), {A: 0}, {A: 10}, [at(2), at(3), at(4)]) == {A: 0}
+
+
+def test_the_maximum_rate_is_the_reason_if_it_is_below_the_rate_of_back_pressure() -> None:
+    stream = Admitting(backpressure=True, max_rate=lambda _: 10, caps_rates=True)
+    stream.control.update_rate(1_000_000)
+    assert stream.plan(a=500) == 10 and stream.limits["readLimit"]["reason"] == "maxRatePerPartition"
+    stream.control.update_rate(5)
+    assert stream.plan(a=500) == 5 and stream.limits["readLimit"]["reason"] == "backpressure"

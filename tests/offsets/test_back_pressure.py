@@ -45,7 +45,9 @@ class Job:
         taken: the records of each batch.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, overhead_ms: int = OVERHEAD_MS, empty_costs: bool = False) -> None:
+        self.overhead_ms = overhead_ms
+        self.empty_costs = empty_costs
         self.random = random.Random(seed)
         self.estimator = PIDRateEstimator(INTERVAL, 1.0, 0.2, 0.0, MIN_RATE)
         self.control = AdmissionControl(AdmissionSettings(backpressure=True, initial_rate=200), Duration(INTERVAL))
@@ -73,7 +75,8 @@ class Job:
         self.control.planned(time, [OffsetRange(*A, self.next, until)], ends)
         records, self.next = until - self.next, until
         noise = self.random.lognormvariate(0, 0.1)
-        processing = max(1, int((OVERHEAD_MS + records / conditions.speed * 1000) * noise)) if records else 1
+        cost = self.overhead_ms + records / conditions.speed * 1000
+        processing = max(1, int(cost * noise)) if records or self.empty_costs else 1
         start = max(time.milliseconds, self.free_at)
         self.free_at = start + processing
         self.open.append((self.free_at, time, records, processing, start - time.milliseconds))
@@ -114,3 +117,17 @@ def test_after_an_overload_the_records_that_waited_are_read() -> None:
     job = Job(1).run(30, Conditions(1000, 4500)).run(200, Conditions(1000, 100))
     assert job.next == int(job.end)
     assert max(job.delays[5:]) < 3
+
+
+@pytest.mark.parametrize("overhead_ms", [1000, 1200, 1500])
+def test_a_job_whose_empty_batches_take_longer_than_an_interval_still_reads(overhead_ms: int) -> None:
+    """It cannot keep up, whatever it reads: it took no record any more. A third of the lowest rate is left for its late batches."""
+    for seed in range(50):
+        job = Job(seed, overhead_ms, empty_costs=True).run(300, Conditions(10_000, 2000))
+        assert sum(job.taken[100:]) > 0.33 * 200 * MIN_RATE, seed
+
+
+def test_a_job_whose_empty_batches_take_most_of_an_interval_is_hardly_late() -> None:
+    for seed in range(50):
+        job = Job(seed, 800, empty_costs=True).run(300, Conditions(10_000, 4000))
+        assert statistics.mean(job.delays[30:]) < 3 and statistics.mean(job.taken[100:]) > MIN_RATE, seed

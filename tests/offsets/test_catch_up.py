@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from kstream.batch import BatchInfo, StreamInputInfo
+from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
 from kstream.batch_time import Duration, Time
 from kstream.offsets.catch_up import NO_CEILING, CatchUp, Ceiling
 from kstream.offsets.offset_range import OffsetRange
@@ -30,8 +30,8 @@ def ended(number: int, records: int, processing_ms: int) -> BatchInfo:
 class Catching:
     """A CatchUp with a log of one partition, of which it plans batch after batch."""
 
-    def __init__(self, waiting: int, first: int = 100) -> None:
-        self.catch_up = CatchUp(first, Duration(INTERVAL))
+    def __init__(self, waiting: int, first: int = 100, jobs: int = 1) -> None:
+        self.catch_up = CatchUp(first, Duration(INTERVAL), jobs)
         self.end = waiting
         self.next = 0
         self.open: set[Time] = set()
@@ -54,6 +54,8 @@ class Catching:
     def fails(self, number: int) -> None:
         """The batch ends in failure, and nobody tries it again."""
         self.open.discard(at(number))
+        failed = OutputOperationInfo(at(number), 0, "foreachRDD", "", 0, 1, "Traceback …")
+        self.catch_up.completed(BatchInfo(at(number), {0: StreamInputInfo(0, 100)}, 0, 0, 1, {0: failed}), 0, "Kafka[orders]")
 
 
 # -- the limits of one batch
@@ -152,8 +154,50 @@ def test_the_time_until_it_has_caught_up_is_logged_once(caplog: pytest.LogCaptur
         stream.plan(2)
         stream.ends(2, 850, 850)
     assert [record.message for record in caplog.records] == [
-        "Kafka[orders] catches up: 10000 records wait, and the job has processed 1000 a second. A batch takes up to 850, for about 10 s"
+        "Kafka[orders] catches up: 10000 records wait, and the job has processed 1000 a second. A batch takes up to 850, for about 12 s"
     ]
+
+
+def test_a_pending_batch_that_ends_before_the_first_plan_leaves_the_time_to_a_later_line(caplog: pytest.LogCaptureFixture) -> None:
+    stream = Catching(10_100)
+    with caplog.at_level(logging.INFO, "kstream"):
+        stream.catch_up.completed(ended(0, 500, 500), 0, "Kafka[orders]")
+        assert not caplog.records
+        stream.plan(1)
+        stream.ends(1, 850, 850)
+    assert [record.message.split(":")[1].split(",")[0] for record in caplog.records] == [" 9250 records wait"]
+
+
+def test_a_first_batch_of_which_the_listeners_have_not_heard_is_waited_for() -> None:
+    """The scheduler knows of an end before the listeners know its speed."""
+    stream = Catching(10_000)
+    assert stream.plan(1) == 100
+    stream.open.clear()
+    assert [stream.plan(2), stream.plan(3)] == [0, 0]
+    stream.ends(1, 100, 100)
+    assert stream.plan(4) == 850
+
+
+def test_a_first_batch_that_is_tried_again_is_not_waited_for_longer_than_for_a_late_one() -> None:
+    stream = Catching(10_000)
+    stream.plan(1)
+    stream.open.clear()
+    assert [stream.plan(number) for number in (2, 3, 4)] == [0, 0, 100]
+
+
+def test_a_batch_during_which_the_clock_was_set_back_shows_no_speed() -> None:
+    stream = Catching(50_000_000, first=100_000)
+    stream.plan(1)
+    stream.ends(1, 100_000, -3000)
+    assert stream.plan(2) == 100_000
+
+
+def test_batches_that_run_side_by_side_are_not_late() -> None:
+    stream = Catching(10_000, jobs=4)
+    stream.plan(1)
+    stream.ends(1, 100, 100)
+    assert [stream.plan(number) for number in (2, 3, 4, 5)] == [850] * 4
+    assert stream.plan(6) == 0, "four run, and the first is late"
 
 
 # -- a whole backlog
@@ -230,3 +274,29 @@ def test_ten_million_records_are_read_in_batches_that_end_within_two_intervals(s
     ran = read_backlog(stream, lambda records: (100 + records / 50) * draw.lognormvariate(0, 0.1), produced=10_000)
     assert len(ran) < 1.5 * 10_000_000 / (40_000 - 10_000)
     assert max(batch.total_delay for batch in ran[1:]) < 2 * INTERVAL
+
+
+@pytest.mark.parametrize("overhead", [0, 100, 500, 700, 800, 850, 870, 880, 900, 950, 1000, 1500])
+def test_a_backlog_is_read_whatever_share_of_its_interval_a_batch_needs_for_itself(overhead: int) -> None:
+    """Batches of ever fewer records, down to one, would never end it. A million records take five seconds here, and so do empty batches."""
+
+    def batches(seed: int) -> int:
+        draw, stream = random.Random(seed), Catching(1_000_000, first=10_000)
+        return len(read_backlog(stream, lambda records: (overhead + records / 200) * draw.lognormvariate(0, 0.1)))
+
+    assert max(map(batches, range(20))) < 250
+
+
+def test_a_quiet_stream_beside_a_busy_one_reads_what_has_waited_for_it() -> None:
+    """Its batches take as long with few records as with many, for most of the time is the other stream's."""
+    stream = Catching(50, first=100_000)
+    taken = stream.plan(1)
+    for number in range(2, 6):
+        stream.ends(number - 1, taken, 840)
+        taken = stream.plan(number, produced=50)
+    stream.ends(5, taken, 840)
+    taken = stream.plan(40, produced=5_000)
+    for number in range(41, 80):
+        stream.ends(number - 1, taken, 840)
+        taken = stream.plan(number, produced=50)
+    assert not stream.catch_up.is_behind and taken == 50

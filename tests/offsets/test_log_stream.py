@@ -47,6 +47,9 @@ def started(log: MemoryLog, start: Any = "earliest", conf: dict[str, str] | None
     return made
 
 
+NO_FIRST_BATCH = "spark.streaming.kstream.log.firstBatchRecords"
+
+
 def run(on: MemoryStream, number: int) -> tuple[LogPlan, list[Any]]:
     """Plan a batch and read it, as a driver does."""
     time = batch_time(number)
@@ -124,14 +127,15 @@ def test_a_partition_that_comes_later_begins_at_its_earliest_offset() -> None:
 
 def test_the_rate_limits_every_partition() -> None:
     log = MemoryLog({A: [(0, n) for n in range(10)], B: [(0, n) for n in range(2)]})
-    on = started(log, conf={"spark.streaming.kstream.log.maxRatePerPartition": "3"})
+    on = started(log, conf={"spark.streaming.kstream.log.maxRatePerPartition": "3", NO_FIRST_BATCH: "0"})
     assert [r.untilOffset for r in run(on, 1)[0].ranges] == [3, 2]
     assert [r.untilOffset for r in run(on, 2)[0].ranges] == [6, 2]
 
 
 def test_partitions_share_the_rate_of_back_pressure_by_their_lags() -> None:
     log = MemoryLog({A: [(0, n) for n in range(60)], B: [(0, n) for n in range(20)]})
-    on = started(log, conf={"spark.streaming.backpressure.enabled": "true", "spark.streaming.backpressure.initialRate": "4"})
+    rates = {"spark.streaming.backpressure.enabled": "true", "spark.streaming.backpressure.initialRate": "4"}
+    on = started(log, conf={**rates, NO_FIRST_BATCH: "0"})
     assert on.adapts_rate
     assert [r.untilOffset for r in run(on, 1)[0].ranges] == [3, 1], "the initial rate"
     on.update_rate(8)

@@ -132,7 +132,9 @@ def test_a_loss_that_comes_while_its_batch_is_taken_is_taken_with_it_or_with_a_l
 
 def test_of_a_batch_that_is_read_again_without_a_record_only_the_losses_stay(meeting: Meeting) -> None:
     start, kind = ("t", 0, 0), ("transformation", "ValueError")
-    meeting.report.accumulator.add({1: {"counts": {start: (8, 8)}, "bytes": {start: 99}, "errors": {start: {kind: (1, 5)}}, **lost(5)}})
+    meeting.report.accumulator.add(
+        {1: {"counts": {start: (8, 8)}, "bytes": {start: (8, 99)}, "errors": {start: {kind: (1, 5)}}, **lost(5)}}
+    )
     meeting.report.drop_counts(1)
     assert meeting.report.take(1) == {"counts": {}, **lost(5)}
 
@@ -148,16 +150,31 @@ def test_tasks_get_a_copy_that_can_be_pickled() -> None:
 def test_the_bytes_of_a_batch_are_those_of_its_tasks_and_a_task_that_ran_twice_counts_once() -> None:
     def of_a_task(start: int, records: int, num_bytes: int) -> ReportData:
         report = ReadReport()
-        report.record_read(OffsetRange("t", 0, start, start + records), records, num_bytes)
+        report.record_length(OffsetRange("t", 0, start, start + records), records, num_bytes)
         return report.to_plain()
 
     found = merge({}, {1000: of_a_task(0, 10, 500)})
     for again in (of_a_task(0, 10, 500), of_a_task(10, 5, 70)):
         merge(found, {1000: again})
-    assert bytes_of(found[1000]) == 570
+    assert bytes_of(found[1000], 15) == 570
+
+
+def test_records_that_no_task_has_read_count_as_long_as_the_others() -> None:
+    report = ReadReport()
+    for split in OffsetRange("t", 0, 0, 9), OffsetRange("t", 1, 0, 9):
+        report.record_length(split, 5, 500)
+    assert report.to_plain() == {"bytes": {("t", 0, 0): (10, 1000)}}
+    assert bytes_of(report.to_plain(), 1000) == 100_000
+
+
+def test_a_task_that_stopped_early_and_one_that_read_on_count_once() -> None:
+    start = ("t", 0, 0)
+    for first, second in ((10, 500), (90, 4500)), ((90, 4500), (10, 500)):
+        found = merge(merge({}, {1: {"bytes": {start: first}}}), {1: {"bytes": {start: second}}})
+        assert found[1]["bytes"] == {start: (90, 4500)}
 
 
 def test_a_reader_that_does_not_look_at_the_length_reports_no_bytes() -> None:
     report = ReadReport()
     report.record_read(OffsetRange("t", 0, 0, 3), 3)
-    assert bytes_of(report.to_plain()) is None
+    assert bytes_of(report.to_plain(), 3) is None

@@ -10,6 +10,7 @@ import pytest
 
 from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
 from kstream.batch_time import Time
+from kstream.errors import ConfigurationError
 from kstream.listener import StreamingListenerBatchCompleted
 from kstream.scheduler.rate_controller import RateController
 from kstream.scheduler.rate_estimator import RateEstimator
@@ -77,11 +78,18 @@ def test_a_batch_that_shows_no_speed_of_the_stream_is_not_asked_about(event: Str
     assert estimator.asked == []
 
 
-def test_an_input_hears_of_its_batches_without_back_pressure_but_not_of_failed_and_retried_ones() -> None:
+def test_an_input_hears_of_its_batches_without_back_pressure_also_of_failed_and_retried_ones() -> None:
     stream = Input()
     for event in (ended(), ended(failure="ValueError"), ended(tries=2)):
         controller(stream, None).onBatchCompleted(event)
-    assert stream.batches == [70] and stream.rates == []
+    assert stream.batches == [70] * 3 and stream.rates == []
+
+
+def test_a_failed_batch_and_one_of_a_second_try_give_no_rate() -> None:
+    stream, estimator = Input(), Scripted()
+    for event in (ended(failure="ValueError"), ended(tries=2)):
+        controller(stream, estimator).onBatchCompleted(event)
+    assert estimator.asked == [] and stream.rates == []
 
 
 @pytest.mark.parametrize("rate", [math.nan, math.inf, -1.0])
@@ -142,6 +150,6 @@ def test_an_estimator_that_is_not_there_is_refused_before_an_epoch_is_taken() ->
     world = World()
     driver = Driver(world, {**ON, "spark.streaming.backpressure.rateEstimator": "nothing.Here"})
     adapting(driver)
-    with pytest.raises(Exception, match="rateEstimator"):
+    with pytest.raises(ConfigurationError, match="rateEstimator"):
         driver.start()
     assert world.store.list("") == []

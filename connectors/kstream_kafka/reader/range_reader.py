@@ -198,10 +198,11 @@ class _Group:
                 if not state.yielded:
                     state.mean_length = mean_length(records[:SAMPLE])
                 state.yielded += len(records)
+                self.report.record_length(state.wanted, len(records), round(len(records) * state.mean_length))
                 yield state.wanted, records
             if state.left:
                 break
-            self.report.record_read(state.wanted, state.yielded, round(state.yielded * state.mean_length))
+            self.report.record_read(state.wanted, state.yielded)
             done += 1
         del self.unfinished[:done]
 

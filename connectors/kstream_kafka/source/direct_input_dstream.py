@@ -273,7 +273,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         if self._downtime is None:
             until = self._admission.admit(time, current, ends, self.services.open_batches())
         else:
-            until = self._admission.admit_missed(current, ends)
+            until = self._admission.admit_missed(time, current, ends)
         ranges = [OffsetRange(*p, current[p], until[p]) for p in sorted(current)]
         epochs = [snapshot.latest[r.topic, r.partition].leader_epoch for r in ranges]
         return self._plan_of(ranges, epochs, snapshot.ahead)
@@ -326,7 +326,9 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         counts = counts_of(plan.ranges, found.get("counts", {}), plan.skipped)
         errors = errors_of(found)
         log_errors(time, errors, self._on_record_error(), logger)
-        return outcome_of(time, counts, lost, self._on_data_loss() == REPORT, logger, plan.skipped, errors, bytes_of(found))
+        records = sum(r.count() if count is None else count for r, count in zip(plan.ranges, counts, strict=True))
+        num_bytes = bytes_of(found, records)
+        return outcome_of(time, counts, lost, self._on_data_loss() == REPORT, logger, plan.skipped, errors, num_bytes)
 
     def check_records(self, time: Time, plan: KafkaPlan) -> None:
         """Check the record errors that the tasks of a batch have reported. Called after each job, in its thread. Sends no request.
@@ -389,6 +391,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
             caps_rates=most > 0 or rates is not None,
             backpressure=conf("spark.streaming.backpressure.enabled"),
             initial_rate=conf("spark.streaming.backpressure.initialRate"),
+            concurrent_jobs=conf("spark.streaming.concurrentJobs"),
             first_records=0 if is_bounded else conf("spark.streaming.kstream.kafka.firstBatchRecords"),
             max_bytes=conf("spark.streaming.kstream.kafka.maxBytesPerBatch"),
             min_records=0 if is_bounded else conf("spark.streaming.kstream.kafka.minRecordsPerBatch"),

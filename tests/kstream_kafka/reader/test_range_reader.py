@@ -278,4 +278,13 @@ def test_the_bytes_of_a_split_are_estimated_from_its_first_records() -> None:
     short = [Message(at, b"four", where=A) for at in range(SAMPLE)]
     long = [Message(at, b"x" * 1000, where=A) for at in range(SAMPLE, 2 * SAMPLE)]
     list(read_splits(FakeConsumer([short + long]), (RangeSplit(OffsetRange("t", 0, 0, 2 * SAMPLE)),), 1000, report=report))
-    assert report.num_bytes == 2 * SAMPLE * 4
+    assert report.lengths == {(*A, 0): (2 * SAMPLE, 2 * SAMPLE * 4)}
+
+
+def test_a_read_that_stops_early_tells_the_length_of_what_it_has_handed_out() -> None:
+    report = ReadReport()
+    messages = [Message(at, b"four", where=A) for at in range(5)]
+    reading = read_splits(FakeConsumer([messages]), (RangeSplit(OffsetRange("t", 0, 0, 100)),), 1000, report=report)
+    next(reading)
+    reading.close()
+    assert report.lengths == {(*A, 0): (5, 20)} and report.counts == {}

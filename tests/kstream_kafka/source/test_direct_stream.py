@@ -17,6 +17,8 @@ from kstream.offsets.offset_range import Partition
 from tests.kstream_kafka.fakes import FakeHost
 from tests.kstream_kafka.stream import BROKERS, Logs, Stream
 
+FIRST = "spark.streaming.kstream.kafka.firstBatchRecords"
+
 
 def test_KD1_a_batch_holds_a_range_of_every_partition_from_where_the_last_one_ended():
     s = Stream({("t", 0): (0, 16), ("t", 1): (2, 16)}, auto_offset_reset="smallest").start()
@@ -191,14 +193,13 @@ def test_partitions_of_topics_no_longer_asked_for_are_let_go():
 
 
 def test_KD7_the_maximum_rate_holds_over_batches():
-    s = Stream(
-        {("t", 0): (0, 25)}, conf={"spark.streaming.kafka.maxRatePerPartition": "100"}, batch_ms=100, auto_offset_reset="earliest"
-    ).start()
+    conf = {"spark.streaming.kafka.maxRatePerPartition": "100", FIRST: "0"}
+    s = Stream({("t", 0): (0, 25)}, conf=conf, batch_ms=100, auto_offset_reset="earliest").start()
     assert [s.batch()[0][2:] for _ in range(4)] == [[0, 10], [10, 20], [20, 25], [25, 25]]
 
 
 def test_partitions_share_the_rate_of_back_pressure_by_their_lags():
-    conf = {"spark.streaming.backpressure.enabled": "true", "spark.streaming.backpressure.initialRate": "4"}
+    conf = {"spark.streaming.backpressure.enabled": "true", "spark.streaming.backpressure.initialRate": "4", FIRST: "0"}
     s = Stream({("t", 0): (0, 60), ("t", 1): (0, 20)}, conf=conf, auto_offset_reset="earliest").start()
     assert s.stream.adapts_rate
     assert [r[2:] for r in s.batch()] == [[0, 3], [0, 1]], "the initial rate"
@@ -211,6 +212,30 @@ def test_the_first_batch_of_a_start_takes_a_limited_number_of_each_partition():
     assert [r[2:] for r in s.batch()] == [[0, 100_000], [0, 7]]
     limits = s.stream._admission.limits_of(Time(1000))
     assert limits["readLimit"] == {"reason": "firstBatchRecords", "records": 100_007}
+
+
+@pytest.mark.parametrize(
+    ("conf", "taken", "reason"),
+    [
+        ({"maxBytesPerBatch": "20m"}, 20, "maxBytesPerBatch"),
+        ({"maxBytesPerBatch": "20m", "firstBatchRecords": "7"}, 7, "firstBatchRecords"),
+        ({"firstBatchRecords": "0"}, 250, None),
+    ],
+)
+def test_the_settings_of_the_user_limit_a_batch(conf: dict[str, str], taken: int, reason: str | None):
+    settings = {f"spark.streaming.kstream.kafka.{key}": value for key, value in conf.items()}
+    s = Stream({("t", 0): (0, 250)}, conf=settings, auto_offset_reset="earliest").start()
+    assert [r[2:] for r in s.batch()] == [[0, taken]]
+    assert s.stream._admission.limits_of(Time(1000)).get("readLimit", {}).get("reason") == reason
+
+
+def test_a_small_batch_waits_by_the_settings_of_the_user():
+    settings = {"minRecordsPerBatch": "10", "maxWait": "3s"}
+    conf = {f"spark.streaming.kstream.kafka.{key}": value for key, value in settings.items()}
+    s = Stream({("t", 0): (0, 10)}, conf=conf, auto_offset_reset="earliest").start()
+    s.batch()
+    s.client.logs["t", 0] = (0, 11)
+    assert [s.batch()[0][2:] for _ in range(3)] == [[10, 10], [10, 10], [10, 11]]
 
 
 def test_a_bounded_run_takes_all_records_at_once():
