@@ -1,10 +1,11 @@
 """A job whose closure has 2 MB, and a window each ten batches, for many short batches: what grows with their number is a leak.
 
-    python -m integration.leaks [--batches N] [--minutes N] [--bootstrap HOST:PORT] [--bars]
+    python -m integration.leaks [--batches N] [--minutes N] [--watched] [--bootstrap HOST:PORT] [--bars]
 
 After each tenth batch, and in a long run after each thousandth part of it, it looks at what the driver and its JVM hold. It prints a line
 of JSON: for each figure its samples. Without an address it starts a broker of its own. Under `--bars` a figure that has grown is exit
-status 1. `--minutes` ends a run early: the bars then hold for the batches that it has made, whose number it prints.
+status 1. `--minutes` ends a run early: the bars then hold for the batches that it has made, whose number it prints. `--watched` switches
+back-pressure, the page and the metrics on, asks both at each sample, and lets the output refuse some batches once.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from kstream_kafka import KafkaUtils, value_only
 from py4j.finalizer import ThreadSafeFinalizer
@@ -43,6 +45,13 @@ A_BATCH = 20
 SETTLED = 120
 """The first batches fill what has a bound: the progress of a hundred batches, fifty plans, Spark's caches."""
 CLOSURE = os.urandom(2_000_000)
+WATCHED = {
+    "spark.streaming.backpressure.enabled": "true",
+    "spark.streaming.kstream.ui.enabled": "true",
+    "spark.streaming.kstream.ui.port": "0",
+    "spark.streaming.kstream.metrics.port": "0",
+    "spark.streaming.kstream.batch.retries": "3",
+}
 
 
 def with_closure(value: Any) -> int:
@@ -106,7 +115,34 @@ def batches_a_sample(batches: int) -> int:
     return max(EACH, batches // SAMPLES)
 
 
-def run(batches: int, minutes: float, bootstrap: str, folder: Path) -> dict[str, list[float]]:
+class Counting:
+    """The output of the job: counts the records of all batches. It refuses some batches once, if it is to.
+
+    Args:
+        refuses: whether it refuses the seventh of each fifty calls. The next call has the batch again, or the one after it.
+    """
+
+    def __init__(self, refuses: bool) -> None:
+        self.read = 0
+        self._refuses = refuses
+        self._calls = 0
+
+    def __call__(self, rdd: Any) -> None:
+        self._calls += 1
+        if self._refuses and self._calls % 50 == 7:
+            raise OSError("the output refuses this batch once")
+        self.read += rdd.map(with_closure).count()
+
+
+def ask(*urls: str | None) -> None:
+    """Ask for the metrics and the page, as a scraper and a browser do."""
+    for url in urls:
+        if url is not None:
+            with urlopen(url, timeout=10) as answer:
+                answer.read()
+
+
+def run(batches: int, minutes: float, watched: bool, bootstrap: str, folder: Path) -> dict[str, list[float]]:
     """Run the job for so many batches, or so many minutes if they end before, and check that it has read all records."""
     topic = filled_topic(bootstrap, batches * A_BATCH)
     (folder / "local").mkdir()
@@ -114,16 +150,13 @@ def run(batches: int, minutes: float, bootstrap: str, folder: Path) -> dict[str,
     conf.set("spark.local.dir", str(folder / "local"))
     conf.set("spark.streaming.kafka.maxRatePerPartition", str(int(A_BATCH / 2 / INTERVAL_S)))
     conf.set("spark.streaming.kstream.history", f"{SETTLED // 2}s")
+    for key in WATCHED if watched else {}:
+        conf.set(key, WATCHED[key])
     clock = ManualClock(time.time_ns() // 1_000_000)  # the next batch is due when the last one has ended, whatever the machine
     ssc = StreamingContext(conf, INTERVAL_S, clock=clock)
     ssc.checkpoint(str(folder / "checkpoint"))
 
-    read = 0
-
-    def count(rdd: Any) -> None:
-        nonlocal read
-        read += rdd.map(with_closure).count()
-
+    count = Counting(watched)
     params = {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}
     stream = KafkaUtils.createDirectStream(ssc, [topic], params, messageHandler=value_only)
     stream.foreachRDD(count)
@@ -136,13 +169,14 @@ def run(batches: int, minutes: float, bootstrap: str, folder: Path) -> dict[str,
             number += 1
             clock.advance(1000 * INTERVAL_S)
             if number % each == 0:
+                ask(ssc.metricsUrl, ssc.uiUrl)
                 probe.look()
             if number % (each * 50) == 0:
                 print(f"{number} batches: {probe.last()}", file=sys.stderr)
     finally:
         ssc.stop()
     print(f"{number} batches, a sample after each {each}", file=sys.stderr)
-    assert read == number * A_BATCH, f"{read} of {number * A_BATCH} records were read"
+    assert count.read == number * A_BATCH, f"{count.read} of {number * A_BATCH} records were read"
     return probe.samples
 
 
@@ -168,6 +202,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--batches", type=int, default=300)
     parser.add_argument("--minutes", type=float, default=math.inf)
+    parser.add_argument("--watched", action="store_true")
     parser.add_argument("--bootstrap", default="")
     parser.add_argument("--bars", action="store_true")
     options = parser.parse_args()
@@ -175,7 +210,7 @@ def main() -> int:
         folder = Path(resources.enter_context(tempfile.TemporaryDirectory()))
         bootstrap = options.bootstrap or resources.enter_context(running_broker(folder / "kafka")).bootstrap
         (folder / "job").mkdir()
-        samples = run(options.batches, options.minutes, bootstrap, folder / "job")
+        samples = run(options.batches, options.minutes, options.watched, bootstrap, folder / "job")
     print(json.dumps(samples))
     found = grown(samples, batches_a_sample(options.batches)) if options.bars else {}
     print("\n".join(f"{name} has grown by {value:.1f}" for name, value in found.items()), file=sys.stderr)

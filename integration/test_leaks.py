@@ -37,8 +37,10 @@ def test_a_topic_for_a_night_takes_more_records_than_a_producer_keeps_at_once(ka
 
 
 @pytest.mark.timeout(900)
-def test_after_many_batches_with_a_large_closure_the_driver_holds_what_it_held_before(kafka: Broker) -> None:
+@pytest.mark.parametrize("watched", [False, True], ids=["plain", "watched"])
+def test_after_many_batches_with_a_large_closure_the_driver_holds_what_it_held_before(kafka: Broker, watched: bool) -> None:
     command = [sys.executable, "-m", "integration.leaks", "--batches", "300", "--bootstrap", kafka.bootstrap]
+    command += ["--watched"] if watched else []
     found = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
     assert found.returncode == 0, found.stderr[-3000:]
     samples: dict[str, list[float]] = json.loads(found.stdout.splitlines()[-1])
