@@ -130,16 +130,20 @@ class InDriver:
             executor = ExecutorProcess(0, "driver", "localhost")
             if link.register(executor, "localhost")["accepted"]:
                 session = ReceiverSession(link, executor, "localhost", PeerStores(RpcCredentials(""), []))
-                sink = Sink(self, link, stream_id)
+                sink, writer = self.sink(link, stream_id)
                 supervisor = ReceiverSupervisor(receiver, stream_id, sink, self.clock, 2000, session.on_news)
                 supervisor.start()
-                threading.Thread(target=session.follow, args=(supervisor, self), daemon=True).start()
+                threading.Thread(target=session.follow, args=(supervisor, writer), daemon=True).start()
                 session.over.wait()
                 supervisor.stop(PATIENCE)
                 link.deregister(*session.reason)
             ended("")
 
         threading.Thread(target=task, daemon=True).start()
+
+    def sink(self, link: TrackerLink, stream_id: int) -> tuple[Any, Any]:
+        """What a receiver stores into, and what does the driver's commands."""
+        return Sink(self, link, stream_id), self
 
     def acknowledged_before(self) -> int:
         return self.clock.time_ms()

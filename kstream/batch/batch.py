@@ -248,6 +248,7 @@ class JobSet:
                 num_skipped=len(known[number].skipped),
                 num_losses=len(known[number].lost),
                 skipped=known[number].skipped,
+                record_errors=known[number].errors,
             )
             for number, info in self.inputs.items()
         }

@@ -50,6 +50,7 @@ class StreamInputInfo:
         num_skipped: how many records the batch has left out at the request of `kstream skip`. It is 0 before the completion.
         num_losses: how many data losses the batch has met, as entries of the ledger. It is 0 before the completion.
         skipped: the records that the batch has left out; none before the completion.
+        record_errors: the record errors by their kind: (operator, exception, number of records); none before the completion.
     """
 
     stream_id: int
@@ -60,6 +61,7 @@ class StreamInputInfo:
     num_skipped: int = 0
     num_losses: int = 0
     skipped: Sequence[SkippedRecord] = ()
+    record_errors: Sequence[tuple[str, str, int]] = ()
 
     def metadata(self) -> Mapping[str, Any]:
         """Return `facts`."""

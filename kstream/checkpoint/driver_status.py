@@ -8,7 +8,7 @@ No driver reads the record, and nothing depends on it. It holds no secret: an er
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kstream.batch_time import Duration, Time
@@ -93,6 +93,7 @@ class DriverStatus:
         waiting: how many of them wait: between two tries, or for an earlier batch that has failed.
         recent: the last batches that ended, oldest first, at most RECENT.
         lag: the lag of each input for which it is known.
+        rates: stream id → the rate that back-pressure has computed last, in records a second; empty before the first.
         last_error: the last error; None without one.
         ended: how the driver has ended: `gracefully`, `at once`, `after an error`, `fenced` or `start failed`; None while it lives.
         metrics_url: where the driver shows its metrics; None without a port for them.
@@ -113,6 +114,7 @@ class DriverStatus:
     waiting: int = 0
     recent: Sequence[BatchFigures] = ()
     lag: Sequence[StreamLag] = ()
+    rates: Mapping[int, int] = field(default_factory=dict[int, int])
     last_error: LastError | None = None
     ended: str | None = None
     metrics_url: str | None = None
@@ -181,6 +183,7 @@ def status_fields(status: DriverStatus) -> dict[str, Any]:
         "waiting": status.waiting,
         "recent": [_batch_fields(batch) for batch in status.recent],
         "lag": [_lag_fields(lag) for lag in status.lag],
+        **({"rates": {str(stream): rate for stream, rate in status.rates.items()}} if status.rates else {}),
         "last_error": None
         if error is None
         else {"at": error.at_ms, "text": error.text, "batch": _ms(error.batch), "operation": error.operation},
@@ -229,6 +232,7 @@ def status_of(fields: Mapping[str, Any]) -> DriverStatus:
             for b in fields["recent"]
         ),
         lag=tuple(StreamLag(lag["stream"], lag["description"], lag["records"], lag.get("limited_by")) for lag in fields["lag"]),
+        rates={int(stream): rate for stream, rate in fields.get("rates", {}).items()},
         last_error=None if error is None else LastError(error["at"], error["text"], _time(error["batch"]), error["operation"]),
         ended=fields["ended"],
         metrics_url=fields.get("metrics"),

@@ -194,6 +194,7 @@ def _figures(status: DriverStatus) -> list[str]:
         errors = count(status.record_errors, "record")
         lines.append(f"record errors: {errors} failed and left out of the last {count(len(status.recent), 'batch')}")
     lines += [lag_line(lag) for lag in status.lag]
+    lines += [f"back-pressure: stream {stream} may take {rate:,} records a second" for stream, rate in sorted(status.rates.items())]
     if status.last_error is not None:
         lines.append(f"last error: {_error(status.last_error)}")
     if status.metrics_url is not None:

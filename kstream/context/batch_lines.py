@@ -6,9 +6,10 @@ A batch never waits for its line: the thread of the listeners writes it.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
-from kstream.batch import BatchInfo
+from kstream.batch import BatchInfo, StreamInputInfo
 from kstream.batch_time import Duration, Time, format_batch_time
 from kstream.context.status import lag_of
 from kstream.listener import StreamingListener, StreamingListenerBatchCompleted
@@ -39,9 +40,11 @@ def fields_of(info: BatchInfo) -> dict[str, Any]:
 
     `lag_records` is what was in the logs when the batch was planned, and in no batch yet. `behind_ms` is how long after its batch time the
     batch has ended: that late its results are. `limited_by` is why the batch did not take all records that were there.
+    `backpressure_rates` are the rates under which it was planned, by stream id.
     """
     lags = [lag for number, source in info.inputs.items() if (lag := lag_of(number, source)) is not None]
     limits = ", ".join(sorted({lag.limited_by for lag in lags if lag.limited_by is not None}))
+    rates = {str(number): rate for number, source in sorted(info.inputs.items()) if (rate := rate_of(source)) is not None}
     end = info.processing_end_ms
     return {
         "batch_time": info.batch_time.milliseconds,
@@ -52,6 +55,7 @@ def fields_of(info: BatchInfo) -> dict[str, Any]:
         "behind_ms": None if end is None else end - info.batch_time.milliseconds,
         "lag_records": sum(lag.records for lag in lags) if lags else None,
         **({"limited_by": limits} if limits else {}),
+        **({"backpressure_rates": rates} if rates else {}),
         "failed": info.has_failed,
     }
 
@@ -71,11 +75,24 @@ def line_of(fields: dict[str, Any], interval: Duration) -> str:
         _ms("processing", fields["processing_ms"]),
         None if lag is None else f"lag {lag} records",
         f"limited by {fields['limited_by']}" if "limited_by" in fields else None,
+        _rates(fields.get("backpressure_rates", {})),
         None if behind is None else f"{behind / 1000:.1f} s behind",
         "failed" if fields["failed"] else None,
     ]
     said = ", ".join(part for part in parts if part is not None)
     return f"batch {_local(Time(fields['batch_time']), behind, interval)}: {said}"
+
+
+def rate_of(source: StreamInputInfo) -> int | None:
+    """Return the rate of back-pressure under which an input was planned, in records a second; None without one. Pure."""
+    return source.facts.get("progress", {}).get("backpressureRate")
+
+
+def _rates(rates: Mapping[str, int]) -> str | None:
+    """Return the rates of back-pressure, with their streams if there are several; None without one."""
+    if len(rates) == 1:
+        return f"back-pressure {next(iter(rates.values()))} a second"
+    return "back-pressure " + ", ".join(f"{rate} a second of stream {stream}" for stream, rate in rates.items()) if rates else None
 
 
 def _ms(what: str, milliseconds: int | None) -> str | None:

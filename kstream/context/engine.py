@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Time, listed
@@ -24,11 +25,12 @@ from kstream.errors import FencedError
 from kstream.listener import StreamingListenerBus, StreamingListenerStreamingStarted
 from kstream.loop import THREADS, Runtime, Thread
 from kstream.receiver import Receiver
+from kstream.receiver.receiver_tracker import receiver_name
 from kstream.scheduler import JobGenerator, JobGeneratorCallbacks, JobScheduler, SchedulerParts
 from kstream.scheduler.completions import UnfinishedBatches
 from kstream.scheduler.executor_allocation_manager import ExecutorAllocationClient, ExecutorAllocationManager
 from kstream.scheduler.failed_batches import FailedTry
-from kstream.scheduler.job_generator import PATIENCE_INTERVALS
+from kstream.scheduler.job_generator import PATIENCE_INTERVALS, run_each
 from kstream.scheduler.job_scheduler import JobEnvironment, check_concurrent_jobs
 from kstream.scheduler.rate_controller import RateController
 from kstream.scheduler.rate_estimator import create_rate_estimator
@@ -228,6 +230,11 @@ class Engine:
         """Return the policy of each input for a record that fails, by stream id. Any thread."""
         return {stream.id: stream.errors_policy for stream in self._graph.active_inputs()}
 
+    def receivers(self) -> dict[int, str]:
+        """Return the name of each receiver, whether it has ever started or not, by stream id. Any thread."""
+        streams = (stream for stream in self._graph.active_inputs() if isinstance(stream, ReceiverInputDStream))
+        return {stream.id: receiver_name(stream.receiver, stream.id) for stream in streams}
+
     def waiting_blocks(self) -> int | None:
         """Return the number of received blocks that are in no batch; None without receivers. Any thread."""
         return None if self._received is None else self._received.waiting_blocks()
@@ -284,30 +291,43 @@ class Engine:
         Args:
             graceful: plan all received data, and wait until every batch has ended. Otherwise no queued job starts.
             timeout: seconds for the receivers, and again for the batches. None is `patience` for a graceful stop, else 2 s.
+
+        Raises:
+            Exception: the first error of a part. The others are stopped nevertheless.
         """
         graceful = graceful and not self._was_cut_short
         if timeout is None:
             timeout = self.patience() if graceful else _CUT_S
-        if self._generator is not None and self._scheduler is not None:
-            if not graceful:
-                self._scheduler.refuse_jobs(cut_short=True)
-            if self._allocation is not None:
-                self._allocation.stop()
-            if self._received is not None:
-                self._received.stop(timeout)
+        run_each(
+            partial(self._stop_batches, graceful, timeout),
+            self._received and self._received.close,
+            self._bus.stop,
+            *(partial(self._bus.remove, controller) for controller in self._rate_controllers),
+            self._allocation and partial(self._bus.remove, self._allocation),
+        )
+
+    def _stop_batches(self, graceful: bool, timeout: float) -> None:
+        """Stop the executor allocation, the receivers, the generator and the jobs, if they were made. Arguments and errors as of `stop`."""
+        generator, scheduler, received = self._generator, self._scheduler, self._received
+        if generator is None or scheduler is None:
+            return
+        in_time = False
+
+        def stop_generator() -> None:
+            nonlocal in_time
             began = self._runtime.monotonic()
-            waiting = (lambda: False) if self._received is None else self._received.has_unallocated_blocks
-            in_time = self._generator.stop(graceful, timeout, waiting)
-            if not in_time and not self._scheduler.refuses_jobs:
+            waiting = (lambda: False) if received is None else received.has_unallocated_blocks
+            in_time = generator.stop(graceful, timeout, waiting)
+            if not in_time and not scheduler.refuses_jobs:
                 self._tell_of_the_rest(self._runtime.monotonic() - began)
-            self._scheduler.stop(graceful and in_time, min(timeout, _CUT_S))
-        if self._received is not None:
-            self._received.close()
-        self._bus.stop()
-        for controller in self._rate_controllers:
-            self._bus.remove(controller)
-        if self._allocation is not None:
-            self._bus.remove(self._allocation)
+
+        run_each(
+            None if graceful else partial(scheduler.refuse_jobs, cut_short=True),
+            self._allocation and self._allocation.stop,
+            received and partial(received.stop, timeout),
+            stop_generator,
+            lambda: scheduler.stop(graceful and in_time, min(timeout, _CUT_S)),
+        )
 
     def cut_short(self) -> None:
         """Make a graceful stop that runs end at once: no queued job starts, and running jobs get 2 s. Any thread; returns at once."""

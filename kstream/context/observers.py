@@ -44,7 +44,7 @@ class Observers:
         clock: the clock of the context.
         bus: the listener bus of the context.
         parallelism: returns Spark's default parallelism; called on the listeners' thread.
-        executors: returns the number of the executors that the driver found last, 0 if it has not looked; any thread, asks nobody.
+        executors: returns the number of the executors that the driver found last, None if it has not looked; any thread, asks nobody.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Observers:
         clock: Clock,
         bus: StreamingListenerBus,
         parallelism: Callable[[], int],
-        executors: Callable[[], int] = lambda: 0,
+        executors: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._clock = clock
         self._executors = executors
@@ -156,7 +156,7 @@ def _metrics_system(settings: Settings, bus: StreamingListenerBus) -> MetricsSys
     return MetricsSystem(settings, bus)
 
 
-def _figures_of(engine: Engine, executors: Callable[[], int]) -> EngineFigures:
+def _figures_of(engine: Engine, executors: Callable[[], int | None]) -> EngineFigures:
     """Return what an engine knows at this moment, for metrics. Any thread; asks nobody."""
     from kstream.metrics.streaming_source import EngineFigures
 
@@ -166,8 +166,9 @@ def _figures_of(engine: Engine, executors: Callable[[], int]) -> EngineFigures:
         retries=engine.unfinished.retries,
         rates=engine.rates(),
         error_policies=engine.error_policies(),
+        receivers=engine.receivers(),
         waiting_blocks=engine.waiting_blocks(),
-        executors=executors() or None,
+        executors=executors(),
         executors_wanted=None if decided is None else decided.total,
     )
 
@@ -192,4 +193,5 @@ def _ui_figures_of(engine: Engine) -> DriverFigures:
     """Return what an engine knows at this moment, for the page. Any thread; asks nobody."""
     from kstream.ui.driver_source import DriverFigures
 
-    return DriverFigures(engine.unfinished.pending(), [] if engine.allocation is None else engine.allocation.recent())
+    allocations = [] if engine.allocation is None else engine.allocation.recent()
+    return DriverFigures(engine.unfinished.pending(), allocations, engine.rates(), engine.error_policies())

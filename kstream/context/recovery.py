@@ -19,6 +19,7 @@ from pyspark import SparkContext
 from kstream.batch_time import Duration
 from kstream.checkpoint import stored_graph
 from kstream.checkpoint.input_records import write_connections
+from kstream.checkpoint.reader import has_checkpoint, newest_plan
 from kstream.conf import Settings
 from kstream.dstream import DStream, DStreamGraph
 from kstream.dstream.ports import services_of
@@ -26,6 +27,7 @@ from kstream.dstream.recipe import Recipe, Recorder, Replay, UserFunction
 from kstream.dstream.reference import StreamReference, dumping, loading
 from kstream.errors import ConfigurationError, GraphNotRestoredError, NotRecoverableError, NotSerializableError, StorageError
 from kstream.secret import looks_secret
+from kstream.spark.checkpoint_store import make_checkpoint_directory, open_checkpoint
 from kstream.spark.spark_context import (
     active_spark_context,
     default_conf,
@@ -122,6 +124,33 @@ def load_graph(store: FileStore) -> StoredGraph | None:
         functions.insert(index, function)
     graph = record.graph
     return StoredGraph(path, graph["interval"], graph["remember"], graph["conf"], graph["calls"], functions, references)
+
+
+def made_or_restored(path: str, setup: Callable[[], C], restore: Callable[[StoredGraph], C]) -> C:
+    """Return the context of a job: restored from its stored graph, if it has one and no setting demands `setup`; else made by `setup`.
+
+    Args:
+        path: the checkpoint directory. It is made before `setup`, which starts Spark: that takes seconds.
+        setup: makes the context.
+        restore: restore(stored) makes the context of a stored graph.
+
+    Raises:
+        CheckpointError: the stored data cannot be trusted.
+        GraphNotRestoredError: a stored graph cannot be restored.
+        StorageError: the store cannot be read, or the directory cannot be made.
+    """
+    make_checkpoint_directory(path)
+    store = open_checkpoint(path)
+    has_run = has_checkpoint(store)
+    if has_run:
+        newest_plan(store)
+    stored = load_graph(store) if has_run and not setup_is_demanded() else None
+    if stored is not None:
+        logger.info("restoring the graph stored in %s without calling setup", path)
+        return restore(stored)
+    if has_run:
+        logger.info("calling setup; the offsets stored in %s go to its streams by name or position", path)
+    return setup()
 
 
 def make_again(stored: StoredGraph, make: Callable[[Any, Duration], C], make_input: Callable[[C, Recipe], DStream[Any]]) -> C:

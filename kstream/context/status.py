@@ -86,7 +86,9 @@ class StatusCollector(StreamingListener):
         """Keep the error of an output operation that failed."""
         info = outputOperationCompleted.info
         if info.error is not None:
-            self._note(LastError(self._clock.time_ms(), harmless(info.error), info.batch_time, f"{info.output_op_id}, {info.op_name}"))
+            error = LastError(self._clock.time_ms(), harmless(info.error), info.batch_time, f"{info.output_op_id}, {info.op_name}")
+            with self._lock:
+                self._last_error = error
 
     def note_error(self, message: str, error: BaseException) -> None:
         """Keep an error of the streams, with the message that names the failed step. Any thread.
@@ -94,15 +96,12 @@ class StatusCollector(StreamingListener):
         The error of an output operation comes as an event, too. Of the two the event is kept: it names the batch.
         """
         line, where = in_a_line(error), where_of(error)
+        noted = LastError(self._clock.time_ms(), harmless(f"{message}{f' ({where})' if where else ''}: {line}"))
+        text_of_event = harmless(with_record(error))
         with self._lock:
             known = self._last_error
-            if known is not None and known.batch is not None and known.text == harmless(with_record(error)):
-                return
-        self._note(LastError(self._clock.time_ms(), harmless(f"{message}{f' ({where})' if where else ''}: {line}")))
-
-    def _note(self, error: LastError) -> None:
-        with self._lock:
-            self._last_error = error
+            if known is None or known.batch is None or known.text != text_of_event:
+                self._last_error = noted
 
     def status(self, engine: Engine, ended: str | None = None) -> DriverStatus:
         """Return the status of this moment. Any thread; asks no store.
@@ -111,28 +110,30 @@ class StatusCollector(StreamingListener):
             engine: the engine of the context.
             ended: how the context has ended; None if it has not.
         """
-        batches = engine.unfinished.counts()
+        batches, written_ms = engine.unfinished.counts(), self._clock.time_ms()
         with self._lock:
-            return DriverStatus(
-                application=self._application,
-                epoch=engine.epoch,
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                started_ms=self._started_ms,
-                written_ms=self._clock.time_ms(),
-                interval=self._interval,
-                last_planned=engine.last_planned(),
-                unfinished=batches.unfinished,
-                oldest_unfinished=batches.oldest,
-                failed=batches.failed,
-                waiting=batches.waiting,
-                recent=tuple(self._recent),
-                lag=tuple(lag for _, lag in sorted(self._lag.items())),
-                last_error=self._last_error,
-                ended="fenced" if engine.is_fenced else ended,
-                metrics_url=self._metrics_url,
-                ui_url=self._ui_url,
-            )
+            recent, lag, last_error = tuple(self._recent), sorted(self._lag.items()), self._last_error
+        return DriverStatus(
+            application=self._application,
+            epoch=engine.epoch,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_ms=self._started_ms,
+            written_ms=written_ms,
+            interval=self._interval,
+            last_planned=engine.last_planned(),
+            unfinished=batches.unfinished,
+            oldest_unfinished=batches.oldest,
+            failed=batches.failed,
+            waiting=batches.waiting,
+            recent=recent,
+            lag=tuple(each for _, each in lag),
+            rates=engine.rates(),
+            last_error=last_error,
+            ended="fenced" if engine.is_fenced else ended,
+            metrics_url=self._metrics_url,
+            ui_url=self._ui_url,
+        )
 
 
 def figures_of(info: BatchInfo) -> BatchFigures:
@@ -181,6 +182,7 @@ class StatusReporter:
         self._ended: str | None = None
         self._failing = False
         self._written: DriverStatus | None = None
+        self._has_dropped_earlier = False
         self._obeyed: StopRequest | None = None
         self._thread = threading.Thread(target=self._run, name="StatusReporter", daemon=True)
 
@@ -211,14 +213,15 @@ class StatusReporter:
         self._guarded(partial(self._renew, self._ended))
 
     def _renew(self, ended: str | None) -> None:
-        """Write the record; after the first write delete the records for earlier drivers. Raises StorageError."""
+        """Write the record; then delete the records for earlier drivers, until that has succeeded once. Raises StorageError."""
         status = self._status(ended)
         write_status(self._store, status)
-        first, self._written = self._written is None, status
-        self._failing = False
-        if first:
+        self._written = status
+        if not self._has_dropped_earlier:
             drop_statuses_before(self._store, status.epoch)
             drop_stops_before(self._store, status.epoch)
+            self._has_dropped_earlier = True
+        self._failing = False
 
     def _look(self) -> None:
         """Look for a request to stop, one read; obey it. Raises StorageError, CorruptRecordError."""

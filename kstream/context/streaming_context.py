@@ -12,7 +12,6 @@ from pyspark import SparkConf, SparkContext
 
 from kstream import connectors, crash_point
 from kstream.batch_time import Duration
-from kstream.checkpoint.reader import has_checkpoint, newest_plan
 from kstream.clock import Clock, FollowedClock, SystemClock, clock_named, given_clock
 from kstream.conf import Settings
 from kstream.context import recovery
@@ -29,13 +28,14 @@ from kstream.dstream.base import node_of
 from kstream.dstream.queue_input_dstream import QUEUE_KIND
 from kstream.dstream.recipe import Recipe, recorded
 from kstream.dstream.state_files import StateFiles
-from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError
+from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, in_a_line
 from kstream.listener import StreamingListener, StreamingListenerBus
 from kstream.public_call import public_call
+from kstream.scheduler.job_generator import run_each
 from kstream.spark.broadcast_files import remove_unused_broadcast_files
-from kstream.spark.checkpoint_store import make_checkpoint_directory, open_checkpoint, open_checkpoint_to_write, set_checkpoint_dir
+from kstream.spark.checkpoint_store import make_checkpoint_directory, open_checkpoint_to_write, set_checkpoint_dir
 from kstream.spark.executor_allocation_client import SparkExecutorAllocationClient
-from kstream.spark.executors import WAITING_TIME, known_executors
+from kstream.spark.executors import WAITING_TIME, known_executor_count
 from kstream.spark.job_environment import SparkJobEnvironment
 from kstream.spark.jvm_log import quiet_failed_tasks
 from kstream.spark.jvm_watch import JvmWatch
@@ -91,6 +91,8 @@ class StreamingContext(StreamFactories):
 
     _activation_lock: ClassVar[threading.RLock] = threading.RLock()
     _active: ClassVar[StreamingContext | None] = None
+    _creation_lock: ClassVar[threading.RLock] = threading.RLock()
+    """Held while `getActiveOrCreate` calls `setupFunc`, so that two threads do not start Spark at once. Taken before the other lock."""
 
     @public_call
     def __init__(
@@ -123,7 +125,7 @@ class StreamingContext(StreamFactories):
             self._clock,
             self._bus,
             parallelism=lambda: self._sc.defaultParallelism,
-            executors=lambda: len(known_executors(self._sc)),
+            executors=lambda: known_executor_count(self._sc),
         )
         self._jvm: JvmWatch | None = None
         self._spark_ui: SparkUi | None = None
@@ -193,19 +195,9 @@ class StreamingContext(StreamFactories):
             ConfigurationError: `setupFunc` has not returned a StreamingContext.
             StorageError: the store cannot be read, or the directory cannot be made.
         """
-        make_checkpoint_directory(checkpointPath)  # before `setup`, which starts Spark: that takes seconds
-        store = open_checkpoint(checkpointPath)
-        has_run = has_checkpoint(store)
-        if has_run:
-            newest_plan(store)
-        stored = recovery.load_graph(store) if has_run and not recovery.setup_is_demanded() else None
-        if stored is not None:
-            logger.info("restoring the graph stored in %s without calling setup", checkpointPath)
-            context: Any = recovery.make_again(stored, cls, lambda ssc, recipe: ssc._make_input(recipe))
-        else:
-            if has_run:
-                logger.info("calling setup; the offsets stored in %s go to its streams by name or position", checkpointPath)
-            context = setupFunc()
+        context: Any = recovery.made_or_restored(
+            checkpointPath, setupFunc, lambda stored: recovery.make_again(stored, cls, lambda ssc, recipe: ssc._make_input(recipe))
+        )
         if not isinstance(context, StreamingContext):
             raise ConfigurationError(
                 f"setup must return the StreamingContext it has made, it returned {type(context).__name__}", key="setup", value=context
@@ -217,6 +209,8 @@ class StreamingContext(StreamFactories):
     def getActiveOrCreate(cls, checkpointPath: str | None, setupFunc: Callable[[], StreamingContext]) -> StreamingContext:
         """Return the active context; if there is none, make one.
 
+        `start` and `stop` do not wait for `setupFunc`. A context that becomes active meanwhile is preferred to that of `setupFunc`.
+
         Args:
             checkpointPath: as of `getOrCreate`; None calls `setupFunc` alone.
             setupFunc: as of `getOrCreate`.
@@ -227,11 +221,22 @@ class StreamingContext(StreamFactories):
         """
         if not callable(setupFunc):
             raise TypeError(f"setupFunc should be callable, it is {setupFunc!r}")
+        if (active := cls._active_now()) is not None:
+            return active
+        with cls._creation_lock:
+            active = cls._active_now()
+            if active is None:
+                made = setupFunc() if checkpointPath is None else cls.getOrCreate(checkpointPath, setupFunc)
+                active = cls._active_now() or made
+                if active is not made:
+                    logger.warning("another context has become active while setup ran: it is returned, and not the one that setup made")
+            return active
+
+    @classmethod
+    def _active_now(cls) -> StreamingContext | None:
+        """Return the active context; None if there is none. Blocks while a context starts."""
         with cls._activation_lock:
-            active = cls._active
-            if active is not None:
-                return active
-            return setupFunc() if checkpointPath is None else cls.getOrCreate(checkpointPath, setupFunc)
+            return cls._active
 
     def _make_input(self, recipe: Recipe) -> DStream[Any]:
         """Make an input stream of a stored graph, by its connector. NotRecoverableError for a queue stream."""
@@ -271,19 +276,29 @@ class StreamingContext(StreamFactories):
             try:
                 self._start_engine()
             except BaseException:
-                self._state = StreamingContextState.STOPPED
-                if self._engine is not None:
-                    self._engine.stop(graceful=False)
-                self._observers.ended("start failed")
-                if self._jvm is not None:
-                    self._jvm.stop()
-                if self._hook is not None:
-                    self._hook.remove()
-                self._waiter.notify_stop()
+                self._undo_start()
                 raise
             self._state = StreamingContextState.ACTIVE
             StreamingContext._active = self
             print_errors_shortly()
+
+    def _undo_start(self) -> None:
+        """Stop what a start that failed has started. An error of that is logged and not raised: the error of the start is."""
+        stop_engine = self._engine and partial(self._engine.stop, graceful=False)
+        try:
+            run_each(stop_engine, partial(self._observers.ended, "start failed"), self._release, self._waiter.notify_stop)
+        except BaseException as e:
+            logger.error("the context did not start, and its stop failed as well: %s", in_a_line(e))
+
+    def _release(self) -> None:
+        """End the watch of the JVM, remove the hook, become STOPPED, and let another context of this process become active."""
+        try:
+            run_each(self._jvm and self._jvm.stop, self._hook and self._hook.remove)
+        finally:
+            self._state = StreamingContextState.STOPPED
+            with StreamingContext._activation_lock:
+                if StreamingContext._active is self:
+                    StreamingContext._active = None
 
     def _start_engine(self) -> None:
         """Check the graph, open the checkpoint, store the graph or its absence, and start the engine. Raises as `start`."""
@@ -386,6 +401,7 @@ class StreamingContext(StreamFactories):
 
         Raises:
             ListenerStopError: the caller is a StreamingListener.
+            Exception: the first error of a part. The context has stopped nevertheless. (That of an input goes to `awaitTermination`.)
         """
         if self._bus.is_own_thread():
             raise ListenerStopError("stop() was called from inside a StreamingListener: call it from another thread", state="active")
@@ -399,19 +415,15 @@ class StreamingContext(StreamFactories):
                 return
         self._stop_wanted.set()  # first: a start that waits for executors holds the lock
         with self._lock:
-            try:
-                if self._state is StreamingContextState.ACTIVE:
-                    self._stop_engine(stopGraceFully)
-                elif self._state is StreamingContextState.INITIALIZED:
-                    logger.warning("StreamingContext has not been started yet")
+            stop_engine = partial(self._stop_engine, stopGraceFully) if self._state is StreamingContextState.ACTIVE else None
+            if self._state is StreamingContextState.INITIALIZED:
+                logger.warning("StreamingContext has not been started yet")
                 self._state = StreamingContextState.STOPPED
-                if stopSparkContext:
-                    self._sc.stop()
+            try:  # whatever failed, no thread may wait without end
+                run_each(stop_engine, self._sc.stop if stopSparkContext else None, self._waiter.notify_stop)
             except BaseException:
                 self._stop_wanted.clear()
                 raise
-            finally:
-                self._waiter.notify_stop()  # whatever failed, no thread may wait without end
 
     def _stop_on_request(self, request: StopRequest) -> None:
         """Stop as `kstream stop` has asked for. Called on the reporter's thread, for which the stop waits; returns at once."""
@@ -436,20 +448,20 @@ class StreamingContext(StreamFactories):
             raise
 
     def _stop_engine(self, graceful: bool) -> None:
-        """Stop the engine, and make this context inactive. Blocks until all parts have stopped."""
-        if isinstance(self._clock, FollowedClock) and self._engine is not None:
-            self._clock.unfollow(self._engine)
-        assert self._engine is not None
-        self._engine.stop(graceful)
-        in_order = graceful and not self._engine.was_cut_short
-        self._observers.ended("gracefully" if in_order else "after an error" if self._waiter.has_error else "at once")
-        if self._jvm is not None:
-            self._jvm.stop()
-        with StreamingContext._activation_lock:
-            if StreamingContext._active is self:
-                StreamingContext._active = None
-        if self._hook is not None:
-            self._hook.remove()
+        """Stop the engine, and make this context inactive. Blocks until all parts have stopped; the first error is raised after that."""
+        engine, clock, in_order = self._engine, self._clock, False
+        assert engine is not None
+
+        def stop_engine() -> None:
+            nonlocal in_order
+            engine.stop(graceful)
+            in_order = graceful and not engine.was_cut_short
+
+        def tell_end() -> None:
+            self._observers.ended("gracefully" if in_order else "after an error" if self._waiter.has_error else "at once")
+
+        unfollow = partial(clock.unfollow, engine) if isinstance(clock, FollowedClock) else None
+        run_each(unfollow, stop_engine, tell_end, self._release)
 
     def getState(self) -> StreamingContextState:
         """Return INITIALIZED, ACTIVE or STOPPED. Any thread."""

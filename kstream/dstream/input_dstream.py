@@ -197,7 +197,7 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
     def outcome(self, time: Time, plan: P) -> InputOutcome:
         """Return what the jobs of a batch found: counts and losses. It is stored in the completion record.
 
-        Called once a batch, when all of its jobs have succeeded. Any thread.
+        Called when all jobs of the batch have succeeded, and again only after an error of its own. Any thread.
         """
         return InputOutcome()
 
@@ -306,6 +306,10 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
     def newest_planned(self) -> Time | None:
         """Return the newest batch whose plan is kept; None if there is none. Any thread."""
         return max(list(self._plans), default=None)
+
+    def planned_batches(self) -> list[Time]:
+        """Return the batches whose plans are kept. Any thread."""
+        return list(self._plans)
 
     def compute(self, time: Time) -> RDD[Any] | None:
         """Return the RDD of a batch from its kept plan; None without a plan."""

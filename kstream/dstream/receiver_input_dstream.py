@@ -106,6 +106,8 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         """Lost blocks: block id → the ledger entry of the loss."""
         self._reported: set[str] = set()
         """Ids of lost blocks that an outcome has reported."""
+        self._rate: int | None = None
+        """The rate that the receiver was told last. The listeners' thread writes it, and the generator's reads it."""
 
     # -- life
 
@@ -140,6 +142,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
 
     def update_rate(self, recordsPerSecond: int) -> None:
         """Tell the receiver the rate at which it may store records one by one. Called on the listeners' thread; returns at once."""
+        self._rate = recordsPerSecond
         self._blocks.update_rate(self.id, recordsPerSecond)
 
     def plan(self, time: Time) -> ReceiverPlan:
@@ -206,8 +209,10 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         return InputOutcome(lost=lost, report=self._on_data_loss() == REPORT)
 
     def metadata(self, time: Time, plan: ReceiverPlan) -> Mapping[str, Any]:
-        name = type(self.receiver).__name__
-        return {"blocks": plan.blocks, "progress": {"description": f"Receiver[{name}]", "metrics": {"blocks": len(plan.blocks)}}}
+        name, rate = type(self.receiver).__name__, self._rate
+        limits = {} if rate is None else {"backpressureRate": rate}
+        metrics = {"blocks": len(plan.blocks)}
+        return {"blocks": plan.blocks, "progress": {"description": f"Receiver[{name}]", "metrics": metrics, **limits}}
 
     def clear_metadata(self, time: Time) -> None:
         """Forget old plans, release their blocks, and forget the losses of these blocks."""

@@ -120,7 +120,11 @@ class Histogram:
         self._sum = 0.0
 
     def observe(self, value: float) -> None:
-        """Count a value. A value equal to a bound is in the bucket of that bound."""
+        """Count a value. A value equal to a bound is in the bucket of that bound.
+
+        A negative one counts as 0: a delay across a step back of the clock is negative, and Prometheus takes a sum that falls for a reset.
+        """
+        value = max(0.0, value)
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 

@@ -6,7 +6,7 @@ in between two such moments.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -30,6 +30,16 @@ class PartitionLag:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicLag:
+    """The lag of a topic. `partitions`: how many have a known end; `records`: the sum of their lags; `seconds`: the largest of them."""
+
+    topic: str
+    partitions: int
+    records: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class LogLag:
     """The progress of one input: the end of its newest plan, and the ends of its logs at this plan and at some before it. Immutable.
 
@@ -47,16 +57,46 @@ class LogLag:
         Args:
             now_ms: the moment, by the clock of the points.
         """
-        latest = self.points[-1][1]
-        for topic, offsets in self.planned.items():
-            ends = latest.get(topic, {})
-            past = [(at_ms, found) for at_ms, all_ends in self.points if (found := all_ends.get(topic)) is not None]
+        for topic, offsets, ends, past in self._topics():
             for partition, planned in offsets.items():
                 end = ends.get(partition)
                 if end is None:
                     continue
                 since = None if end <= planned else _reached_ms(past, partition, planned)
                 yield PartitionLag(topic, partition, max(0, end - planned), 0.0 if since is None else max(0, now_ms - since) / 1000)
+
+    def by_topic(self, now_ms: int) -> Iterator[TopicLag]:
+        """Compute the lag of each topic with a known end, for less than `by_partition` costs: it makes nothing for a partition.
+
+        Args:
+            now_ms: the moment, by the clock of the points.
+        """
+        for topic, offsets, ends, past in self._topics():
+            partitions = records = 0
+            since: int | None = None
+            passed: Mapping[str, int] = {}  # the ends at the first point from `since` on: a log that passes its plan later has waited less
+            for partition, planned in offsets.items():
+                end = ends.get(partition)
+                if end is None:
+                    continue
+                partitions += 1
+                if end <= planned:
+                    continue
+                records += end - planned
+                if since is not None and passed.get(partition, _NEW) <= planned:
+                    continue
+                reached = _reached_ms(past, partition, planned)
+                if reached is not None and (since is None or reached < since):
+                    since, passed = reached, past[bisect_left(past, reached, key=lambda point: point[0])][1]
+            if partitions:
+                yield TopicLag(topic, partitions, records, 0.0 if since is None else max(0, now_ms - since) / 1000)
+
+    def _topics(self) -> Iterator[tuple[str, Mapping[str, int], Mapping[str, int], list[tuple[int, Mapping[str, int]]]]]:
+        """Yield each topic with the ends of its plan, the ends of its logs now, and those at each point."""
+        latest = self.points[-1][1]
+        for topic, offsets in self.planned.items():
+            past = [(at_ms, found) for at_ms, all_ends in self.points if (found := all_ends.get(topic)) is not None]
+            yield topic, offsets, latest.get(topic, {}), past
 
 
 def lag_after(known: LogLag | None, progress: Mapping[str, Any], at_ms: int, before_ms: int | None = None) -> LogLag | None:

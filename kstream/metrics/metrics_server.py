@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 
 from kstream.checkpoint.driver_status import DriverStatus, status_fields
-from kstream.http_server import App, HttpServer, StartResponse
+from kstream.http_server import App, HttpServer, StartResponse, is_allowed_host
 
 logger = logging.getLogger(__name__)
 PORT, HOST = "spark.streaming.kstream.metrics.port", "spark.streaming.kstream.metrics.host"
 _PROMETHEUS = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+_ALL_ADDRESSES = ("0.0.0.0", "::", "")
 _PLAIN = ("Content-Type", "text/plain; charset=utf-8")
+_JSON = ("Content-Type", "application/json")
+_HEADERS = (("X-Content-Type-Options", "nosniff"), ("Cache-Control", "no-store"))
+"""Every answer has them."""
 
 
 class MetricsServer(HttpServer):
@@ -36,41 +41,48 @@ class MetricsServer(HttpServer):
     """
 
     def __init__(self, host: str, port: int, registry: CollectorRegistry, status: Callable[[], DriverStatus]) -> None:
-        super().__init__(host, port, _app(registry, status), "MetricsServer", "metrics", PORT)
-        self.url = f"{self.root}metrics"
-        """The address for Prometheus."""
+        super().__init__(host, port, _app(registry, status, host), "MetricsServer", "metrics", PORT, headers=_HEADERS)
+        root = f"http://{socket.gethostname()}:{self.port}/" if host in _ALL_ADDRESSES else self.root
+        self.url = f"{root}metrics"
+        """The address for Prometheus, and for `kstream status` elsewhere. On all addresses it has the name of this machine."""
 
 
-def _app(registry: CollectorRegistry, status: Callable[[], DriverStatus]) -> App:
-    """Return the application that answers by path."""
+def _app(registry: CollectorRegistry, status: Callable[[], DriverStatus], host: str) -> App:
+    """Return the application that answers by path. On a `host` that only this machine reaches, it answers to names of this machine only."""
 
     def answer(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        def start(line: str, *headers: tuple[str, str]) -> None:
+            start_response(line, [*headers, *_HEADERS])
+
         try:
+            if not is_allowed_host(environ.get("HTTP_HOST"), host):
+                start("403 Forbidden", _PLAIN)
+                return [b"metrics are not here under this name: ask for localhost, or for the address that this port listens on\n"]
             match environ["REQUEST_METHOD"], environ["PATH_INFO"]:
                 case "GET", "/metrics":
                     body = generate_latest(registry)  # OpenMetrics, if a client likes it better, would cost twice as much
-                    start_response("200 OK", [_PROMETHEUS])
+                    start("200 OK", _PROMETHEUS)
                     return [body]
                 case "GET", "/json":
                     body = json.dumps(as_json(registry)).encode()
-                    start_response("200 OK", [("Content-Type", "application/json")])
+                    start("200 OK", _JSON)
                     return [body]
                 case "GET", "/status":
                     body = json.dumps(status_fields(status())).encode()
-                    start_response("200 OK", [("Content-Type", "application/json")])
+                    start("200 OK", _JSON)
                     return [body]
                 case "GET", "/":
-                    start_response("200 OK", [_PLAIN])
+                    start("200 OK", _PLAIN)
                     return [b"/metrics  for Prometheus\n/json     the same values as JSON\n/status   as in the status record\n"]
                 case "GET", _:
-                    start_response("404 Not Found", [_PLAIN])
+                    start("404 Not Found", _PLAIN)
                     return [b"there are /metrics, /json and /status\n"]
                 case _:
-                    start_response("405 Method Not Allowed", [_PLAIN, ("Allow", "GET")])
+                    start("405 Method Not Allowed", _PLAIN, ("Allow", "GET"))
                     return [b"only GET\n"]
         except Exception:
             logger.exception("metrics: a request was not answered")
-            start_response("500 Internal Server Error", [_PLAIN])
+            start("500 Internal Server Error", _PLAIN)
             return [b"an error, see the log of the driver\n"]
 
     return answer

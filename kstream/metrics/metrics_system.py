@@ -41,7 +41,8 @@ class MetricsSystem:
     @property
     def url(self) -> str | None:
         """The address for Prometheus; None before the start and after the stop."""
-        return None if self._server is None else self._server.url
+        server = self._server  # a stop may come in between
+        return None if server is None else server.url
 
     def measured(self, store: FileStore) -> FileStore:
         """Return a store for the plan log whose requests are measured."""

@@ -12,9 +12,9 @@ from kstream.batch import BatchCounts
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.metrics import families as f
 from kstream.metrics.families import Family, Kind
-from kstream.metrics.log_lag import LogLag, PartitionLag
+from kstream.metrics.log_lag import LogLag
 from kstream.metrics.measured_store import StoreFigures
-from kstream.metrics.metrics_listener import ListenerFigures, MetricsListener
+from kstream.metrics.metrics_listener import ListenerFigures, MetricsListener, ReceiverFigures
 
 Values = Iterable[tuple[tuple[str, ...], float]]
 """The values of a metric, each with the values of its labels."""
@@ -29,6 +29,7 @@ class EngineFigures:
         retries: how often a batch was tried again.
         rates: the rate of each input that back-pressure has computed last, by stream id.
         error_policies: the policy of each input for a record that fails, by stream id.
+        receivers: the name of each receiver of the job, whether it has ever started or not, by stream id.
         waiting_blocks: the received blocks that are in no batch; None without receivers.
         executors: the executors that the driver found last; None if it has not looked.
         executors_wanted: the executors that executor allocation has decided on last; None without a decision.
@@ -38,6 +39,7 @@ class EngineFigures:
     retries: int = 0
     rates: Mapping[int, int] = field(default_factory=dict[int, int])
     error_policies: Mapping[int, str] = field(default_factory=dict[int, str])
+    receivers: Mapping[int, str] = field(default_factory=dict[int, str])
     waiting_blocks: int | None = None
     executors: int | None = None
     executors_wanted: int | None = None
@@ -79,7 +81,8 @@ class StreamingSource(Collector):
 
     def _of_the_rest(self, engine: EngineFigures, figures: ListenerFigures) -> Iterator[Metric]:
         """Yield the metrics of receivers, executors and the plan log."""
-        receivers = sorted(figures.receivers.items())
+        not_started = {number: ReceiverFigures(name) for number, name in engine.receivers.items()}
+        receivers = sorted({**not_started, **figures.receivers}.items())
         yield _metric(f.RECEIVERS, [((str(number), known.name), float(known.active)) for number, known in receivers])
         yield _metric(f.RECEIVER_STARTS, [((str(number), known.name), known.starts) for number, known in receivers])
         yield _metric(f.RECEIVER_ERRORS, [((str(number), known.name), known.errors) for number, known in receivers])
@@ -136,26 +139,21 @@ def _of_inputs(engine: EngineFigures, figures: ListenerFigures) -> Iterator[Metr
 
 
 def _of_lags(lags: Mapping[int, LogLag], now_ms: int, most: int) -> Iterator[Metric]:
-    """Yield the lags of inputs; of topics and of partitions if there are no more than `most`, of all inputs together."""
-    known = [(str(number), list(lag.by_partition(now_ms))) for number, lag in sorted(lags.items())]
-    yield from _lags(f.INPUT_LAG, f.INPUT_LAG_S, (((number,), lag) for number, found in known for lag in found))
-    by_topic = [((number, lag.topic), lag) for number, found in known for lag in found]
-    topics = len({labels for labels, _ in by_topic})
-    yield from _lags(f.TOPIC_LAG, f.TOPIC_LAG_S, by_topic if topics <= most else ())
-    few = len(by_topic) <= most
-    each = [((*labels, lag.partition), lag) for labels, lag in by_topic] if few else []
-    yield _metric(f.PARTITION_LAG, [(labels, lag.records) for labels, lag in each])
-    yield _metric(f.PARTITION_LAG_S, [(labels, lag.seconds) for labels, lag in each])
+    """Yield the lags of inputs; of topics and of partitions if there are no more than `most`, of all inputs together.
 
-
-def _lags(records: Family, seconds: Family, partitions: Iterable[tuple[tuple[str, ...], PartitionLag]]) -> Iterator[Metric]:
-    """Yield the sum of the records and the most seconds of the partitions with the same labels."""
-    summed, longest = dict[tuple[str, ...], int](), dict[tuple[str, ...], float]()
-    for labels, lag in partitions:
-        summed[labels] = summed.get(labels, 0) + lag.records
-        longest[labels] = max(longest.get(labels, 0.0), lag.seconds)
-    yield _metric(records, summed.items())
-    yield _metric(seconds, longest.items())
+    The lag of a single partition is computed only if it is shown.
+    """
+    known = [(str(number), lag, list(lag.by_topic(now_ms))) for number, lag in sorted(lags.items())]
+    yield _metric(f.INPUT_LAG, [((number,), sum(each.records for each in topics)) for number, _, topics in known if topics])
+    yield _metric(f.INPUT_LAG_S, [((number,), max(each.seconds for each in topics)) for number, _, topics in known if topics])
+    by_topic = [((number, each.topic), each) for number, _, topics in known for each in topics]
+    shown = by_topic if len(by_topic) <= most else []
+    yield _metric(f.TOPIC_LAG, [(labels, each.records) for labels, each in shown])
+    yield _metric(f.TOPIC_LAG_S, [(labels, each.seconds) for labels, each in shown])
+    few = sum(each.partitions for _, each in by_topic) <= most
+    partitions = [((number, each.topic, each.partition), each) for number, lag, _ in known if few for each in lag.by_partition(now_ms)]
+    yield _metric(f.PARTITION_LAG, [(labels, each.records) for labels, each in partitions])
+    yield _metric(f.PARTITION_LAG_S, [(labels, each.seconds) for labels, each in partitions])
 
 
 def _one(family: Family, value: float) -> Metric:
@@ -168,5 +166,10 @@ def _metric(family: Family, values: Values) -> Metric:
     kind = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
     made = kind(family.name, family.meaning, labels=family.labels)
     for labels, value in values:
-        made.add_metric(labels, value)
+        made.add_metric([_sendable(label) for label in labels], value)
     return made
+
+
+def _sendable(label: str) -> str:
+    """Return a label as UTF-8 has it. A name of a file that is no UTF-8 has lone surrogates, and those become escapes."""
+    return label if label.isascii() else label.encode(errors="backslashreplace").decode()

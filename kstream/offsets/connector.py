@@ -142,8 +142,6 @@ class LogTools(LogPlanTools):
             ConfigurationError: `to` cannot be understood, or names a partition that the stream does not read.
         """
         plan = LogPlan.decode(data)
-        if isinstance(to, Mapping):
-            to = {(topic, number): at for topic, numbers in to.items() for number, at in numbers.items()}
         positions = Positions.parse(to, "--to")
         moving = {p for p in plan.until_offsets if (not topics or p[0] in topics) and positions.of(p) is not None}
         stray = sorted(positions.each.keys() - moving)

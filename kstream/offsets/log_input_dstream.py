@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -275,16 +276,16 @@ class LogInputDStream(InputDStream[LogPlan]):
 
     def outcome(self, time: Time, plan: LogPlan) -> InputOutcome:
         """Return how many records each range held, and the lost ranges. Logs the losses. Any thread."""
-        found = self._reports.take(time.milliseconds) if self._reports is not None else {}
-        lost = [*plan.lost, *lost_ranges(found.get("lost", {}))]
-        counts = counts_of(plan.ranges, found.get("counts", {}), plan.skipped)
-        return outcome_of(time, counts, lost, self._on_data_loss() == REPORT, logger, plan.skipped)
+        with nullcontext({}) if self._reports is None else self._reports.taken(time.milliseconds) as found:
+            lost = [*plan.lost, *lost_ranges(found.get("lost", {}))]
+            counts = counts_of(plan.ranges, found.get("counts", {}), plan.skipped)
+            return outcome_of(time, counts, lost, self._on_data_loss() == REPORT, logger, plan.skipped)
 
     def clear_metadata(self, time: Time) -> None:
         """Drop the plans and the read reports of batches that are older than the remember duration."""
         super().clear_metadata(time)
         if self._reports is not None:
-            self._reports.forget((time - self.remember_duration).milliseconds)
+            self._reports.forget((time - self.remember_duration).milliseconds, self.planned_batches())
 
     # -- recovery without setup
 

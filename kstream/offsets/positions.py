@@ -184,6 +184,8 @@ def as_partition(key: Any, name: str = "fromOffsets") -> Partition:
         ConfigurationError: `key` is none of these.
     """
     try:
+        if isinstance(key, str):  # one of two characters would be taken for a pair
+            raise TypeError("a text is no partition")
         topic, number = (key.topic, key.partition) if hasattr(key, "topic") else key
         return str(topic), int(number)
     except (TypeError, ValueError) as e:

@@ -8,11 +8,13 @@ follows from a loss.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kstream.batch import SkippedRecord
+from kstream.batch_time import Time
 from kstream.offsets.offset_range import LostRange, OffsetRange
 
 if TYPE_CHECKING:
@@ -228,6 +230,21 @@ class ReadReportAccumulator:
                 known[older]["lost"] = {}
         return {**found, "counts": found.get("counts", {}), "lost": lost}
 
+    @contextmanager
+    def taken(self, time_ms: int) -> Generator[ReportData]:
+        """Take the report of a batch for the body. If the body raises, the report is as before: it is asked for again. Any thread.
+
+        Args:
+            time_ms: the batch time, in ms.
+        """
+        found = self.take(time_ms)
+        try:
+            yield found
+        except BaseException:
+            with self.param.lock:
+                merge(self.accumulator.value, {time_ms: found})
+            raise
+
     def errors(self, time_ms: int) -> ReportData:
         """Return the report of a batch so far; what it says about undelivered dead letters is removed. Any thread.
 
@@ -253,13 +270,15 @@ class ReadReportAccumulator:
                 known[time_ms].pop("bytes", None)
                 known[time_ms].pop("errors", None)
 
-    def forget(self, up_to_ms: int) -> None:
+    def forget(self, up_to_ms: int, kept: Collection[Time] = ()) -> None:
         """Drop the reports of old batches: those that arrived after `take`, or that nobody took. Any thread.
 
         Args:
             up_to_ms: the newest batch time to drop, in ms.
+            kept: the batches whose plans are kept: they may have no outcome yet.
         """
+        times = {time.milliseconds for time in kept}
         with self.param.lock:
             known: dict[int, ReportData] = self.accumulator.value
-            for old in [t for t in known if t <= up_to_ms]:
+            for old in [t for t in known if t <= up_to_ms and t not in times]:
                 del known[old]

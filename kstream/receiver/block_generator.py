@@ -10,7 +10,7 @@ import logging
 import math
 import threading
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -77,25 +77,40 @@ class RateLimiter:
         Returns:
             True; False as soon as `stop` is set.
         """
+        return self.wait_to_push_some(1, stop) == 1
+
+    def wait_to_push_some(self, most: int, stop: StopFlag | None = None) -> int:
+        """Take a permit as `waitToPush` does, and further ones that are kept. Block until the time of the first.
+
+        Args:
+            most: How many permits to take at most. Without a limit all are taken.
+            stop: Ends the wait early; None never does.
+
+        Returns:
+            How many were taken, one at least; 0 as soon as `stop` is set.
+        """
         stop = self._never if stop is None else stop
-        at = self._reserve()
+        at, taken = self._reserve(most)
         while (left := at - self._clock.monotonic_ms()) > 0:
             if self._clock.wait(math.ceil(left), stop):
-                return False
-        return not stop.is_set()
+                return 0
+        return 0 if stop.is_set() else taken
 
-    def _reserve(self) -> float:
-        """Take the next permit; return its time, in ms of the monotonic clock."""
+    def _reserve(self, most: int) -> tuple[float, int]:
+        """Take the next permit and those that are kept, `most` at most. Return the time of the next one, in ms of the monotonic clock,
+        and how many were taken.
+        """
         with self._lock:
             now = self._clock.monotonic_ms()
             self._refill(now)
             if self._rate is None:
-                return now
+                return now, most
             at = self._next
-            from_kept = min(1.0, self._kept)
+            taken = max(1, min(most, int(self._kept)))
+            from_kept = min(float(taken), self._kept)
             self._kept -= from_kept
-            self._next += (1.0 - from_kept) * _SECOND_MS / self._rate
-            return at
+            self._next += (taken - from_kept) * _SECOND_MS / self._rate
+            return at, taken
 
     def _refill(self, now: int) -> None:
         """Keep the permits that nobody has taken until now, at most those of one second. Call this under the lock."""
@@ -299,14 +314,31 @@ class BlockGenerator:
                 block are pushed, and the rest is not stored.
         """
         self._check_active()
-        if self.getCurrentLimit() is not None:
-            for record in data:
-                self.addData(record)
-            return
-        records = list(data)
+        if self.getCurrentLimit() is None:
+            data = list(data)
+            if self.add_unless_limited(data):
+                return
+        for record in data:
+            self.addData(record)
+
+    def add_unless_limited(self, records: Sequence[Any]) -> bool:
+        """Add all records to one block, unless there is a rate limit by now. Waits for nothing.
+
+        A rate may come while the caller makes the records ready. So it gives those that may stand for many others to this method, not to
+        `addMultipleData`, which would take one permit for each.
+
+        Returns:
+            Whether the records were added.
+
+        Raises:
+            IllegalStateError: the generator is not started, or is stopped.
+        """
         with self._lock:
             self._check_active()
+            if self.getCurrentLimit() is not None:
+                return False
             self._open.extend(records)
+            return True
 
     def addDataWithCallback(self, data: Any, metadata: Any) -> None:
         """Add one record, and call `onAddData` before this returns. Blocks for the rate limit.
@@ -325,18 +357,44 @@ class BlockGenerator:
         """Add records to one block, all or none, and call `onAddData` once with their list.
 
         Under a rate limit no record enters before the last one has its permit. So a caller with few records at a time keeps the rate more
-        evenly.
+        evenly. `take_permits` and `add_permitted` are for a caller that has many.
 
         Raises:
             IllegalStateError: the generator is not started, or is stopped.
             Exception: the error of `onAddData`. The records are in the open block nevertheless.
         """
         self._check_active()
-        records = self._permitted(dataIterator)
+        self.add_permitted(self._permitted(dataIterator), metadata)
+
+    def take_permits(self, most: int) -> int:
+        """Take permits for the next records: one, and those that are kept. Without a rate limit take all. Blocks for the first.
+
+        Args:
+            most: How many records there are; 1 at least.
+
+        Returns:
+            For how many records there are permits, one at least.
+
+        Raises:
+            IllegalStateError: the generator is not started, or is stopped.
+        """
+        self._check_active()
+        taken = self._limiter.wait_to_push_some(most, self._over)
+        self._check_active()
+        return taken
+
+    def add_permitted(self, records: Sequence[Any], metadata: Any) -> None:
+        """Add records that have their permits to one block, all or none, and call `onAddData` once with their list. Waits for nothing.
+
+        Raises:
+            IllegalStateError: the generator is not started, or is stopped.
+            Exception: the error of `onAddData`. The records are in the open block nevertheless.
+        """
+        added = list(records)
         with self._lock:
             self._check_active()
-            self._open.extend(records)
-            self._listener.onAddData(records, metadata)
+            self._open.extend(added)
+            self._listener.onAddData(added, metadata)
 
     def _permitted(self, records: Iterable[Any]) -> list[Any]:
         """Take a permit for each record, and return their list. Without a rate limit take none: each costs as much as a record of Kafka."""

@@ -212,7 +212,9 @@ class ReceiverBlockWriter:
             Exception: a record cannot be pickled, without a rate limit. No record enters a block then.
         """
         if self._limiter.getCurrentLimit() is None:
-            records = self._packer.pack(records)
+            records = records if isinstance(records, (list, TextLines)) else list(records)
+            if self._generator.add_unless_limited(self._packer.pack(records)):
+                return  # otherwise a rate has come, and each record takes a permit
         self._generator.addMultipleData(records)
 
     def add_all(self, records: Iterable[Any], metadata: Json = None) -> None:

@@ -526,8 +526,14 @@ class ReceiverTracker:
         """Return the description of a receiver for listeners. Call this under the lock."""
         running = entry.info.running
         where = (running.host, running.executor_id) if running is not None else ("", "")
-        name = f"{type(entry.receiver).__name__}-{stream}"
-        return ReceiverInfo(stream, name, entry.info.state is ReceiverState.ACTIVE, *where, *entry.last_error)
+        return ReceiverInfo(
+            stream, receiver_name(entry.receiver, stream), entry.info.state is ReceiverState.ACTIVE, *where, *entry.last_error
+        )
+
+
+def receiver_name(receiver: Receiver, stream_id: int) -> str:
+    """Return the name of a receiver for listeners and metrics."""
+    return f"{type(receiver).__name__}-{stream_id}"
 
 
 def _rate_update(records_a_second: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -55,10 +55,10 @@ class InputInfoTracker:
         with self._lock:
             return dict(self._infos.get(time, {}))
 
-    def cleanup(self, threshold: Time) -> None:
-        """Remove the infos of batches strictly older than `threshold`."""
+    def cleanup(self, threshold: Time, kept: Set[Time] = frozenset()) -> None:
+        """Remove the infos of batches strictly older than `threshold`, except those that are `kept`: they are tried again."""
         with self._lock:
-            for old in [t for t in self._infos if t < threshold]:
+            for old in [t for t in self._infos if t < threshold and t not in kept]:
                 del self._infos[old]
 
 
@@ -97,6 +97,8 @@ class BatchPlanner:
         self.is_fenced = False
         """Whether another driver is known to have taken over. Any thread may read it."""
         self._after = Time(0)
+        self._oldest: Time | None = None
+        """The batch that was the oldest unfinished one when `_floor` looked last."""
         self._last_made: Batch | None = None
         """The batch of the newest write of a plan, whether the write succeeded or failed."""
         self._postponed: PostponedBatches | None = None
@@ -198,7 +200,7 @@ class BatchPlanner:
     def _plan_postponed(self) -> None:
         """Plan the missed batches that wait, if they wait no longer. An error of an input is reported, and the next tick asks it again."""
         waiting, unfinished = self._postponed, self._unfinished
-        if waiting is None or not waiting.are_due(unfinished.all(), unfinished.open(), self._parts.clock.monotonic_ms()):
+        if waiting is None or not waiting.are_due(self._to_come(), unfinished.open(), self._parts.clock.monotonic_ms()):
             return
         try:
             selected = self.missed(waiting.since.until(waiting.until, self._graph.batch_duration))
@@ -305,9 +307,21 @@ class BatchPlanner:
         """Make a batch from the plans of its inputs, by stream id. Each plan is encoded here, once."""
         data = {stream_id: plan.encode() for stream_id, plan in inputs.items()}
         records = {stream_id: plan.num_records for stream_id, plan in inputs.items()}
-        floor = min(self._unfinished.all() | {time})
-        names = self._graph.input_names()
+        floor, names = self._floor(time), self._graph.input_names()
         return Batch(BatchPlan(time, self._log.epoch, uuid.uuid4().hex, data, records, floor, self._after, names=names), inputs)
+
+    def _floor(self, time: Time) -> Time:
+        """Return the oldest batch that has not succeeded, or `time` if that is older.
+
+        Batches are planned, and those of earlier drivers marked, oldest first. So the oldest one stays the oldest until it succeeds.
+        """
+        if self._oldest is None or self._oldest not in self._unfinished:
+            self._oldest = min(self._unfinished.all(), default=None)
+        return time if self._oldest is None else min(self._oldest, time)
+
+    def _to_come(self) -> Set[Time]:
+        """Return the batches that have not succeeded and that this driver may still end. Copies the set of all."""
+        return self._unfinished.all() - self._scheduler.completions.left_to_a_restart
 
     def _go_on(self, batch: Batch) -> None:
         """Move the cursors past a durable plan and submit its batch, unless another driver has taken over."""
@@ -339,7 +353,7 @@ class BatchPlanner:
 
     def _submit_in_turn(self, batch: Batch) -> None:
         """Submit a batch, unless it must wait for an older one."""
-        if self._held.must_wait(batch.time, self._unfinished.all(), self._failed.holding):
+        if self._held.must_wait(batch.time, self._to_come, self._failed.holding):
             self._held.add(batch)
             self._unfinished.waits(batch.time)
         else:
@@ -349,20 +363,27 @@ class BatchPlanner:
         """Submit the held batches that may start now, oldest first. Blocks on the store."""
         if self.is_fenced:
             return
-        while (batch := self._held.take(self._unfinished.all(), self._failed.holding)) is not None:
+        while (batch := self._held.take(self._to_come, self._failed.holding)) is not None:
             self._unfinished.planned(batch.time)
-            self._submit(batch)
-            if self._held.is_next(batch):  # the store is away: the next tick tries again
+            if self._submit(batch):  # the next tick tries again
                 return
 
-    def _waits_for_the_store(self, batch: Batch, error: Exception) -> bool:
-        """Hold a batch again that was not submitted because the store is away. Return False if the driver does not wait for this error."""
+    def _waits_for_the_store(self, batch: Batch, error: Exception, failed: JobSet | None) -> bool:
+        """Let a batch wait again that was not submitted because the store is away: no failed try. False if the driver does not wait."""
         if not isinstance(error, StorageError) or is_of_a_task(error) or not self._outage.waits(batch.time, error, planned=True):
             return False
         self._is_start_held_up = True
-        self._held.put_back(batch)
-        self._unfinished.waits(batch.time)
+        if batch.failures:
+            self._failed.put_back(FailedTry(batch, failed), self._in_an_interval())
+            self._unfinished.not_tried(batch.time, between_tries=not self._parts.retry.is_used_up(batch.failures))
+        else:
+            self._held.put_back(batch)
+            self._unfinished.waits(batch.time)
         return True
+
+    def _in_an_interval(self) -> int:
+        """Return the time one batch interval from now, in milliseconds of the monotonic clock."""
+        return self._parts.clock.monotonic_ms() + self._graph.batch_duration.milliseconds
 
     def _report_records(self, batch: Batch) -> None:
         """Note the record counts and the metadata of a batch's inputs, for listeners."""
@@ -372,12 +393,15 @@ class BatchPlanner:
                 records = batch.plan.num_records[stream.id]  # a decoded plan may lack the count
                 self._input_info.reportInfo(batch.time, StreamInputInfo(stream.id, records, stream.metadata(batch.time, plan)))
 
-    def _submit(self, batch: Batch, failed: JobSet | None = None) -> None:
+    def _submit(self, batch: Batch, failed: JobSet | None = None) -> bool:
         """Probe for a newer epoch, generate the jobs of a batch, and submit them. An error ends the try and is not raised.
 
         Args:
             batch: the batch.
             failed: the jobs of the last try, if some of them failed: those that succeeded do not run again.
+
+        Returns:
+            Whether the batch waits again, because the store is away.
         """
         try:
             self._log.probe()
@@ -390,8 +414,9 @@ class BatchPlanner:
         except Exception as e:  # also a StorageError of the probe: another driver may have taken over, so nothing may be submitted
             if isinstance(e, JvmLostError):
                 self._scheduler.refuse_jobs()
-            if failed is not None or not self._waits_for_the_store(batch, e):
-                self._fail(batch, e, failed)
+            if self._waits_for_the_store(batch, e, failed):
+                return True
+            self._fail(batch, e, failed)
         else:
             at_ms = self._parts.clock.time_ms()
             if jobs:
@@ -400,6 +425,7 @@ class BatchPlanner:
                 self._scheduler.submit_job_set(batch, job_set)
             else:
                 self._end_without_jobs(batch, at_ms)
+        return False
 
     def _leave_out(self, batch: Batch, failed: JobSet | None) -> None:
         """Leave out what `kstream skip` asks for, and forget the RDDs that have it. The store is only asked before a retry.
@@ -459,10 +485,15 @@ class BatchPlanner:
             self._scheduler.tell_lost(ended.completion)
 
     def _fail(self, batch: Batch, error: Exception, failed: JobSet | None = None) -> None:
-        """End the try of a batch that was not submitted. Report its error if no retry is left."""
+        """End the try of a batch that was not submitted. Report its error if no retry is left.
+
+        Listeners hear of the end if they have heard of the batch before, in a try that was submitted.
+        """
         if self._scheduler.reports_failure_of(batch):
             self._scheduler.report_error(f"Error generating jobs for time {batch.time}", error)
-        self._scheduler.fail(batch, self._parts.clock.time_ms(), str(error), failed)
+        is_end = self._scheduler.fail(batch, self._parts.clock.time_ms(), str(error), failed)
+        if is_end and failed is not None:
+            self._scheduler.tell_ended(failed)
 
     def _fence(self, error: FencedError) -> None:
         """Plan and submit nothing from now on, start no queued job, and call `on_fenced`."""
@@ -480,11 +511,16 @@ class BatchPlanner:
         """
         self.retry_completions()
         self.submit_held()
+        is_away = False
         for failed in self._failed.take_due(self._parts.clock.monotonic_ms()):
-            if not self.is_fenced and self._is_in_memory(failed.batch):
-                failed.batch.become(BatchState.DURABLE)
-                self._unfinished.planned(failed.batch.time)
-                self._submit(failed.batch, failed.job_set)
+            batch = failed.batch
+            if is_away:  # each try may wait for the time-out of a request
+                self._failed.put_back(failed, self._in_an_interval())
+            elif not self.is_fenced and self._is_in_memory(batch):
+                if batch.state is BatchState.FAILED:  # else it was put back
+                    batch.become(BatchState.DURABLE)
+                self._unfinished.planned(batch.time)
+                is_away = self._submit(batch, failed.job_set)
         return self._failed.next_due_ms()
 
     def _is_in_memory(self, batch: Batch) -> bool:
@@ -506,36 +542,52 @@ class BatchPlanner:
         self._plan_postponed()
         return self._failed.next_due_ms()
 
-    def _kept(self) -> set[Time]:
-        """Return the failed batches whose RDDs and plans stay in memory: all whose failed try is not noted yet, or that are tried again."""
-        return self._unfinished.failed() - self._failed.left_to_a_restart
+    def note_ends(self, unfinished: Set[Time], open_batches: Set[Time]) -> int | None:
+        """Take note of batches that have ended, and submit those that waited for them. Return as `try_failed`.
 
-    def note_ends(self) -> int | None:
-        """Take note of batches that have ended, and submit those that waited for them. Return as `try_failed`."""
-        self._failed.ended(self._unfinished.all(), self._unfinished.open(), self._parts.clock.monotonic_ms())
+        Args:
+            unfinished: the batches that had not succeeded a moment ago.
+            open_batches: the batches that ran or waited a moment before that.
+        """
+        left = self._scheduler.completions.left_to_a_restart
+        self._failed.ended(unfinished - left if left else unfinished, open_batches, self._parts.clock.monotonic_ms())
         self.submit_held()
         self._plan_postponed()
         return self._failed.next_due_ms()
 
     # -- after a batch
 
-    def tell_unfinished(self) -> None:
+    def tell_unfinished(self, unfinished: Set[Time]) -> None:
         """Pass the unfinished batches to the inputs, which may then commit ended ones. A fenced driver leaves this to its successor."""
         if not self.is_fenced:
-            unfinished = self._unfinished.all()
-            for stream in self.inputs:
-                stream.batches_ended(unfinished)
+            self._for_each_input(lambda stream: stream.batches_ended(unfinished), "failed when it was told that batches have ended")
 
-    def clear_metadata(self) -> Time | None:
-        """Forget the RDDs, plans and counts that no batch needs any more.
+    def stop_inputs(self) -> None:
+        """Stop the inputs."""
+        self._for_each_input(lambda stream: stream.stop(), "could not be stopped")
+
+    def _for_each_input(self, call: Callable[[InputDStream[Any]], None], failed: str) -> None:
+        """Call a function for each input. An error is reported, with the words `failed`, and not raised: the others are called, too."""
+        for stream in self.inputs:
+            try:
+                call(stream)
+            except Exception as e:
+                self._scheduler.report_error(f"{stream!r} {failed}", e)
+
+    def clear_metadata(self, unfinished: Set[Time]) -> Time | None:
+        """Forget the RDDs, plans and counts that no batch needs any more. Keep those of failed batches that are tried again.
+
+        Args:
+            unfinished: the batches that had not succeeded a moment ago. Those that run need what is newer than the time that is returned.
 
         Returns:
             The time up to which batches have ended; None before the first end.
         """
         up_to = self._unfinished.clean_up_to()
         if up_to is not None:
-            self._graph.clear_metadata(up_to, self._kept())
-            self._input_info.cleanup(up_to - self._graph.longest_remember())
+            kept = unfinished - self._failed.left_to_a_restart - self._scheduler.completions.left_to_a_restart
+            self._graph.clear_metadata(up_to, kept)
+            self._input_info.cleanup(up_to - self._graph.longest_remember(), kept)
         return up_to
 
 

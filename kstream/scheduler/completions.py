@@ -1,4 +1,4 @@
-"""Completions: records how batches end, and keeps the completions that the store refused until it accepts them.
+"""Completions: records how batches end. Keeps what could not be stored until it can: refused completions, and unknown outcomes.
 
 UnfinishedBatches: the batches that have not succeeded, and the time up to which clean-up may go.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from kstream.batch import Batch, BatchCounts, BatchDelays, BatchState, InputOutcome, PendingBatches, StateCheckpoint
 from kstream.batch_time import Time
@@ -20,6 +21,8 @@ from kstream.loop import THREADS, Runtime
 from kstream.scheduler.state_checkpointer import StateCheckpointer
 
 logger = logging.getLogger(__name__)
+OUTCOME_TRIES = 5
+"""How often the inputs of a batch are asked for its outcome before the batch is left to a restart."""
 
 
 class UnfinishedBatches:
@@ -156,6 +159,20 @@ class UnfinishedBatches:
         """Block until no batch runs or waits; return False if `timeout` seconds passed first."""
         return self._none_open.wait(timeout)
 
+    def __contains__(self, time: Time) -> bool:
+        """Return whether a batch has not succeeded. Costs the same whatever the number of batches."""
+        with self._lock:
+            return time in self._running or time in self._waiting or time in self._failed
+
+    def not_tried(self, time: Time, between_tries: bool) -> None:
+        """Take back that a failed batch was `planned` again: it could not start, and waits as before (`between_tries`: it has retries)."""
+        with self._lock:
+            self._retries -= 1
+        if between_tries:
+            self.waits(time, between_tries=True)
+        else:
+            self.ended(time, succeeded=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Completion:
@@ -202,11 +219,43 @@ class BatchEnd:
     trouble: tuple[str, Exception] | None = None
 
 
+class ReportsOutcome(Protocol):
+    """An input stream that reports what the jobs of a batch have found. Implemented by `InputDStream`."""
+
+    @property
+    def id(self) -> int:
+        """The stream id."""
+        ...
+
+    def outcome_of(self, time: Time) -> InputOutcome | None:
+        """Return the outcome of a batch; None if its plan is not kept. Called again only after an error. Any thread."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _Success:
+    """A batch whose jobs have all succeeded and whose completion is not durable yet. Only one thread at a time has it.
+
+    Attributes:
+        batch, at_ms, states, delays: as of Completion.
+        outcomes: what its inputs have reported so far. An input that has reported is not asked again: it may give a loss only once.
+        tries: how often an input could not report.
+    """
+
+    batch: Batch
+    at_ms: int
+    states: States
+    delays: BatchDelays | None
+    outcomes: dict[int, InputOutcome | None] = field(default_factory=dict[int, InputOutcome | None])
+    tries: int = 0
+
+
 class Completions:
     """Ends the batches of one driver.
 
     A batch is unfinished until its completion is durable: no commit and no clean-up passes it. A completion that the store refused is
-    kept, and the batch stays unfinished. So there are never more kept completions than unfinished batches.
+    kept, and the batch stays unfinished. So does a batch whose outcome an input could not report: it is asked again. So there are never
+    more kept ones than unfinished batches.
 
     Thread-safe, except `retry`: only one thread at a time may call it, the JobGenerator's or, after its end, the thread that stops.
     """
@@ -216,7 +265,7 @@ class Completions:
         log: BatchLog,
         states: StateCheckpointer,
         unfinished: UnfinishedBatches,
-        outcomes: Callable[[Time], Mapping[int, InputOutcome]],
+        inputs: Callable[[], Iterable[ReportsOutcome]],
         on_end: Callable[[Time], None],
         waits: bool,
     ) -> None:
@@ -225,7 +274,7 @@ class Completions:
             log: stores completions and failures.
             states: gets the states that a durable completion names.
             unfinished: the batches that have not succeeded.
-            outcomes: outcomes(time) returns the reports of a batch's inputs. Called once per batch, when all its jobs have succeeded.
+            inputs: returns the inputs. Each is asked for the outcome of a batch when all its jobs have succeeded, and again after an error.
             on_end: on_end(time) is called when a batch has ended, in success or failure, by the thread that ended it. Must return at once.
             waits: whether a store that is away is waited for. Then a refused completion is a warning and no error: the next plan is an
                 error if the store stays away.
@@ -234,10 +283,17 @@ class Completions:
         self._waits = waits
         self._states = states
         self._unfinished = unfinished
-        self._outcomes = outcomes
+        self._inputs = inputs
         self._on_end = on_end
-        self._kept: deque[Completion] = deque()
+        self._kept: deque[_Success] = deque()
+        self._left: frozenset[Time] = frozenset()
         self._lock = threading.Lock()
+
+    @property
+    def left_to_a_restart(self) -> Set[Time]:
+        """The batches that have run, and whose completion this driver cannot store. No batch waits for them. Any thread."""
+        with self._lock:
+            return self._left
 
     def end(
         self,
@@ -278,23 +334,43 @@ class Completions:
         return BatchEnd(trouble=trouble)
 
     def _complete(self, batch: Batch, at_ms: int, states: States, delays: BatchDelays | None) -> BatchEnd:
-        """Store the completion of a batch. If the store refuses it, keep it for `retry`; the batch stays pending until then."""
+        """Store the completion of a batch. If that fails for now, keep it for `retry`; the batch stays pending until then."""
+        time, success = batch.time, _Success(batch, at_ms, states, delays)
         try:
-            completion = Completion(batch, at_ms, self._outcomes(batch.time), states, delays)
-        except Exception as e:
-            self._pending(batch)
-            return BatchEnd(trouble=(f"the outcome of batch {batch.time} is not known: a restart runs the batch again", e))
-        try:
-            self._write(completion)
+            completion = self._completion(success)
         except Exception as e:
             self._pending(batch)  # before `_keep`: a retry on another thread marks the batch as succeeded, and that must come last
-            if isinstance(e, StorageError):
-                self._keep(completion)
-                if self._waits and e.outage:
-                    logger.warning("%s: %s", _not_noted(batch.time, e), e)
-                    return BatchEnd()
-            return BatchEnd(trouble=(_not_noted(batch.time, e), e))
+            self._keep(success)
+            return BatchEnd(
+                trouble=(f"the outcome of batch {time} is not known: the next batch asks again; a restart before that runs it again", e)
+            )
+        try:
+            self._write(completion)
+        except StorageError as e:
+            self._pending(batch)
+            self._keep(success)
+            message = f"could not note the end of batch {time}: the next batch tries it again; a restart before that runs the batch again"
+            if self._waits and e.outage:
+                logger.warning("%s: %s", message, e)
+                return BatchEnd()
+            return BatchEnd(trouble=(message, e))
+        except Exception as e:  # for example CorruptRecordError: a retry would fail as well
+            self._pending(batch)
+            self._leave(time)
+            return BatchEnd(trouble=(f"could not note the end of batch {time}: a restart runs the batch again", e))
         return BatchEnd(completion)
+
+    def _completion(self, success: _Success) -> Completion:
+        """Return the completion of a batch. Ask the inputs that have not reported on it; an error of an input is raised, and counted."""
+        try:
+            for stream in self._inputs():
+                if stream.id not in success.outcomes:
+                    success.outcomes[stream.id] = stream.outcome_of(success.batch.time)
+        except Exception:
+            success.tries += 1
+            raise
+        known = {number: outcome for number, outcome in success.outcomes.items() if outcome is not None}
+        return Completion(success.batch, success.at_ms, known, success.states, success.delays)
 
     def wait_for_retry(self, batch: Batch) -> None:
         """Mark a batch as failed in this try and waiting for the next one. Any thread."""
@@ -309,7 +385,8 @@ class Completions:
     def retry(self) -> list[Completion]:
         """Store the kept completions. Blocks on the store; without a kept completion there is no request.
 
-        A StorageError ends this retry and is not raised; the completions that are left are kept.
+        A StorageError ends this retry and is not raised; the completions that are left are kept. A batch whose outcome stays unknown is
+        left to a restart after some tries.
 
         Returns:
             The completions that are durable now.
@@ -318,46 +395,72 @@ class Completions:
             FencedError: another driver has taken over. It runs these batches again, so nothing is written.
         """
         written: list[Completion] = []
+        ended: list[Time] = []
         try:
-            if not self._has_kept():
+            count = self._count()
+            if not count:
                 return written
             self._log.probe()
-            while (completion := self._next()) is not None:
-                if self._written_late(completion):
-                    written.append(completion)
+            for _ in range(count):
+                self._try_again(written, ended)
         except StorageError as e:  # the store is still down: one request is enough; the next retry begins with another completion
             logger.info("completions of batches still cannot be stored, the next batch tries again: %s", e)
-        for completion in written:
-            self._on_end(completion.time)
+        for time in ended:
+            self._on_end(time)
         return written
 
-    def _written_late(self, completion: Completion) -> bool:
-        """Store one completion that was refused before; return whether it is durable. After a StorageError it is kept."""
+    def _try_again(self, written: list[Completion], ended: list[Time]) -> None:
+        """Store the oldest kept completion. After a StorageError, which is raised, it is kept.
+
+        Args:
+            written: gets the completion if it is durable now.
+            ended: gets the batch if it has ended: its completion is durable, or it is left to a restart.
+        """
+        success = self._next()
+        time = success.batch.time
+        try:
+            completion = self._completion(success)
+        except Exception as e:
+            if success.tries < OUTCOME_TRIES:
+                self._keep(success)
+                logger.info("the outcome of batch %s is still not known, the next batch asks again: %s", time, e)
+                return
+            logger.error("batch %s: its outcome is not known after %d tries, so a restart runs it again: %s", time, success.tries, e)
+            self._leave(time)
+            ended.append(time)
+            return
         try:
             self._write(completion)
         except StorageError:
-            self._keep(completion)
+            self._keep(success)
             raise
         except Exception as e:  # for example CorruptRecordError: a retry would fail as well
-            logger.error("batch %s: its completion could not be stored, so a restart runs it again: %s", completion.time, e)
-            return False
-        logger.warning("batch %s: its completion is now stored, after a delay: no restart runs it again", completion.time)
-        return True
+            logger.error("batch %s: its completion could not be stored, so a restart runs it again: %s", time, e)
+            self._leave(time)
+        else:
+            logger.warning("batch %s: its completion is now stored, after a delay: no restart runs it again", time)
+            written.append(completion)
+        ended.append(time)
 
-    def _has_kept(self) -> bool:
-        """Return whether any completion is kept."""
+    def _count(self) -> int:
+        """Return the number of kept completions."""
         with self._lock:
-            return bool(self._kept)
+            return len(self._kept)
 
-    def _next(self) -> Completion | None:
-        """Remove and return the oldest kept completion; None if there is none."""
+    def _next(self) -> _Success:
+        """Remove and return the kept completion that was kept first. There must be one."""
         with self._lock:
-            return self._kept.popleft() if self._kept else None
+            return self._kept.popleft()
 
-    def _keep(self, completion: Completion) -> None:
-        """Keep a completion for `retry`."""
+    def _keep(self, success: _Success) -> None:
+        """Keep what a completion needs for `retry`."""
         with self._lock:
-            self._kept.append(completion)
+            self._kept.append(success)
+
+    def _leave(self, time: Time) -> None:
+        """Leave a batch to a restart. It stays unfinished in the log."""
+        with self._lock:
+            self._left |= {time}
 
     def _write(self, completion: Completion) -> None:
         """Store a completion. When it is durable, mark its batch as ended and its states as named. Blocks; the log's error is raised."""
@@ -365,10 +468,3 @@ class Completions:
         self._states.named(self._log.complete(batch.time, batch.plan.epoch, c.at_ms, c.outcomes, c.states, c.delays))
         batch.become(BatchState.ENDED)
         self._unfinished.ended(batch.time, succeeded=True)
-
-
-def _not_noted(time: Time, error: Exception) -> str:
-    """Return the message about a batch whose completion could not be stored."""
-    if isinstance(error, StorageError):
-        return f"could not note the end of batch {time}: the next batch tries it again; a restart before that runs the batch again"
-    return f"could not note the end of batch {time}: a restart runs the batch again"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from kstream.batch_time import Time
-from kstream.clock import Clock
+from kstream.clock import Clock, StopFlag
 from kstream.conf import Settings
 from kstream.errors import ConfigurationError, in_a_line
 from kstream.listener import StreamingListener, StreamingListenerBatchCompleted, StreamingListenerBatchSubmitted
@@ -55,11 +55,31 @@ class ExecutorAllocationClient(Protocol):
         ...
 
 
+class _SteadyClock:
+    """A clock whose time is the monotonic one of another clock: a scaling interval is no longer when the wall clock is set back."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def time_ms(self) -> int:
+        """Return `monotonic_ms`."""
+        return self._clock.monotonic_ms()
+
+    def monotonic_ms(self) -> int:
+        """Return `monotonic_ms` of the other clock."""
+        return self._clock.monotonic_ms()
+
+    def wait(self, milliseconds: int, stop: StopFlag) -> bool:
+        """Wait on the other clock."""
+        return self._clock.wait(milliseconds, stop)
+
+
 class ExecutorAllocationManager(StreamingListener):
     """Compares the processing times of batches with the batch interval, once a scaling interval, and asks Spark for executors accordingly.
 
-    Batches with a failed output do not count: they may have ended early. An interval in which no batch has ended changes nothing, unless
-    batches were planned and none of them had a job (`spark.streaming.kstream.skipEmptyBatches`): then the ratio is 0.
+    Batches with a failed output, and those that were tried again, do not count: their delays do not show how fast the job is. An interval
+    in which only such batches have ended, or none, changes nothing. If batches were planned and none of them had a job
+    (`spark.streaming.kstream.skipEmptyBatches`), the ratio is 0.
 
     Threads: the methods of a listener run on the listeners' thread. The timer's thread decides, and asks Spark. `_lock` guards the sums,
     the submitted batches and the latest decision. It is not held while Spark is asked.
@@ -95,18 +115,20 @@ class ExecutorAllocationManager(StreamingListener):
         self._lock = threading.Lock()
         self._sum_ms = 0
         self._count = 0
+        self._some_not_counted = False
+        """Whether a batch with jobs has ended in this interval that does not count."""
         self._submitted: set[Time] = set()
         """The batches with jobs that have not ended."""
         self._newest: Time | None = None
-        self._stopped = False
         """The newest batch at the end of the last interval, if all had succeeded then; on the timer's thread."""
+        self._stopped = False
         self._ending: set[str] = set()
         """The executors that have been ended and that Spark still lists; on the timer's thread."""
         self._recent: deque[tuple[int, AllocationDecision]] = deque(maxlen=RECENT)
         self._why_unchanged = ""
         """The reason that was logged last for a number that stays, on the timer's thread."""
         name = "streaming-executor-allocation-manager"
-        self._timer = RecurringTimer(clock, self._interval_ms, self._manage_allocation, name, self._timer_failed, runtime)
+        self._timer = RecurringTimer(_SteadyClock(clock), self._interval_ms, self._manage_allocation, name, self._timer_failed, runtime)
 
     @classmethod
     def createIfEnabled(
@@ -161,7 +183,7 @@ class ExecutorAllocationManager(StreamingListener):
 
     def start(self) -> None:
         """Start the scaling intervals; the first ends one interval from now. Call once. Returns at once."""
-        self._timer.start(self._clock.time_ms() + self._interval_ms)
+        self._timer.start(self._clock.monotonic_ms() + self._interval_ms)
         policy = self._policy
         logger.info(
             "executor allocation: started, with %d executors at least and %s at most; up from the ratio %g, down from %g, every %g s",
@@ -190,27 +212,29 @@ class ExecutorAllocationManager(StreamingListener):
             self._submitted.add(batchSubmitted.info.batch_time)
 
     def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
-        """Add the processing time of a batch whose outputs have all succeeded in the first try."""
+        """Add the processing time of a batch whose outputs have all succeeded in the first try; note any other batch with jobs."""
         info = batchCompleted.info
+        delay = info.processing_delay_ms
         with self._lock:
             self._submitted.discard(info.batch_time)
-        if info.processing_delay_ms is None or not info.measures_speed:
-            return
-        with self._lock:
-            self._sum_ms += info.processing_delay_ms
-            self._count += 1
+            if delay is not None and info.measures_speed:
+                self._sum_ms += delay
+                self._count += 1
+            elif delay is not None:
+                self._some_not_counted = True
 
     # -- on the timer's thread
 
     def _manage_allocation(self, _time_ms: int) -> None:
         """End a scaling interval: decide by its batches, and act. An error is a warning; the next interval decides anew."""
         with self._lock:
-            sum_ms, count, some_run = self._sum_ms, self._count, bool(self._submitted)
-            self._sum_ms = self._count = 0
+            sum_ms, count, some_had_jobs = self._sum_ms, self._count, self._some_not_counted or bool(self._submitted)
+            self._sum_ms, self._count, self._some_not_counted = 0, 0, False
         before, self._newest = self._newest, self._newest_succeeded()
-        only_empty = not some_run and self._newest is not None and self._newest != before
+        only_empty = not some_had_jobs and self._newest is not None and self._newest != before
         if count == 0 and not only_empty:
-            logger.debug("executor allocation: no batch has ended within %g s, so nothing changes", self._policy.interval_s)
+            text = "executor allocation: no batch has succeeded in its first try within %g s, so nothing changes"
+            logger.debug(text, self._policy.interval_s)
             return
         try:
             self._act(self._decide(sum_ms // max(1, count) / self._batch_duration_ms))

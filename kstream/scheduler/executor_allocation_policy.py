@@ -56,6 +56,8 @@ class ExecutorAllocationPolicy:
     down_ratio: float = 0.3
     min_executors: int = 1
     max_executors: int | None = None
+    receivers: int = 0
+    """The number of receivers of the job: no executor ends if fewer executors would be left. Nor is any asked for because of it."""
 
     def decide(self, ratio: float, executors: Mapping[str, int], receivers: Mapping[str, int]) -> AllocationDecision:
         """Return what follows from the ratio of a scaling interval.
@@ -76,6 +78,8 @@ class ExecutorAllocationPolicy:
             return AllocationDecision(Scaling.NONE, ratio, count, count)
         if count == self.min_executors:
             return AllocationDecision(Scaling.NONE, ratio, count, count, reason=f"the minimum is {self.min_executors}")
+        if count <= self.receivers:
+            return AllocationDecision(Scaling.NONE, ratio, count, count, reason=f"the job has {self.receivers} receivers")
         found = tuple(removable_executors(executors, receivers))
         if not found:
             why = "each executor runs a receiver or has the last core for batches"
@@ -154,7 +158,7 @@ def allocation_policy(settings: Settings, receivers: int = 0) -> ExecutorAllocat
 
     Args:
         settings: those of the context.
-        receivers: the number of receivers, which is the default of the minimum.
+        receivers: the number of receivers, which is the default of the minimum. The job never shrinks below it.
 
     Raises:
         ConfigurationError: a setting cannot work; see also `is_allocation_enabled`.
@@ -180,7 +184,7 @@ def allocation_policy(settings: Settings, receivers: int = 0) -> ExecutorAllocat
         raise ConfigurationError(
             f"{MAX_EXECUTORS} must not be less than {MIN_EXECUTORS}: they are {most} and {least}", key=MAX_EXECUTORS, value=most
         )
-    return ExecutorAllocationPolicy(interval_s, up, down, max(1, receivers) if least is None else least, most)
+    return ExecutorAllocationPolicy(interval_s, up, down, max(1, receivers) if least is None else least, most, receivers)
 
 
 def warnings_of(policy: ExecutorAllocationPolicy, receivers: int, has_log: bool) -> Sequence[str]:

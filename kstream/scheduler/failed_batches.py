@@ -6,7 +6,7 @@ Only the JobGenerator's thread uses these classes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Set
+from collections.abc import Callable, Collection, Set
 from dataclasses import dataclass
 
 from kstream.batch import Batch, JobSet
@@ -83,6 +83,20 @@ class FailedBatches:
             self._trying = None
         return True
 
+    def put_back(self, failed: FailedTry, due_ms: int) -> None:
+        """Add a batch that `take_due` returned again: it could not start. That is no failed try.
+
+        Args:
+            failed: its last failed try.
+            due_ms: when it is due again.
+        """
+        time = failed.batch.time
+        if not self._policy.is_used_up(failed.batch.failures):
+            self._backing_off[time] = due_ms, failed
+            return
+        self._used_up[time] = failed
+        self._trying, self._used_up_due = None, due_ms
+
     def ended(self, unfinished: Collection[Time], open_batches: Collection[Time], now_ms: int) -> None:
         """Note which batches have ended. If the one that was tried last has succeeded, the next one is due at once.
 
@@ -91,7 +105,7 @@ class FailedBatches:
             open_batches: those of them that run or wait.
             now_ms: the time now.
         """
-        for batches in self._holding, self._admitted, self._left_to_restart:
+        for batches in self._holding, self._admitted:  # nothing tries a batch that is left to a restart, so it does not end
             batches.intersection_update(unfinished)
         if self._trying is None:
             return
@@ -142,22 +156,20 @@ class HeldBatches:
         """Add the batch that `take` returned again: it could not start."""
         self._held.appendleft(batch)
 
-    def is_next(self, batch: Batch) -> bool:
-        """Return whether a batch is the oldest one that waits."""
-        return bool(self._held) and self._held[0] is batch
-
-    def must_wait(self, time: Time, unfinished: Collection[Time], holding: Collection[Time]) -> bool:
+    def must_wait(self, time: Time, unfinished: Callable[[], Collection[Time]], holding: Collection[Time]) -> bool:
         """Return whether a batch may not start yet. Under hold, a batch starts once all older ones have succeeded.
 
         Args:
             time: the batch.
-            unfinished: the batches that have not succeeded.
+            unfinished: returns the batches that have not succeeded. Called only under hold, as an outage may leave many.
             holding: those of them that later batches wait for whatever the policy.
         """
-        ahead = unfinished if self._policy.hold else holding
-        return min(ahead, default=time) < time or (bool(self._held) and self._held[0].time < time)
+        if self._held and self._held[0].time < time:
+            return True
+        ahead = unfinished() if self._policy.hold else holding
+        return min(ahead, default=time) < time
 
-    def take(self, unfinished: Collection[Time], holding: Collection[Time]) -> Batch | None:
+    def take(self, unfinished: Callable[[], Collection[Time]], holding: Collection[Time]) -> Batch | None:
         """Remove and return the oldest batch; None if no batch waits, or if the oldest one `must_wait`."""
         if not self._held or self.must_wait(self._held[0].time, unfinished, holding):
             return None

@@ -8,8 +8,9 @@ All decisions about batches are made on the one event thread of the JobGenerator
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from kstream import crash_point
@@ -20,7 +21,7 @@ from kstream.checkpoint import LogContents
 from kstream.clock import RisingClock
 from kstream.dstream import InputDStream
 from kstream.dstream.ports import InputServices
-from kstream.errors import FencedError, StorageError
+from kstream.errors import FencedError, StorageError, in_a_line
 from kstream.loop import Alarm, Event, EventLoop, RecurringTimer, Thread
 from kstream.scheduler.batch_planner import BatchPlanner
 from kstream.scheduler.failed_batches import FailedTry
@@ -242,17 +243,28 @@ class JobGenerator:
 
         Returns:
             False if a graceful stop did not finish: the timeout passed, queued jobs never start, or another driver has taken over.
+
+        Raises:
+            Exception: the first error of a step. The other steps have run nevertheless.
         """
-        last = self._timer.stop(interrupt=not (graceful and waiting()), timeout=timeout)
-        in_time = not graceful or self._graceful_stop.work_off(last, timeout, waiting)
-        self._alarm.stop()
-        self._loop.stop()
-        self._cleaner.stop(drain=True)
-        if graceful:
-            self._planner.retry_completions()
-        self._planner.tell_unfinished()  # the event about the end of the last batch may have been dropped with the queue
-        for stream in self._planner.inputs:
-            stream.stop()
+        in_time = False
+
+        def work_off() -> None:
+            nonlocal in_time
+            last = self._timer.stop(interrupt=not (graceful and waiting()), timeout=timeout)
+            in_time = not graceful or self._graceful_stop.work_off(last, timeout, waiting)
+
+        run_each(
+            work_off,
+            partial(self._timer.stop, interrupt=True),
+            self._alarm.stop,
+            self._loop.stop,
+            partial(self._cleaner.stop, drain=True),
+            self._planner.retry_completions if graceful else None,
+            # The event about the end of the last batch may have been dropped with the queue.
+            lambda: self._planner.tell_unfinished(self._unfinished.all()),
+            self._planner.stop_inputs,
+        )
         return in_time
 
     def cut_short(self) -> None:
@@ -309,17 +321,25 @@ class JobGenerator:
 
     def _batch_ended(self) -> None:
         """Pass the unfinished batches to the inputs, and clean up. At the end of a bounded run, stop the timer and call `on_exhausted`."""
-        self._planner.tell_unfinished()
-        self._clear_metadata()
-        self._set_alarm(self._planner.note_ends())
+        open_batches = self._unfinished.open()  # first: a batch that ends meanwhile must not look like one that has failed
+        unfinished = self._unfinished.all()  # one copy for all that follows: an outage may leave many
+        run_each(
+            lambda: self._planner.tell_unfinished(unfinished),
+            lambda: self._clear_metadata(unfinished),
+            lambda: self._set_alarm(self._planner.note_ends(unfinished, open_batches)),
+            self._end_of_a_bounded_run,
+        )
+
+    def _end_of_a_bounded_run(self) -> None:
+        """Stop the timer and call `on_exhausted`, once, if the inputs are exhausted and every batch has ended."""
         if self._planner.exhausted and not self._unfinished.open() and not self._told_exhausted:
             self._told_exhausted = True
             self._timer.stop(interrupt=True)
             self._callbacks.on_exhausted()
 
-    def _clear_metadata(self) -> None:
+    def _clear_metadata(self, unfinished: Set[Time]) -> None:
         """Forget what no batch needs any more, and post its deletion from the checkpoint to the cleaner's thread."""
-        up_to = self._planner.clear_metadata()
+        up_to = self._planner.clear_metadata(unfinished)
         if up_to is not None:
             self._clean_up_to = up_to
             self._cleaner.post(up_to)
@@ -551,3 +571,26 @@ class GracefulStop:
         drained = self._parts.runtime.event()
         self._post(Drained(drained))
         return drained
+
+
+# -- steps that all run
+
+
+def run_each(*steps: Callable[[], object] | None) -> None:
+    """Run steps one after another, whatever fails: no error leaves a stop half done. None is no step.
+
+    Raises:
+        BaseException: the first error. A later one is logged.
+    """
+    first: BaseException | None = None
+    for step in steps:
+        try:
+            if step is not None:
+                step()
+        except BaseException as e:
+            if first is None:
+                first = e
+            else:
+                logger.error("another error after %s: %s", in_a_line(first), in_a_line(e))
+    if first is not None:
+        raise first

@@ -138,7 +138,7 @@ class JobScheduler:
         self._environment = parts.environment
         self._bus = bus
         waits = parts.unreachable_timeout_ms > 0
-        self.completions = Completions(parts.log, parts.states, parts.unfinished, parts.graph.outcomes, on_batch_end, waits)
+        self.completions = Completions(parts.log, parts.states, parts.unfinished, parts.graph.active_inputs, on_batch_end, waits)
         self._unfinished = parts.unfinished
         self._retry = parts.retry
         self._on_error = on_error
@@ -347,11 +347,19 @@ class JobScheduler:
                 job_set.note_outcomes(completion.outcomes)
         elif not self.fail(batch, at_ms, "; ".join(with_record(e) if is_of_a_task(e) else str(e) for e in job_set.errors), job_set):
             return
-        info = job_set.to_batch_info()
-        logger.debug("total delay: %s ms for time %s (execution: %s ms)", info.total_delay_ms, batch.time, info.processing_delay_ms)
-        self._bus.post(StreamingListenerBatchCompleted(info))
+        self.tell_ended(job_set)
         if completion is not None:
             self.tell_lost(completion)
+
+    def tell_ended(self, job_set: JobSet) -> None:
+        """Post the end of a batch to listeners. Any thread.
+
+        Args:
+            job_set: the jobs of its last try that was submitted.
+        """
+        info = job_set.to_batch_info()
+        logger.debug("total delay: %s ms for time %s (execution: %s ms)", info.total_delay_ms, info.batch_time, info.processing_delay_ms)
+        self._bus.post(StreamingListenerBatchCompleted(info))
 
     def _complete(self, batch: Batch, job_set: JobSet, at_ms: int) -> Completion | None:
         """Store the completion of a batch whose jobs have all succeeded. Return it if it is durable. Blocks on the store."""

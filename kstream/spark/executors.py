@@ -82,6 +82,15 @@ def known_executors(sc: SparkContext) -> list[Executor]:
     return [] if kept is None else kept[1]
 
 
+def known_executor_count(sc: SparkContext) -> int | None:
+    """Return how many executors `executors` found last: 0 if all are lost. None before its first call and in local mode. Any thread.
+
+    Makes no call to the JVM.
+    """
+    kept: tuple[str, list[Executor]] | None = sc.__dict__.get(_KEPT)
+    return None if kept is None else len(kept[1])
+
+
 def set_receivers(sc: SparkContext, receivers: Callable[[], Mapping[str, int]] | None) -> None:
     """Set the function by which `free_executors` learns how many receivers run on each executor.
 

@@ -70,10 +70,10 @@ def test_a_batch_that_has_no_outcome_has_failed_and_holds_nothing_up(monkeypatch
     monkeypatch.setattr(driver.host.graph, "generate_jobs", lambda _time: [])
     driver.tick_only(1)
     driver.wait_error(ZeroDivisionError, count=2)
-    assert [message for message in driver.messages() if "is not known: a restart runs the batch again" in message] == driver.messages()
+    assert [message for message in driver.messages() if "is not known: the next batch asks again" in message] == driver.messages()
     assert driver.engine._generator._unfinished.wait_none_running(PATIENCE)
     monkeypatch.undo()
-    driver.stop()
+    driver.kill()
     again = started(world)
     again.stop()
     assert sorted({record for attempt in world.attempts for record in attempt.records}) == [0, 1]

@@ -82,6 +82,16 @@ def test_the_limit_of_a_lag_is_stored_only_if_there_is_one() -> None:
     assert read_status(files) == limited
 
 
+def test_the_rates_of_back_pressure_are_stored_only_if_there_are_any() -> None:
+    files = store()
+    limited = replace(NEW, rates={0: 700, 12: 80})
+    write_status(files, limited)
+    assert b'"rates":{"0":700,"12":80}' in files.read("status/000003")
+    assert read_status(files) == limited
+    write_status(files, NEW)
+    assert b"rates" not in files.read("status/000003")
+
+
 def test_the_record_of_the_highest_epoch_counts_and_those_before_it_can_be_removed() -> None:
     files = store()
     assert read_status(files) is None

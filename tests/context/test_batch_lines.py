@@ -43,6 +43,14 @@ def test_a_batch_that_did_not_take_all_records_says_why() -> None:
     assert fields_of(limited)["limited_by"] == "backpressure"
 
 
+def test_a_batch_under_back_pressure_says_at_which_rate_it_was_planned() -> None:
+    limited = batch(progress={**KAFKA, "backpressureRate": 700})
+    assert "lag 17 records, back-pressure 700 a second, 0.4 s behind" in line(limited)
+    assert fields_of(limited)["backpressure_rates"] == {"0": 700}
+    both = replace(limited, inputs={**limited.inputs, 1: StreamInputInfo(1, 5, {"progress": {"backpressureRate": 80}})})
+    assert "back-pressure 700 a second of stream 0, 80 a second of stream 1" in line(both)
+
+
 def test_figures_that_are_unknown_are_left_out() -> None:
     assert line(batch()) == "batch 11:23:00: 1005 records, scheduling delay 5 ms, processing 400 ms, 0.4 s behind"
     assert line(batch(end=False)) == "batch 11:23:00: 1005 records, scheduling delay 5 ms"

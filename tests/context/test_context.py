@@ -16,7 +16,7 @@ from kstream.dstream.base import node_of
 from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, NotSerializableError, StorageError
 from kstream.testing import ManualClock
 from tests.harness import START
-from tests.streams import Stream, numbers
+from tests.streams import Stream, numbers, refusing_to_start
 
 Setting = Callable[[str, str], None]
 INITIALIZED, ACTIVE, STOPPED = StreamingContextState.INITIALIZED, StreamingContextState.ACTIVE, StreamingContextState.STOPPED
@@ -264,6 +264,93 @@ def test_an_active_context_is_preferred_to_making_one(sc: SparkContext) -> None:
     assert StreamingContext.getActiveOrCreate(None, lambda: other.ssc) is other.ssc
 
 
+def in_a_thread(function: Callable[[], StreamingContext]) -> tuple[threading.Thread, list[StreamingContext]]:
+    """Call a function on another thread. Return the thread, and the list that gets the result."""
+    results: list[StreamingContext] = []
+    thread = threading.Thread(target=lambda: results.append(function()), daemon=True)
+    thread.start()
+    return thread, results
+
+
+def test_a_context_starts_and_stops_while_another_one_is_being_made(sc: SparkContext) -> None:
+    """Setup may start Spark, which takes seconds."""
+    inside, go_on = threading.Event(), threading.Event()
+    made = with_output(sc)
+
+    def setup() -> StreamingContext:
+        inside.set()
+        assert go_on.wait(60)
+        return made.ssc
+
+    thread, results = in_a_thread(lambda: StreamingContext.getActiveOrCreate(None, setup))
+    assert inside.wait(60)
+    stream = with_output(sc)
+    starter = threading.Thread(target=lambda: (stream.start(), stream.stop()), daemon=True)
+    starter.start()
+    starter.join(30)
+    assert not starter.is_alive() and stream.ssc.getState() is STOPPED
+    go_on.set()
+    thread.join(60)
+    assert results == [made.ssc]
+
+
+def test_a_context_that_became_active_while_setup_ran_is_preferred(sc: SparkContext, caplog: pytest.LogCaptureFixture) -> None:
+    made, other = with_output(sc), with_output(sc)
+
+    def setup() -> StreamingContext:
+        starter = threading.Thread(target=other.start, daemon=True)
+        starter.start()
+        starter.join(30)
+        return made.ssc
+
+    assert StreamingContext.getActiveOrCreate(None, setup) is other.ssc
+    assert "not the one that setup made" in caplog.text
+    other.stop()
+
+
+class NotedLock:
+    """A lock that says when a second thread wants it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._wanted = 0
+        self.is_waited_for = threading.Event()
+
+    def __enter__(self) -> None:
+        self._wanted += 1
+        if self._wanted == 2:
+            self.is_waited_for.set()
+        self._lock.acquire()
+
+    def __exit__(self, *_error: object) -> None:
+        self._lock.release()
+
+
+def test_of_two_threads_that_make_a_context_at_once_one_waits_and_gets_the_context_of_the_other(
+    sc: SparkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, go_on, lock = threading.Event(), threading.Event(), NotedLock()
+    monkeypatch.setattr(StreamingContext, "_creation_lock", lock)
+    stream = with_output(sc)
+    calls: list[int] = []
+
+    def setup() -> StreamingContext:
+        calls.append(1)
+        inside.set()
+        assert go_on.wait(60)
+        return stream.start().ssc
+
+    first, of_first = in_a_thread(lambda: StreamingContext.getActiveOrCreate(None, setup))
+    assert inside.wait(60)
+    second, of_second = in_a_thread(lambda: StreamingContext.getActiveOrCreate(None, setup))
+    assert lock.is_waited_for.wait(60)
+    go_on.set()
+    first.join(60)
+    second.join(60)
+    assert of_first == of_second == [stream.ssc] and calls == [1]
+    stream.stop()
+
+
 def test_a_second_context_may_be_made_but_not_started(sc: SparkContext) -> None:
     """Spark behaviour SC16."""
     first = with_output(sc).start()
@@ -311,6 +398,58 @@ def test_a_batch_that_stops_the_context_while_another_stop_waits_for_that_batch_
     stream.stop()
     assert order == ["a batch"] and stream.ssc.getState() is STOPPED
     stream.ssc.awaitTermination(1)
+
+
+def failing_to_stop(sc: SparkContext, error: Exception) -> Stream:
+    """A context with a part that fails at the stop."""
+    stream = with_output(sc)
+    stream.ssc._observers.ended = raising(error)
+    return stream
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def fail(*_arguments: Any) -> None:
+        raise error
+
+    return fail
+
+
+def test_a_part_that_fails_at_the_stop_leaves_no_context_half_alive(sc: SparkContext) -> None:
+    stream = failing_to_stop(sc, ValueError("cannot end")).start()
+    with pytest.raises(ValueError, match="cannot end"):
+        stream.stop()
+    assert stream.ssc.getState() is STOPPED and StreamingContext.getActive() is None
+    assert stream.ssc.awaitTerminationOrTimeout(0) is True
+    stream.stop()
+    following = with_output(sc).start()
+    following.tick()
+    following.stop()
+
+
+def test_an_input_that_fails_at_the_stop_is_an_error_of_the_streams_and_the_context_stops(sc: SparkContext) -> None:
+    stream = Stream(sc)
+    source = numbers(stream.ssc)
+    source.foreachRDD(lambda rdd: None)
+    node: Any = source._node
+    node.stop = raising(ValueError("cannot close"))
+    stream.start()
+    stream.stop()
+    assert stream.ssc.getState() is STOPPED and StreamingContext.getActive() is None
+    with pytest.raises(ValueError, match="cannot close"):
+        stream.ssc.awaitTermination(1)
+    with_output(sc).start().stop()
+
+
+def test_a_start_that_fails_raises_its_own_error_though_its_stop_fails_too(sc: SparkContext, caplog: pytest.LogCaptureFixture) -> None:
+    stream = Stream(sc)
+    refusing_to_start(stream.ssc).foreachRDD(lambda rdd: None)
+    stream.ssc._observers.ended = raising(ValueError("cannot end"))
+    with pytest.raises(OSError, match="no source"):
+        stream.start()
+    assert stream.ssc.getState() is STOPPED
+    assert "its stop failed as well: ValueError: cannot end" in caplog.text
+    assert stream.ssc.awaitTerminationOrTimeout(0) is True
+    with_output(sc).start().stop()
 
 
 def test_awaiting_termination_blocks_until_another_thread_stops(sc: SparkContext) -> None:

@@ -14,13 +14,15 @@ import pytest
 from pyspark import SparkContext
 
 from kstream import StreamingContext
-from kstream.batch import StreamInputInfo
+from kstream.batch import OutputOperationInfo, StreamInputInfo
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint.driver_status import RENEWAL_MS, DriverStatus, LastError, StreamLag, read_status, write_status
 from kstream.checkpoint.stop_request import StopRequest, ask_to_stop
 from kstream.clock import SystemClock
 from kstream.context.status import LOOK_MS, StatusCollector, StatusReporter, lag_of
-from kstream.listener import StreamingListener
+from kstream.listener import StreamingListener, StreamingListenerOutputOperationCompleted
+from kstream.loop import THREADS
+from kstream.scheduler.completions import UnfinishedBatches
 from kstream.secret import harmless
 from kstream.storage import LocalFileStore, MemoryFileStore
 from kstream.testing import ManualClock
@@ -79,6 +81,50 @@ def test_an_error_of_no_batch_is_told_with_the_step_that_failed() -> None:
     collector = StatusCollector("job", Duration(1000), ManualClock(START))
     collector.note_error("the batch was not planned", OSError("no broker"))
     assert collector._last_error == LastError(START, "the batch was not planned: OSError: no broker")
+
+
+class SwitchingLock:
+    """A lock: each time a thread releases it, another thread may run, which is `then`."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self.lock = threading.Lock()
+        self.then: Callable[[], None] | None = then
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+        then, self.then = self.then, None
+        if then is not None:
+            then()
+
+
+def test_the_error_of_an_output_that_comes_as_an_event_meanwhile_is_kept_with_its_batch() -> None:
+    """It names the batch; the same error without it says less."""
+    collector: Any = StatusCollector("job", Duration(1000), ManualClock(START))
+    info = OutputOperationInfo(Time(START), 0, "op", "", 1, 2, "Traceback", "ValueError: boom")
+    collector._lock = SwitchingLock(lambda: collector.onOutputOperationCompleted(StreamingListenerOutputOperationCompleted(info)))
+    collector.note_error("Error running job", ValueError("boom"))
+    assert collector._last_error.batch == Time(START)
+
+
+def test_a_status_asks_engine_and_clock_without_the_lock_of_the_collector() -> None:
+    """A listener that waits for it would hold up the bus."""
+    collector: Any = StatusCollector("job", Duration(1000), ManualClock(START))
+    asked: list[str] = []
+    known = {"epoch": 3, "is_fenced": False, "unfinished": UnfinishedBatches(THREADS), "time_ms": lambda: 7}
+
+    class Asked:
+        """An engine and a clock."""
+
+        def __getattr__(self, name: str) -> Any:
+            assert not collector._lock.locked(), name
+            asked.append(name)
+            return known.get(name, lambda: None)
+
+    collector._clock = Asked()
+    assert collector.status(Asked()).written_ms == 7 and known.keys() < set(asked)
 
 
 @pytest.mark.parametrize("text", ["OperationalError: postgresql://app:hunter2@db/orders refused", "AuthError: password=hunter2"])
@@ -163,6 +209,27 @@ def test_the_first_record_removes_those_of_earlier_drivers(reporting: Callable[.
         write_status(driver.store, replace(STATUS, epoch=epoch))
     driver.start()
     assert driver.store.list("status") == ["000003"]
+
+
+def test_records_of_earlier_drivers_that_could_not_be_removed_are_removed_at_a_later_renewal(
+    reporting: Callable[..., Reporting], caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = reporting()
+    for epoch in (1, 2):
+        write_status(driver.store, replace(STATUS, epoch=epoch))
+        ask_to_stop(driver.store, replace(REQUEST, epoch=epoch))
+    refused = "status"
+    driver.store.fault = lambda verb, name: "before" if verb in ("list", "delete") and name.startswith(refused) else None
+    with caplog.at_level(logging.WARNING, "kstream"):
+        driver.start()
+        assert driver.store.inner.list("status") == ["000001", "000002", "000003"]
+        refused = "stop"
+        driver.pass_time(RENEWAL_MS)
+    assert driver.store.inner.list("status") == ["000003"] and len(driver.store.inner.list("stop")) == 2
+    assert len(caplog.records) == 1
+    driver.store.fault = lambda verb, name: None
+    driver.pass_time(RENEWAL_MS)
+    assert driver.store.inner.list("stop") == []
 
 
 def test_a_store_that_is_away_is_one_warning_and_the_next_renewal_is_written(
@@ -280,7 +347,8 @@ def test_a_real_driver_leaves_a_record_that_says_where_it_ran_and_how_it_ended(s
     status = read_status(LocalFileStore(tmp_path))
     assert status is not None and (status.epoch, status.ended, status.unfinished) == (1, "gracefully", 0)
     assert status.recent[0].records == 3 and status.application == sc.appName
-    assert status == replace(ssc.status() or status, written_ms=status.written_ms)
+    now = ssc.status()
+    assert now is not None and status == replace(now, written_ms=status.written_ms)
 
 
 def test_a_start_that_fails_says_so_in_the_record(sc: SparkContext, tmp_path: Path) -> None:

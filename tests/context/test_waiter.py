@@ -3,20 +3,50 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from kstream.context.waiter import ContextWaiter
 
 
-def test_waiting_ends_with_the_stop() -> None:
-    waiter, answers = ContextWaiter(), []
-    thread = threading.Thread(target=lambda: answers.append(waiter.wait(None)))
+class NotedCondition(threading.Condition):
+    """Says when a thread waits on it. A wait lasts a minute, whatever its timeout: who is not woken is not done in time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits.set()  # under the lock, so who takes it after this finds the thread waiting
+        return super().wait(60)
+
+
+def waiting(function: Callable[[ContextWaiter], object]) -> tuple[ContextWaiter, threading.Thread]:
+    """A waiter, and a thread that waits in this function of it."""
+    waiter = ContextWaiter()
+    waiter._changed = changed = NotedCondition()
+    thread = threading.Thread(target=function, args=(waiter,), daemon=True)
     thread.start()
+    assert changed.waits.wait(20)
+    return waiter, thread
+
+
+def test_waiting_ends_with_the_stop() -> None:
+    answers: list[bool] = []
+    waiter, thread = waiting(lambda waiter: answers.append(waiter.wait(None)))
     waiter.notify_stop()
     thread.join(20)
     assert answers == [True]
     assert waiter.wait(None) is True
+
+
+def test_waiting_with_a_timeout_ends_with_the_stop_too() -> None:
+    answers: list[bool] = []
+    waiter, thread = waiting(lambda waiter: answers.append(waiter.wait(40)))
+    waiter.notify_stop()
+    thread.join(20)
+    assert answers == [True]
 
 
 def test_a_timeout_is_told_from_a_stop() -> None:
@@ -34,35 +64,31 @@ def test_the_first_error_is_raised_to_everybody_and_stays() -> None:
 
 
 def test_an_error_wakes_who_waits_without_a_timeout() -> None:
-    waiter, caught = ContextWaiter(), []
+    caught: list[str] = []
 
-    def wait() -> None:
+    def wait(waiter: ContextWaiter) -> None:
         try:
             waiter.wait(None)
         except ValueError as e:
             caught.append(str(e))
 
-    thread = threading.Thread(target=wait)
-    thread.start()
+    waiter, thread = waiting(wait)
     waiter.notify_error(ValueError("boom"))
     thread.join(20)
     assert caught == ["boom"]
 
 
 def test_who_waits_for_the_stop_is_not_woken_by_an_error() -> None:
-    waiter, stopped = ContextWaiter(), threading.Event()
+    waiter, thread = waiting(ContextWaiter.wait_for_stop)
+    changed = waiter._changed
+    assert isinstance(changed, NotedCondition)
+    changed.waits.clear()
     waiter.notify_error(ValueError("boom"))
-
-    def wait() -> None:
-        waiter.wait_for_stop()
-        stopped.set()
-
-    thread = threading.Thread(target=wait, daemon=True)
-    thread.start()
-    waiter.notify_error(ValueError("again"))
-    assert not stopped.wait(0.1)
+    assert changed.waits.wait(20), "it waits again"
+    assert thread.is_alive()
     waiter.notify_stop()
-    assert stopped.wait(20)
+    thread.join(20)
+    assert not thread.is_alive()
 
 
 def test_an_error_that_is_raised_again_has_the_traceback_it_came_with() -> None:

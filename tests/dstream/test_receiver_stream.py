@@ -58,6 +58,15 @@ def test_a_server_sends_five_lines_and_five_are_processed(world: World) -> None:
     driver.stop(graceful=False)
 
 
+def test_a_batch_says_at_which_rate_its_receiver_was_told_to_store(world: World) -> None:
+    driver = ReceiverDriver(world).start()
+    driver.tick()
+    driver.received.update_rate(700)
+    driver.tick()
+    told = [info.inputs[driver.received.id].facts["progress"].get("backpressureRate") for info in infos(driver)]
+    assert told == [None, 700]
+
+
 def test_a_plan_names_blocks_and_counts_in_the_order_of_arrival(world: World) -> None:
     """One that nobody has counted counts for nothing."""
     driver = ReceiverDriver(world).start()

@@ -29,6 +29,12 @@ def observed() -> Iterator[Callable[..., Observed]]:
         each.observers.ended("gracefully")
 
 
+def test_a_receiver_is_shown_from_the_beginning_whether_it_has_started_or_not(observed: Callable[..., Observed]) -> None:
+    job = observed(driver=ReceiverDriver(World()))
+    job.observers.start(job.driver.engine)
+    assert job.scrape()['kstream_receiver_active{input="1",receiver="Quiet-1"}'] == 0
+
+
 def runs(found: dict[str, float], result: str) -> float:
     """How many runs of output operations have ended so."""
     return sum(value for name, value in found.items() if name.startswith("kstream_output_operations_total") and f'"{result}"' in name)

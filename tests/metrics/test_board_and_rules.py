@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from kstream.conf import BY_KEY
-from tests.metrics.promql import exported, labels_in, metrics_in
+from tests.metrics.promql import exported, labels_in, labels_of_each_metric, metrics_in
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BOARD: dict[str, Any] = json.loads((DOCS / "monitoring" / "grafana.json").read_text())
@@ -29,7 +29,9 @@ EXPRESSIONS = [
 def test_an_expression_names_only_metrics_that_the_endpoint_exports_and_their_labels(where: str, expression: str) -> None:
     known, named = exported(), metrics_in(expression)
     assert named and named <= known.keys()
-    assert labels_in(expression) <= set().union(*(known[name] for name in named))
+    for name, labels in labels_of_each_metric(expression).items():
+        assert labels <= known[name], name
+    assert labels_in(expression) <= set().union(*(known[name] for name in named)), "those of on and ignoring are of either side"
 
 
 def test_the_names_in_an_expression_are_found() -> None:
@@ -38,6 +40,7 @@ def test_the_names_in_an_expression_are_found() -> None:
     expression = f"{rate} > on (z) 2 * kstream_c and time() - up > 3e2"
     assert metrics_in(expression) == {"kstream_a_bucket", "kstream_c", "up"}
     assert labels_in(expression) == {"job", "le", "x", "z"}
+    assert labels_of_each_metric(expression) == {"kstream_a_bucket": {"job", "le", "x"}, "kstream_c": set(), "up": set()}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])

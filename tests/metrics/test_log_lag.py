@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kstream.metrics.log_lag import MOST_POINTS, LogLag, PartitionLag, lag_after
+import pytest
+
+from kstream.metrics.log_lag import MOST_POINTS, LogLag, PartitionLag, TopicLag, lag_after
 
 
 def progress(end: dict[str, int], latest: dict[str, int] | None, start: dict[str, int] | None = None) -> dict[str, Any]:
@@ -74,6 +77,28 @@ def test_a_year_of_batches_is_kept_in_few_points_that_reach_to_its_beginning() -
     assert lag is not None and len(lag.points) <= MOST_POINTS
     times = [at_ms for at_ms, _ in lag.points]
     assert times[0] == 0 and times[-10:] == [second * 1000 for second in range(19_990, 20_000)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_lag_of_a_topic_is_the_sum_of_its_partitions_and_the_longest_of_them(seed: int) -> None:
+    chance = random.Random(seed)
+    lag: LogLag | None = None
+    ends, planned = dict.fromkeys("abcdef", 0), dict.fromkeys("abcdef", 0)
+    for second in range(50):
+        for name in ends:
+            ends[name] += chance.choice((0, 0, 1, 20))
+            planned[name] = chance.randint(planned[name], ends[name])
+        known = {name: end for name, end in ends.items() if name != "f" or second > 40}  # a partition that comes later
+        lag = lag_after(lag, progress(dict(planned), known), second * 1000)
+        assert lag is not None
+        each = list(lag.by_partition(second * 1000 + 500))
+        total = TopicLag("t", len(each), sum(one.records for one in each), max(one.seconds for one in each))
+        assert list(lag.by_topic(second * 1000 + 500)) == [total]
+
+
+def test_a_topic_whose_ends_are_not_known_has_no_lag() -> None:
+    lag = lag_after(None, {"endOffset": {"t": {"0": 5}, "u": {}}, "latestOffset": {}}, 1000)
+    assert lag is not None and list(lag.by_topic(1000)) == []
 
 
 class Untouched(Mapping[str, Any]):

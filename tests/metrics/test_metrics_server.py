@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import http.client
 import json
 import logging
+import os
 import socket
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,11 +21,15 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from kstream import http_server
 from kstream.batch_time import Duration
 from kstream.checkpoint.driver_status import DriverStatus, status_of
+from kstream.conf import Settings
 from kstream.errors import ConfigurationError, PortTakenError
 from kstream.http_server import HttpServer, StartResponse
+from kstream.listener import StreamingListenerBus
 from kstream.metrics.metrics_server import MetricsServer
+from kstream.metrics.metrics_system import MetricsSystem
 from tests.metrics.scraped import fetch, scrape
 
 
@@ -58,6 +67,29 @@ def serve(one: One) -> Iterator[Callable[[], MetricsServer]]:
     yield make
     for server in made:
         server.stop()
+
+
+def test_on_all_addresses_the_metrics_are_at_the_name_of_this_machine() -> None:
+    """The status record has the address, and `kstream status` may run on another machine."""
+    server = MetricsServer("0.0.0.0", 0, CollectorRegistry(), lambda: STATUS)
+    server.stop()
+    assert server.url == f"http://{socket.gethostname()}:{server.port}/metrics"
+
+
+def test_the_address_may_be_asked_for_while_the_system_stops() -> None:
+    class Stopping(MetricsSystem):
+        """Its server is there at the first look, and not at the second."""
+
+        @property
+        def _server(self) -> Any:
+            return self.answers.pop(0)
+
+        @_server.setter
+        def _server(self, server: Any) -> None:  # type: ignore[override]
+            self.answers = [SimpleNamespace(url="http://host:1/metrics"), server]
+
+    system = Stopping(Settings({}), StreamingListenerBus())
+    assert system.url == "http://host:1/metrics"
 
 
 def refused(url: str, method: str = "GET") -> int:
@@ -110,22 +142,96 @@ def test_after_its_end_port_and_threads_are_free_even_if_a_client_stays_silent(s
         pass
 
 
-def test_a_connection_beyond_the_limit_is_closed_and_the_others_are_answered() -> None:
-    def answer(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        start_response("200 OK", [])
-        return [b"here"]
+Answer = Callable[[], bytes]
 
-    server = HttpServer("127.0.0.1", 0, answer, "TestServer", "a test", "no.key", connections=1)
-    server.start()
-    try:
-        first = socket.create_connection(("127.0.0.1", server.port))
-        with first, socket.create_connection(("127.0.0.1", server.port)) as second:
-            second.settimeout(20)
-            assert second.recv(1) == b""
-            first.sendall(b"GET / HTTP/1.0\r\n\r\n")
-            assert first.recv(12) == b"HTTP/1.0 200"
-    finally:
+
+@pytest.fixture
+def serve_few() -> Iterator[Callable[..., HttpServer]]:
+    """Serves what a function returns, by default to one connection at a time."""
+    made: list[HttpServer] = []
+
+    def make(answer: Answer, connections: int = 1, seconds: Callable[[], float] = lambda: 0.0) -> HttpServer:
+        def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+            start_response("200 OK", [])
+            return [answer()]
+
+        made.append(HttpServer("127.0.0.1", 0, app, "TestServer", "a test", "no.key", connections=connections, seconds=seconds))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for server in made:
         server.stop()
+
+
+def connected(server: HttpServer) -> socket.socket:
+    """A connection whose reads fail before the server gives up on one that is silent."""
+    return socket.create_connection(("127.0.0.1", server.port), timeout=5)
+
+
+def is_closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+REQUEST = b"GET / HTTP/1.0\r\n\r\n"
+
+
+def test_a_connection_without_a_request_gives_its_place_to_a_further_one(serve_few: Callable[..., HttpServer]) -> None:
+    server = serve_few(lambda: b"here")
+    with connected(server) as first, connected(server) as second:
+        assert is_closed(first)
+        second.sendall(REQUEST)
+        assert second.recv(12) == b"HTTP/1.0 200"
+
+
+def test_a_connection_that_is_being_answered_keeps_its_place_and_a_further_one_is_closed(
+    serve_few: Callable[..., HttpServer],
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def answer() -> bytes:
+        begun.set()
+        assert may_end.wait(20)
+        return b"here"
+
+    server = serve_few(answer)
+    with connected(server) as first:
+        first.sendall(REQUEST)
+        assert begun.wait(20)
+        with connected(server) as second:
+            assert is_closed(second)
+        may_end.set()
+        assert first.recv(12) == b"HTTP/1.0 200"
+
+
+def test_a_head_that_comes_byte_by_byte_has_ten_seconds_in_all(serve_few: Callable[..., HttpServer]) -> None:
+    now = [0.0]
+    server = serve_few(lambda: b"here", connections=2, seconds=lambda: now[0])
+    with connected(server) as slow:
+        slow.sendall(b"GET / HTTP/1.0\r\nA: b\r\n")
+        fetch(server.root)  # connections are accepted in their order
+        now[0] = 9.9
+        slow.sendall(b"C: d\r\n")
+        assert fetch(server.root) == b"here"
+        now[0] = 10.0
+        assert is_closed(slow)
+
+
+def test_a_client_that_does_not_read_its_answer_prints_nothing(
+    serve_few: Callable[..., HttpServer], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: Any
+) -> None:
+    monkeypatch.setattr(http_server._Handler, "timeout", 0.05)
+    logged = threading.Event()
+    monkeypatch.setattr(caplog.handler, "emit", lambda record, emit=caplog.handler.emit: (emit(record), logged.set()))
+    server = serve_few(lambda: b"x" * 50_000_000)
+    with caplog.at_level(logging.DEBUG), connected(server) as deaf:
+        deaf.sendall(REQUEST)
+        assert logged.wait(20)
+    assert [record.levelname for record in caplog.records] == ["DEBUG"] and "was not sent whole" in caplog.text
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_connection_for_which_there_is_no_thread_is_closed_and_the_next_one_is_answered(
@@ -153,7 +259,7 @@ def test_a_port_that_is_taken_is_one_error_with_the_setting(serve: Callable[[], 
     assert caught.value.retriable  # a supervisor starts the driver again
 
 
-@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70_000), ("no.such.host.invalid", 0), ("", 0)])
+@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70_000), ("no.such.host.invalid", 0), ("a..b", 0), ("", 0)])
 def test_an_address_that_does_not_exist_is_a_clear_error(host: str, port: int) -> None:
     with pytest.raises(ConfigurationError, match="cannot be opened"):
         MetricsServer(host, port, CollectorRegistry(), lambda: STATUS)
@@ -163,3 +269,97 @@ def test_a_scrape_is_no_line_in_the_log(serve: Callable[[], MetricsServer], capl
     with caplog.at_level(logging.INFO):
         scrape(serve().url)
     assert caplog.records == [] and capfd.readouterr() == ("", "")
+
+
+def status_for(url: str, host: str | None) -> tuple[int, dict[str, str]]:
+    """The status and the headers of an answer to a request that names the server so."""
+    connection = http.client.HTTPConnection("127.0.0.1", int(url.rpartition(":")[2].partition("/")[0]), timeout=20)
+    with closing(connection):
+        connection.putrequest("GET", "/metrics", skip_host=True)
+        if host is not None:
+            connection.putheader("Host", host)
+        connection.endheaders()
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders())
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:9404", "", None])
+def test_another_site_cannot_read_the_metrics_of_this_machine_by_a_name_of_its_own(
+    serve: Callable[[], MetricsServer], host: str | None
+) -> None:
+    status, headers = status_for(serve().url, host)
+    assert status == 403 and headers["X-Content-Type-Options"] == "nosniff" and headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize("host", ["localhost:9404", "127.0.0.1:9404", "[::1]", "LOCALHOST"])
+def test_a_scraper_on_this_machine_is_answered_by_each_of_its_names(serve: Callable[[], MetricsServer], host: str) -> None:
+    status, headers = status_for(serve().url, host)
+    assert status == 200 and headers["X-Content-Type-Options"] == "nosniff" and headers["Cache-Control"] == "no-store"
+
+
+def test_a_scraper_elsewhere_may_name_the_driver_as_it_likes() -> None:
+    server = MetricsServer("0.0.0.0", 0, CollectorRegistry(), lambda: STATUS)
+    server.start()
+    try:
+        assert [status_for(server.url, host)[0] for host in ("driver-7.example:9404", "10.0.0.7", None)] == [200, 200, 200]
+    finally:
+        server.stop()
+
+
+def test_a_server_without_a_free_file_waits_before_it_accepts_again(
+    serve: Callable[[], MetricsServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve()
+    accept, errors = server._server.socket.accept, [OSError(errno.EMFILE, "too many open files")] * 3
+    waits: list[float] = []
+
+    class Full:
+        """The socket of a process that has no file left, three times."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(server_socket, name)
+
+        def accept(self) -> Any:
+            if errors:
+                raise errors.pop()
+            return accept()
+
+    server_socket = server._server.socket
+    monkeypatch.setattr(server._server._pause, "wait", waits.append)
+    monkeypatch.setattr(server._server, "socket", Full())
+    assert fetch(server.url)
+    assert waits == [0.1] * 3
+
+
+def test_a_process_that_was_forked_does_not_keep_the_port(serve: Callable[[], MetricsServer]) -> None:
+    server = serve()
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(reads, 1)
+        os._exit(0)
+    try:
+        server.stop()
+        with socket.create_server(("127.0.0.1", server.port)):
+            pass
+    finally:
+        os.write(writes, b"x")
+        os.waitpid(child, 0)
+        os.close(reads)
+        os.close(writes)
+
+
+def test_the_zone_of_an_address_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it `fe80::1%eth0` cannot be bound."""
+    bound: list[Any] = []
+    found = [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("fe80::1", 0, 0, 2))]
+
+    def bind(server: Any) -> None:
+        bound.append(server.server_address)
+        raise OSError("no such address here")
+
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
+    monkeypatch.setattr(http_server._Server, "server_bind", bind)
+    with pytest.raises(ConfigurationError):
+        MetricsServer("fe80::1%eth0", 0, CollectorRegistry(), lambda: STATUS)
+    assert bound == [("fe80::1", 0, 0, 2)]

@@ -99,6 +99,14 @@ def test_above_the_limit_partitions_are_counted_by_topic_and_topics_by_input() -
         assert shown.values()['kstream_input_lag_records{input="0"}'] == 12
 
 
+def test_a_scrape_computes_the_lag_of_no_partition_that_it_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty thousand of them took a scrape a tenth of a second."""
+    shown = Shown(most=3)
+    shown.batch(*LAGS)
+    monkeypatch.setattr("kstream.metrics.log_lag.PartitionLag", None)
+    assert shown.values()['kstream_topic_lag_records{input="0",topic="orders"}'] == 12
+
+
 class Unread(dict[str, Any]):
     """Offsets of many partitions that nobody may go through."""
 
@@ -177,6 +185,35 @@ def test_a_receiver_is_shown_through_its_runs() -> None:
     assert values["kstream_waiting_blocks"] == 7
 
 
+def test_a_receiver_that_has_never_started_is_shown_as_one_that_does_not_run() -> None:
+    """Else no alert fires for a receiver without a core."""
+    shown = Shown()
+    shown.engine = EngineFigures(receivers={2: "Clicks-2", 3: "Orders-3"})
+    shown.listener.onReceiverStarted(StreamingListenerReceiverStarted(ReceiverInfo(2, "Clicks-2", True, "host", "1")))
+    assert shown.series("kstream_receiver_active") == {
+        'kstream_receiver_active{input="2",receiver="Clicks-2"}': 1,
+        'kstream_receiver_active{input="3",receiver="Orders-3"}': 0,
+    }
+    assert shown.values()['kstream_receiver_starts_total{input="3",receiver="Orders-3"}'] == 0
+
+
+def test_no_executor_is_a_zero_and_no_look_for_executors_is_none() -> None:
+    shown = Shown()
+    assert shown.series("kstream_executors") == {}
+    shown.engine = EngineFigures(executors=0)
+    assert shown.series("kstream_executors") == {"kstream_executors": 0}
+
+
 def test_every_metric_of_the_table_is_exported_and_no_other() -> None:
     exported = [metric.name for metric in Shown().registry.collect()]
     assert sorted(exported) == sorted(family.name.removesuffix("_total") for family in FAMILIES)
+
+
+def test_names_that_are_no_utf8_are_told_apart_and_keep_no_scrape_from_its_answer() -> None:
+    shown = Shown()
+    shown.batch(source(0, {"orders-0": 5}, description="Log[files \udcff]"), source(1, {"é-0": 1}, description="Log[files \udcfe]"))
+    assert shown.series("kstream_input_info") == {
+        'kstream_input_info{description="Log[files \\udcff]",input="0"}': 1,
+        'kstream_input_info{description="Log[files \\udcfe]",input="1"}': 1,
+    }
+    assert shown.series("kstream_topic_lag_records")['kstream_topic_lag_records{input="1",topic="é"}'] == 1

@@ -111,6 +111,12 @@ def test_a_reset_forward_tells_what_is_skipped_and_back_what_is_read_again() -> 
         TOOLS.reset({"end": 9}, DATA, {"s": {"7": "earliest"}}, ())
 
 
+@pytest.mark.parametrize("to", [{"s": 5}, {"s1": "latest"}, {"s": {"first": 5}}], ids=["no partition", "two characters", "no number"])
+def test_a_position_of_no_partition_is_refused_and_names_the_option(to: Any) -> None:
+    with pytest.raises(ConfigurationError, match="Option '--to' has the key"):
+        TOOLS.reset({"end": 9}, DATA, to, ())
+
+
 def test_a_rewind_goes_to_the_beginning_of_the_earlier_plan() -> None:
     then = LogPlan("shards", [OffsetRange("s", 0, 0, 3), OffsetRange("s", 9, 0, 1)]).encode()
     assert TOOLS.rewind(DATA, then, ()).data == LogPlan.empty_at("shards", {("s", 0): 0, ("s", 1): 4}).encode()

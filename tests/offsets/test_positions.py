@@ -70,8 +70,9 @@ def test_one_position_serves_all_partitions_but_not_one_offset() -> None:
 
 
 def test_a_key_that_is_no_partition_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="TopicAndPartition"):
-        Positions.parse({"t": 5}, "fromOffsets")
+    for key in ("t", "t1"):  # a text of two characters is no pair
+        with pytest.raises(ConfigurationError, match="TopicAndPartition"):
+            Positions.parse({key: 5}, "fromOffsets")
 
 
 # -- from positions to offsets

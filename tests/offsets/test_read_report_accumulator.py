@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kstream.batch_time import Time
 from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.read_report import ReadReport, ReadReportParam, ReportData, bytes_of, merge
 from tests.fakes import fake_reports
@@ -137,6 +138,25 @@ def test_of_a_batch_that_is_read_again_without_a_record_only_the_losses_stay(mee
     )
     meeting.report.drop_counts(1)
     assert meeting.report.take(1) == {"counts": {}, **lost(5)}
+
+
+def test_a_report_whose_reader_fails_is_there_when_it_is_asked_for_again(meeting: Meeting) -> None:
+    report = meeting.report
+    start = ("t", 0, 0)
+    report.accumulator.add({1: {"counts": {start: (8, 8)}, **lost(5)}})
+    with pytest.raises(ZeroDivisionError), report.taken(1):
+        report.accumulator.add({1: lost(7)})
+        raise ZeroDivisionError
+    with report.taken(1) as found:
+        assert found["counts"] == {start: (8, 8)} and offsets(found) == [5, 7]
+    assert report.take(1) == {"counts": {}, "lost": {}}
+
+
+def test_the_report_of_a_batch_whose_plan_is_kept_is_not_forgotten(meeting: Meeting) -> None:
+    for time_ms in (1, 2, 3):
+        meeting.report.accumulator.add({time_ms: lost(time_ms)})
+    meeting.report.forget(2, [Time(1)])
+    assert [offsets(meeting.report.take(time_ms)) for time_ms in (3, 2, 1)] == [[1, 3], [], []]
 
 
 def test_tasks_get_a_copy_that_can_be_pickled() -> None:

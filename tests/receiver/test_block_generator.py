@@ -361,6 +361,39 @@ def test_a_stop_does_not_wait_for_a_receiver_that_waits_for_its_rate() -> None:
     assert len(refused) == 1 and run.listener.blocks(1) == [["first"]]
 
 
+def test_records_that_come_from_an_iterator_meanwhile_the_rate_comes_take_a_permit_each() -> None:
+    run = Run()
+
+    def records() -> Iterator[int]:
+        run.generator.updateRate(1)
+        yield from (1, 2)
+
+    run.start()
+    adder = threading.Thread(target=lambda: run.generator.addMultipleData(records()), daemon=True)
+    adder.start()
+    run.clock.wait_for_waiters(2)
+    assert run.generator._open == [1], "the second one has to wait for its permit"
+    run.clock.advance(1000)
+    adder.join(PATIENCE)
+    run.generator.stop()
+    assert [record for records in run.listener.blocks(1) for record in records] == [1, 2]
+
+
+def test_who_has_permits_adds_all_records_without_a_wait_and_is_told_of_how_many_it_has_them() -> None:
+    run = Run()
+    run.generator = BlockGenerator(run.listener, BlockIds(3), run.clock, 10, limiter=RateLimiter(run.clock, 100))
+    run.start()
+    assert run.generator.take_permits(5) == 1
+    run.clock.advance(60)
+    assert run.generator.take_permits(9) == 5 and run.generator.take_permits(9) == 1
+    run.generator.add_permitted("abc", "meta")
+    assert run.listener.added == [(["a", "b", "c"], "meta")]
+    run.generator.stop()
+    for call in (lambda: run.generator.take_permits(1), lambda: run.generator.add_permitted("d", "late")):
+        with pytest.raises(IllegalStateError):
+            call()
+
+
 def test_an_update_reaches_the_generator() -> None:
     run = Run()
     assert run.generator.getCurrentLimit() is None

@@ -109,10 +109,16 @@ def test_what_is_being_told_is_not_told_before_it_is() -> None:
 class Limited:
     """A receiver that stores by `store_each`, under a limit of 50 records a second; the clock moves by hand."""
 
-    def __init__(self, records: Iterable[Any], max_rate: int | None = 50, initial_rate: int | None = None) -> None:
+    def __init__(
+        self, records: Iterable[Any], max_rate: int | None = 50, initial_rate: int | None = None, rate_while_pickling: int | None = None
+    ) -> None:
         self.clock = ManualClock(1000)
         limiter = RateLimiter(self.clock, max_rate, initial_rate)
         self.executor = Executor(clock=self.clock, interval_ms=200, limiter=limiter)
+        if rate_while_pickling is not None:
+            packer, rate = self.executor.blocks._packer, rate_while_pickling
+            pack = packer.pack
+            packer.pack = lambda records: (limiter.updateRate(rate), pack(records))[1]  # type: ignore[method-assign]
         self.executor.blocks.open()
         self.refused: list[str] = []
         self._thread = threading.Thread(target=self._store, args=(records,), daemon=True)
@@ -163,6 +169,19 @@ def test_under_a_rate_limit_each_record_of_many_enters_as_it_is_permitted(
         "ten in each interval of 200 ms, and one may come at its end"
     )
     assert len(run.refused) == 1 and "stopped" in run.refused[0], "the caller knows that the rest is not stored"
+
+
+@pytest.mark.parametrize(
+    "given", [lambda: TextLines("\n".join(LINES)), lambda: LINES, lambda: iter(LINES)], ids=["a read", "a list", "an iterator"]
+)
+def test_under_a_rate_that_comes_while_lines_are_pickled_each_of_them_takes_a_permit(given: Callable[[], Iterable[Any]]) -> None:
+    """Not each pack, which is a thousand lines."""
+    run = Limited(given(), max_rate=None, rate_while_pickling=50)
+    for second in range(1, 4):
+        run.go(1)
+        assert 50 * second <= run.entered() <= 50 * (second + 1)
+    stored = run.close()
+    assert stored == LINES[: len(stored)] and 150 <= len(stored) <= 200
 
 
 def test_an_endless_iterator_is_stored_while_it_goes_on() -> None:

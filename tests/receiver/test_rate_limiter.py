@@ -92,6 +92,30 @@ def test_after_a_pause_a_seconds_permits_may_be_taken_at_once_and_no_more() -> N
     assert clock.now == start + 10
 
 
+def test_kept_permits_are_taken_together_and_no_more_than_are_wanted() -> None:
+    clock = SleepingClock()
+    limiter = RateLimiter(clock, 100)
+    clock.now += 500
+    start = clock.now
+    assert [limiter.wait_to_push_some(30), limiter.wait_to_push_some(30)] == [30, 20]
+    assert limiter.wait_to_push_some(30) == 1 and clock.now == start, "the next one has to wait"
+    assert limiter.wait_to_push_some(30) == 1 and clock.now == start + 10
+
+
+def test_permits_taken_together_keep_the_rate() -> None:
+    clock = SleepingClock()
+    limiter = RateLimiter(clock, 25_000)
+    end, taken = clock.now + 2000, 0
+    while clock.now < end:
+        taken += limiter.wait_to_push_some(1000)
+    assert taken == pytest.approx(50_000, abs=26)
+
+
+def test_without_a_limit_all_permits_are_taken_together() -> None:
+    limiter = RateLimiter(SleepingClock())
+    assert limiter.wait_to_push_some(1000) == 1000
+
+
 def test_a_new_rate_is_that_of_the_next_second() -> None:
     clock = SleepingClock()
     limiter = RateLimiter(clock, 1000)

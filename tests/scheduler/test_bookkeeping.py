@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from kstream.batch_time import Time
 from kstream.errors import IllegalStateError
 from kstream.scheduler.batch_planner import InputInfoTracker
 from kstream.scheduler.completions import UnfinishedBatches
+from tests.context.test_waiter import NotedCondition
 
 
 def test_nothing_may_be_cleaned_before_a_batch_has_ended() -> None:
@@ -53,12 +55,43 @@ def test_waiting_ends_when_nothing_runs_and_says_whether_it_did() -> None:
     unfinished = UnfinishedBatches()
     unfinished.planned(Time(1))
     assert unfinished.wait_none_running(0.01) is False
+    event: Any = unfinished._none_running
+    event._cond = condition = NotedCondition()
     answers: list[bool] = []
-    waiter = threading.Thread(target=lambda: answers.append(unfinished.wait_none_running(20)))
+    waiter = threading.Thread(target=lambda: answers.append(unfinished.wait_none_running(60)))
     waiter.start()
+    assert condition.waits.wait(20)
     unfinished.ended(Time(1), succeeded=False)
     waiter.join(20)
     assert answers == [True]
+
+
+def test_a_batch_is_unfinished_in_each_state_until_it_has_succeeded() -> None:
+    unfinished = UnfinishedBatches()
+    assert Time(1) not in unfinished
+    unfinished.planned(Time(1))
+    assert Time(1) in unfinished and Time(2) not in unfinished
+    unfinished.waits(Time(1), between_tries=True)
+    assert Time(1) in unfinished
+    unfinished.ended(Time(1), succeeded=False)
+    assert Time(1) in unfinished
+    unfinished.ended(Time(1), succeeded=True)
+    assert Time(1) not in unfinished
+
+
+@pytest.mark.parametrize("between_tries", [True, False])
+def test_a_retry_that_could_not_start_is_taken_back(between_tries: bool) -> None:
+    unfinished = UnfinishedBatches()
+    unfinished.planned(Time(1))
+    if between_tries:
+        unfinished.waits(Time(1), between_tries=True)
+    else:
+        unfinished.ended(Time(1), succeeded=False)
+    before = unfinished.pending()
+    unfinished.planned(Time(1))
+    assert unfinished.retries == 1
+    unfinished.not_tried(Time(1), between_tries)
+    assert unfinished.retries == 0 and unfinished.pending() == before
 
 
 def test_input_infos_are_kept_by_time_and_stream() -> None:
@@ -90,6 +123,14 @@ def test_clean_up_removes_what_is_strictly_older() -> None:
     assert tracker.getInfo(Time(0)) and tracker.getInfo(Time(1))
     tracker.cleanup(Time(1))
     assert not tracker.getInfo(Time(0)) and tracker.getInfo(Time(1))
+
+
+def test_clean_up_keeps_the_infos_of_a_batch_that_is_tried_again() -> None:
+    tracker = InputInfoTracker()
+    for n in (0, 1):
+        tracker.reportInfo(Time(n), StreamInputInfo(0, n))
+    tracker.cleanup(Time(2), {Time(0)})
+    assert tracker.getInfo(Time(0)) and not tracker.getInfo(Time(1))
 
 
 def test_a_set_is_complete_with_its_last_job_and_remembers_who_failed() -> None:

@@ -100,6 +100,7 @@ def test_jobs_of_one_batch_run_side_by_side_and_the_last_one_ends_it() -> None:
     time = driver.tick(1)
     assert driver.listener.completed() == [time]
     assert world.times() == [time, time]
+    assert driver.errors == [], "each job has met the other one"
 
 
 def test_with_one_thread_jobs_run_in_the_order_of_batches_and_outputs() -> None:

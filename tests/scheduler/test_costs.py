@@ -13,7 +13,8 @@ from kstream.batch_time import Time
 from kstream.checkpoint import names
 from kstream.dstream import FileInputDStream, InputDStream, ReceiverInputDStream
 from kstream.errors import PlanFailedError
-from tests.harness import Driver, World, started
+from kstream.scheduler.completions import UnfinishedBatches
+from tests.harness import INTERVAL, START, Driver, World, started
 from tests.inputs import FileDriver
 from tests.receiver_driver import ReceiverDriver
 from tests.scheduler.test_plan_failures import LateStore
@@ -99,6 +100,32 @@ def test_bytes_and_requests_of_a_batch_do_not_grow_with_a_thousand_pending_batch
     assert written(late) <= written(early) + 20
     driver.stop()
     world.assert_exact()
+
+
+def test_a_batch_copies_the_set_of_unfinished_batches_at_most_twice_however_many_have_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outage of a day leaves 86,400 of them. One copy is for clean-up in memory, the other one for the cleaner's thread."""
+    world = World()
+    driver = Driver(world, {"spark.streaming.kstream.maxHeldBatches": "1"})
+    driver.refuse(*range(START, START + 10 * INTERVAL))
+    driver.start()
+    for _ in range(9):
+        driver.tick(1)
+    copies: list[str] = []
+
+    def counted(name: str, copy: Callable[[UnfinishedBatches], set[Time]]) -> None:
+        monkeypatch.setattr(UnfinishedBatches, name, lambda unfinished: (copies.append(name), copy(unfinished))[1])
+
+    counted("all", UnfinishedBatches.all)
+    counted("failed", UnfinishedBatches.failed)
+    for _ in range(3):
+        driver.settle()
+        driver.engine._generator._cleaner.drain(20)
+        copies.clear()
+        driver.tick(1)
+        driver.settle()
+        driver.engine._generator._cleaner.drain(20)
+        assert len(copies) <= 2
+    assert len(driver.engine.unfinished.failed()) == 9
 
 
 @pytest.mark.parametrize(

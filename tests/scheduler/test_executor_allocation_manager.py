@@ -56,21 +56,21 @@ class Cluster:
 class Job:
     """A manager with a clock that the test moves; its receiver runs on executor 1."""
 
-    def __init__(self, policy: ExecutorAllocationPolicy | None = None) -> None:
+    def __init__(self, policy: ExecutorAllocationPolicy | None = None, clock: Any = None) -> None:
         self.cluster = Cluster("1", "2")
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
         self.newest: Time | None = None
         policy = policy or ExecutorAllocationPolicy()
         self.manager = ExecutorAllocationManager(policy, self.cluster, lambda: {"1": 1}, lambda: self.newest, 1000, self.clock)
         self.manager.start()
         self.clock.wait_for_waiters()
 
-    def ends(self, *processing_ms: int | None, failure: str | None = None) -> None:
+    def ends(self, *processing_ms: int | None, failure: str | None = None, tries: int = 1) -> None:
         """Let batches end that took so long."""
         for delay in processing_ms:
             begun, end = (None, None) if delay is None else (10, 10 + delay)
             output = OutputOperationInfo(Time(1000), 0, "foreachRDD", "", begun, end, failure)
-            self.manager.onBatchCompleted(StreamingListenerBatchCompleted(BatchInfo(Time(1000), {}, 5, begun, end, {0: output})))
+            self.manager.onBatchCompleted(StreamingListenerBatchCompleted(BatchInfo(Time(1000), {}, 5, begun, end, {0: output}, tries)))
 
     def pass_interval(self) -> list[tuple[str, Any]]:
         """Let a scaling interval pass; what Spark was asked at its end."""
@@ -135,6 +135,16 @@ def test_an_interval_of_batches_without_a_job_has_the_ratio_0() -> None:
     assert idle.pass_interval() == [], "no batch was planned since: brokers are away"
     for job in (idle, waiting, running):
         job.manager.stop()
+
+
+def test_an_interval_in_which_only_batches_that_were_tried_again_have_ended_changes_nothing(job: Job) -> None:
+    """They are slow and fail, and all have succeeded at the end of the interval: that is no idleness."""
+    job.newest = Time(6000)
+    job.ends(5000, failure="ValueError")
+    job.ends(9900, 9900, tries=2)
+    assert job.pass_interval() == [] and job.manager.latest is None
+    job.newest = Time(7000)
+    assert job.pass_interval() == [("request", 2), ("kill", "2")], "each interval counts its own batches"
 
 
 # -- what Spark is asked, and what it answers
@@ -251,6 +261,28 @@ def test_after_a_stop_spark_is_asked_for_nothing(job: Job) -> None:
     job.ends(5000)
     job.manager.stop()
     assert job.pass_interval() == [] and job.manager.timer_thread() is None
+
+
+def test_a_clock_that_is_set_back_makes_no_scaling_interval_longer() -> None:
+    """Batches go on at their pace, too."""
+
+    class SetBack(ManualClock):
+        back_ms = 0
+
+        def time_ms(self) -> int:
+            return super().time_ms() - self.back_ms
+
+        def monotonic_ms(self) -> int:
+            return super().time_ms()
+
+        def advance(self, milliseconds: int, wait: bool = True) -> None:
+            self.set_time(self.monotonic_ms() + milliseconds, wait)
+
+    job = Job(clock=SetBack(100_000_000))
+    job.clock.back_ms = 3_600_000
+    job.ends(950)
+    assert job.pass_interval() == [("request", 3)]
+    job.manager.stop()
 
 
 # -- its making

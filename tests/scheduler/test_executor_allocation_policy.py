@@ -104,6 +104,23 @@ def test_only_an_executor_without_a_receiver_ends_and_only_above_the_minimum(
     assert decision.scaling is (Scaling.DOWN if ends else Scaling.NONE) and bool(decision.reason) is not bool(ends)
 
 
+@pytest.mark.parametrize(("least", "receivers", "totals"), [(1, 3, {4: 3, 3: 3, 2: 2}), (3, 1, {4: 3, 3: 3}), (2, 2, {3: 2, 2: 2})])
+def test_a_job_shrinks_below_neither_its_minimum_nor_its_receivers(least: int, receivers: int, totals: dict[int, int]) -> None:
+    """Here; Spark shrinks to an explicit minimum, and then a receiver that starts again may find no core."""
+    policy = policy_of(receivers, minExecutors=str(least))
+    on_one = {"1": receivers}
+    assert {count: policy.decide(0.1, executors(*range(1, count + 1), cores=4), on_one).total for count in totals} == totals
+    if receivers > least:
+        assert policy.decide(0.1, executors(1, 2, cores=4), on_one).reason == f"the job has {receivers} receivers"
+
+
+def test_the_receivers_alone_are_no_reason_to_ask_for_executors() -> None:
+    """An explicit minimum, and a maximum below the receivers, are the user's word."""
+    policy = policy_of(3, minExecutors="1", maxExecutors="2")
+    assert policy.decide(0.5, executors(1, cores=4), {}).scaling is Scaling.NONE
+    assert policy.decide(1.0, executors(1, 2, cores=4), {}).total == 2
+
+
 def test_the_executor_that_came_last_ends_first() -> None:
     """The older ones have what batches have cached."""
     assert removable_executors(executors(9, 10, 2), {}) == ["10", "9", "2"]

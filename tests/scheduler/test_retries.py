@@ -10,7 +10,8 @@ import pytest
 from kstream.batch_time import Time
 from kstream.checkpoint import names, read_log
 from kstream.dstream import ForEachDStream, TransformedDStream
-from kstream.errors import FencedError
+from kstream.errors import FencedError, StorageError
+from kstream.scheduler.planning_outage import TIMEOUT
 from tests.fakes import FakeHost
 from tests.harness import INTERVAL, START, Driver, World, wait_for_timers
 from tests.scheduler.test_states import with_state
@@ -350,10 +351,135 @@ def test_a_batch_that_fails_while_the_only_kept_one_is_tried_is_left_to_the_rest
     sink.down, sink.away = False, set()
     passes(driver, 3 * MINUTE)
     assert FIRST in succeeded(world)
-    assert late in succeeded(world) or late in [t.milliseconds for t in read_log(world.store).pending]
+    assert late not in succeeded(world) and Time(late) in read_log(world.store).pending
     driver.kill()
     running(world, sink, {}).settle()
     world.assert_exact()
+
+
+class Away(WrappedStore):
+    """Answers no look for a newer driver while `down`; plans and completions are stored."""
+
+    down = False
+    looks = 0
+
+    def _call(self, verb: str, name: str, action: Any, size: int = 0) -> Any:
+        if self.down and verb == "exists":
+            self.looks += 1
+            raise StorageError("store away", path=name)
+        return action()
+
+
+def ends(driver: Driver, time: int) -> list[Any]:
+    """The facts with which listeners heard of the ends of a batch."""
+    return [e.info for e in driver.listener.named("onBatchCompleted") if e.info.batch_time.milliseconds == time]
+
+
+def test_listeners_hear_of_the_end_of_a_batch_whose_last_retry_could_not_be_submitted() -> None:
+    world, sink = World(), Sink()
+    store = Away(world.store)
+    driver = running(world, sink, {RETRIES: "1"}, store=store)
+    sink.away = {FIRST}
+    fails(driver)
+    store.down = True
+    passes(driver, 2 * INTERVAL)
+    assert Time(FIRST) in driver.engine.unfinished.failed()
+    (info,) = ends(driver, FIRST)
+    assert info.has_failed and info.numRecords() == 1
+
+
+def test_listeners_hear_of_no_end_of_a_batch_whose_jobs_were_never_submitted() -> None:
+    world, sink = World(), Sink()
+    store = Away(world.store)
+    driver = running(world, sink, {RETRIES: "1"}, store=store)
+    store.down = True
+    driver.tick_only(1)
+    passes(driver, 3 * INTERVAL)
+    assert Time(FIRST) in driver.engine.unfinished.failed()
+    assert ends(driver, FIRST) == []
+
+
+@pytest.mark.parametrize(("retries", "away"), [("1", 20 * INTERVAL), ("0", 2 * MINUTE)])
+def test_a_retry_that_meets_an_outage_of_the_store_uses_no_retry_up(retries: str, away: int) -> None:
+    world, sink = World(), Sink()
+    store = Away(world.store)
+    driver = running(world, sink, {RETRIES: retries, TIMEOUT: "10min"}, store=store)
+    sink.away = {FIRST}
+    driver.tick_only(1)
+    world.wait(lambda: world.attempts)
+    driver.settle()
+    reported, tries = len(driver.errors), driver.engine.unfinished.retries
+    store.down, sink.away = True, set()
+    passes(driver, away)
+    assert len(driver.errors) == reported and Time(FIRST) in driver.engine.unfinished.all()
+    assert driver.engine.unfinished.retries == tries, "it was not tried"
+    store.down = False
+    passes(driver, 2 * INTERVAL)
+    assert succeeded(world).count(FIRST) == 1
+    assert read_log(world.store).pending == []
+
+
+def test_a_retry_that_meets_an_outage_longer_than_its_time_is_used_up() -> None:
+    world, sink = World(), Sink()
+    store = Away(world.store)
+    driver = running(world, sink, {RETRIES: "1", TIMEOUT: "5s"}, store=store)
+    sink.away = {FIRST}
+    fails(driver)
+    store.down = True
+    passes(driver, 7 * INTERVAL)
+    assert any(isinstance(error, StorageError) for _, error in driver.errors)
+    assert Time(FIRST) in driver.engine.unfinished.failed()
+
+
+def test_while_the_store_is_away_one_of_the_batches_that_are_due_looks_and_not_each() -> None:
+    world, sink = World(), Sink()
+    store = Away(world.store)
+    driver = running(world, sink, {RETRIES: "9", TIMEOUT: "10min", "spark.streaming.concurrentJobs": "4"}, store=store)
+    gate, failed = threading.Event(), {FIRST, SECOND, THIRD, FOURTH}
+
+    def output(time: int) -> None:
+        gate.wait(20)
+        sink.write(time)
+
+    driver.before_job, sink.away = output, failed
+    for _ in range(4):  # all fail at one moment, and so are due at one moment
+        driver.tick_only(1)
+    world.wait(lambda: len(world.attempts) == 4)
+    gate.set()
+    driver.settle()
+    store.down = True
+    driver.engine._generator._timer.stop(interrupt=True)
+    looks = []
+    for _ in range(3):
+        before = store.looks
+        wait_for_timers(driver.clock)
+        driver.clock.advance(INTERVAL)
+        driver.settle()
+        looks.append(store.looks - before)
+    assert looks == [1, 1, 1]
+
+
+@pytest.mark.parametrize("retries", ["0", "3"])
+def test_a_batch_that_was_never_submitted_has_its_records_when_a_retry_is(retries: str) -> None:
+    world, sink = World(), Sink()
+
+    def build(_host: FakeHost, driver: Driver) -> None:
+        def function(time: Time, rdd: Any) -> Any:
+            sink.write(time.milliseconds)
+            return rdd
+
+        driver.output(TransformedDStream([driver.input], function))
+
+    driver = running(world, Sink(), {RETRIES: retries}, build=build)
+    sink.away = {FIRST}
+    driver.tick_only(5)
+    driver.settle()
+    for _ in range(5):
+        driver.tick_only(1)
+        driver.settle()
+    sink.away = set()
+    passes(driver, MINUTE + INTERVAL)
+    assert [info.numRecords() for info in ends(driver, FIRST)] == [5]
 
 
 # -- hold

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from kstream.batch import Batch, BatchPlan, BatchState, JobSet
@@ -144,18 +146,22 @@ def test_a_batch_whose_state_a_later_try_has_computed_holds_no_other_any_more() 
     assert waiting.holding == frozenset()
 
 
+def these(*times: int) -> Callable[[], set[Time]]:
+    return lambda: {Time(time) for time in times}
+
+
 def test_under_hold_a_batch_starts_when_all_older_ones_have_succeeded() -> None:
     held = HeldBatches(RetryPolicy(hold=True))
-    assert not held.must_wait(Time(2000), {Time(2000), Time(3000)}, ())
-    assert held.must_wait(Time(2000), {Time(1000), Time(2000)}, ())
+    assert not held.must_wait(Time(2000), these(2000, 3000), ())
+    assert held.must_wait(Time(2000), these(1000, 2000), ())
 
 
 def test_under_continue_only_a_holding_batch_is_waited_for() -> None:
     held = HeldBatches(RetryPolicy())
-    assert not held.must_wait(Time(2000), {Time(1000), Time(2000)}, ())
-    assert held.must_wait(Time(2000), {Time(1000), Time(2000)}, {Time(1000)})
+    assert not held.must_wait(Time(2000), these(1000, 2000), ())
+    assert held.must_wait(Time(2000), these(1000, 2000), {Time(1000)})
     held.add(batch(2000))
-    assert held.must_wait(Time(3000), {Time(2000), Time(3000)}, ()), "the order stays"
+    assert held.must_wait(Time(3000), these(2000, 3000), ()), "the order stays"
 
 
 def test_held_batches_leave_in_their_order() -> None:
@@ -165,11 +171,11 @@ def test_held_batches_leave_in_their_order() -> None:
     held.add(batch(3000))
     assert held.is_full
     unfinished = {Time(1000), Time(2000), Time(3000)}
-    assert held.take(unfinished, ()) is None
+    assert held.take(lambda: unfinished, ()) is None
     unfinished.remove(Time(1000))
-    first = held.take(unfinished, ())
+    first = held.take(lambda: unfinished, ())
     assert first is not None and first.time == Time(2000)
-    assert held.take(unfinished, ()) is None, "the one before it runs"
+    assert held.take(lambda: unfinished, ()) is None, "the one before it runs"
     unfinished.remove(Time(2000))
-    assert held.take(unfinished, ()) is not None
-    assert held.take(unfinished, ()) is None
+    assert held.take(lambda: unfinished, ()) is not None
+    assert held.take(lambda: unfinished, ()) is None

@@ -12,7 +12,7 @@ from kstream_kafka.reader.location_strategy import LocationStrategies, executor_
 from kstream.receiver.block_reading import BlockLocations, Replica
 from kstream.rpc import RpcCredentials
 from kstream.spark import receivers
-from kstream.spark.executors import Executor, executors, free_executors, known_executors, set_receivers
+from kstream.spark.executors import Executor, executors, free_executors, known_executor_count, known_executors, set_receivers
 from kstream.spark.receivers import SparkBlockReader
 from tests.spark.fake_executors import FakeSparkContext
 
@@ -42,6 +42,16 @@ def test_the_list_of_executors_is_asked_for_in_full_only_when_executors_have_com
     assert executors(sc) == [A, B] and sc.calls == ["isLocal", "getExecutorIds"]
     sc.living.append(C)
     assert executors(sc) == known_executors(sc) == [A, B, C]
+
+
+def test_no_executor_is_told_from_executors_that_nobody_has_looked_for() -> None:
+    sc = context(A)
+    assert known_executor_count(sc) is None
+    executors(sc)
+    sc.living.clear()
+    assert known_executor_count(sc) == 1, "the last look counts"
+    executors(sc)
+    assert known_executor_count(sc) == 0
 
 
 def test_the_tasks_of_blocks_prefer_no_executor_that_receivers_fill_and_this_costs_no_call_to_the_jvm(locations: list[Any]) -> None:

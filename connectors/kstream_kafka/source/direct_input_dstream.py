@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -313,22 +314,22 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
     def outcome(self, time: Time, plan: KafkaPlan) -> InputOutcome:
         """Return how many records each range held, and which records were lost, by the reports of the tasks. Logs the losses.
 
-        Called once, after all jobs of the batch have succeeded, by any thread. Sends no request.
+        Called after all jobs of the batch have succeeded, and again only after an error of its own. Any thread. Sends no request.
 
         Args:
             time: the batch time.
             plan: the plan of the batch.
         """
-        found = self._read_reports.take(time.milliseconds) if self._read_reports is not None else {}
-        lost = [*plan.lost, *lost_ranges(found.get("lost", {}))]
-        if any(entry.cause == "recreation" for entry in lost):
-            self._offsets.recheck_topic_ids()
-        counts = counts_of(plan.ranges, found.get("counts", {}), plan.skipped)
-        errors = errors_of(found)
-        log_errors(time, errors, self._on_record_error(), logger)
-        records = sum(r.count() if count is None else count for r, count in zip(plan.ranges, counts, strict=True))
-        num_bytes = bytes_of(found, records)
-        return outcome_of(time, counts, lost, self._on_data_loss() == REPORT, logger, plan.skipped, errors, num_bytes)
+        with nullcontext({}) if self._read_reports is None else self._read_reports.taken(time.milliseconds) as found:
+            lost = [*plan.lost, *lost_ranges(found.get("lost", {}))]
+            if any(entry.cause == "recreation" for entry in lost):
+                self._offsets.recheck_topic_ids()
+            counts = counts_of(plan.ranges, found.get("counts", {}), plan.skipped)
+            errors = errors_of(found)
+            log_errors(time, errors, self._on_record_error(), logger)
+            records = sum(r.count() if count is None else count for r, count in zip(plan.ranges, counts, strict=True))
+            num_bytes = bytes_of(found, records)
+            return outcome_of(time, counts, lost, self._on_data_loss() == REPORT, logger, plan.skipped, errors, num_bytes)
 
     def check_records(self, time: Time, plan: KafkaPlan) -> None:
         """Check the record errors that the tasks of a batch have reported. Called after each job, in its thread. Sends no request.
@@ -460,7 +461,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         """Drop the plans and the read reports of batches that are older than the remember duration."""
         super().clear_metadata(time)
         if self._read_reports is not None:
-            self._read_reports.forget((time - self.remember_duration).milliseconds)
+            self._read_reports.forget((time - self.remember_duration).milliseconds, self.planned_batches())
 
     # -- methods for users, besides the operators
 
