@@ -17,9 +17,10 @@ from kstream.loop import THREADS
 from kstream.offsets.offset_range import Partition
 from kstream.receiver import Receiver
 from kstream_kafka.errors import OwnershipLostError
-from kstream_kafka.zookeeper.group_reader import GroupReader
+from kstream_kafka.zookeeper.group_reader import Chunk, GroupReader
 from kstream_kafka.zookeeper.receiver_settings import ReceiverSettings
 from kstream_kafka.zookeeper.stored_offsets import Acknowledgement, BlockOffsets, ReadProgress
+from kstream_kafka.zookeeper.waiting_records import WaitingRecords
 from kstream_kafka.zookeeper.zookeeper_layout import owned_by, owners
 from kstream_kafka.zookeeper.zookeeper_offsets import ZooKeeperMembership
 
@@ -83,6 +84,9 @@ class GroupMember:
         self._reader: GroupReader = parts.reader(settings)
         self._blocks = BlockOffsets(self._store, self._acknowledgement, self._on_not_stored, self._report)
         self._generator: Any = host.createBlockGenerator(self._blocks)
+        self._waiting = WaitingRecords(Chunk())
+        self._out_of_range: list[Partition] = []
+        """What the last read has found, to be handled when none of its records waits any more."""
         self._held: set[Partition] = set()
         self._known: set[Partition] | None = None
         self._look_at = 0
@@ -121,10 +125,10 @@ class GroupMember:
             self.close()
 
     def step(self) -> None:
-        """Join, or share the partitions, or read once. Runs on the member's thread.
+        """Join, or share the partitions, or read once, or hand on some of the records that were read. Runs on the member's thread.
 
-        Blocks for about 100 ms, longer while ZooKeeper does not answer. If the membership is over, the member leaves, and the next step
-        joins.
+        Blocks for about 100 ms or until the next record is permitted, longer while ZooKeeper does not answer. If the membership is over,
+        the member leaves, and the next step joins.
 
         Raises:
             KafkaError: no retry here can resolve it: ZooKeeper cannot be reached, a topic is missing, a partition cannot be read.
@@ -181,7 +185,7 @@ class GroupMember:
 
         Another consumer may read the partitions from now on. Raises IllegalStateError if the receiver stops meanwhile.
         """
-        self._reader.assign({})
+        self._stop_reading()
         self._host.reportError("the Kafka receiver starts again at the offsets in ZooKeeper", error)
         self._await_stored()
         membership.leave()
@@ -210,7 +214,7 @@ class GroupMember:
         The others share again only when a consumer comes or goes, and all members must count the same partitions.
         """
         logger.info("%s: the partitions of the topics changed, the group shares them again", membership.consumer)
-        self._reader.assign({})
+        self._stop_reading()
         self._commit_ready()
         membership.leave()
         self._membership = None
@@ -230,6 +234,7 @@ class GroupMember:
         mine = owned_by(membership.consumer, self._settings.topics, owners(members, self._known))
         given_up = self._held - set(mine)
         if given_up:
+            self._waiting.keep(mine)
             self._assign({p: at for p, at in self._reader.positions.items() if p in mine})
             self._commit_ready()
             membership.release(given_up)
@@ -273,25 +278,42 @@ class GroupMember:
         if positions != self._reader.positions:
             self._reader.assign(positions)
 
+    def _stop_reading(self) -> None:
+        """Read no partition any more, and drop the records that were read and not handed on: their offsets are not acknowledged."""
+        self._reader.assign({})
+        self._waiting.keep(())
+        self._out_of_range = []
+
     # -- reading
 
     def _read(self, membership: ZooKeeperMembership) -> None:
-        """Read a chunk of records and give it to the block generator. Pauses without partitions. May block on the rate limit."""
+        """Read a chunk of records unless some wait, and hand on those that are permitted. Pauses without partitions."""
         if not self._held:
             self._clock.wait(PAUSE_MS, self._over)
             return
-        chunk = self._reader.read(self._chunk_limit())
-        if chunk.records:
-            progress = ReadProgress(membership, chunk.offsets)
-            self._generator.addMultipleDataWithCallback(chunk.records, progress)
-            self._acknowledgement.on_handed_over(progress)
-        if chunk.out_of_range:
-            self._resume_by_reset(membership, chunk.out_of_range)
+        if not self._waiting:
+            chunk = self._reader.read(self._chunk_limit())
+            self._waiting, self._out_of_range = WaitingRecords(chunk), chunk.out_of_range
+        if self._waiting:
+            self._hand_on(membership)
+        if self._out_of_range and not self._waiting:
+            partitions, self._out_of_range = [p for p in self._out_of_range if p in self._held], []
+            self._resume_by_reset(membership, partitions)
+
+    def _hand_on(self, membership: ZooKeeperMembership) -> None:
+        """Give the block generator the records that the rate limit of this moment permits, with their offsets. Blocks for the first one.
+
+        The rate may have come, or changed, while they were read. Without a limit all enter at once.
+        """
+        records, offsets = self._waiting.take(self._generator.take_permits(len(self._waiting)))
+        progress = ReadProgress(membership, dict(offsets))
+        self._generator.add_permitted(records, progress)
+        self._acknowledgement.on_handed_over(progress)
 
     def _chunk_limit(self) -> int:
         """Return the largest number of records of the next read.
 
-        It is small under a rate limit, because a chunk enters a block as a whole.
+        It is small under a rate limit: records that are not permitted yet wait in the log, not here.
         """
         limit = self._generator.getCurrentLimit()
         return MOST_A_READ if limit is None else max(1, min(MOST_A_READ, limit // 10))

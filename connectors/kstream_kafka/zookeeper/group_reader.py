@@ -7,7 +7,7 @@ direct stream, and imports no confluent_kafka.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -42,6 +42,8 @@ class Chunk:
     """The next offset of each partition that has records here."""
     out_of_range: list[Partition] = field(default_factory=list[Partition])
     """Partitions whose position lies outside of the log. They are not read until they are assigned again."""
+    places: Callable[[], Iterable[tuple[Partition, int]]] = tuple
+    """Returns the partition and the offset of each record. They are needed, and made, only where a part of the records is handed on."""
 
 
 def open_reader(settings: ReceiverSettings) -> GroupReader:
@@ -137,6 +139,7 @@ class GroupReader:
             chunk.offsets = self._ends(messages)
             self.positions.update(chunk.offsets)
             chunk.records = _raw(messages)
+            chunk.places = lambda: (((m.topic(), m.partition()), m.offset()) for m in messages)
         return chunk
 
     def _ends(self, messages: list[Any]) -> dict[Partition, int]:

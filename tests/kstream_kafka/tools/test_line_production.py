@@ -99,6 +99,22 @@ def test_a_record_without_an_answer_is_neither_stored_nor_refused() -> None:
     assert "the command was ended first" in trouble_sentence(answers, is_cut_short=True)
 
 
+def test_a_second_interrupt_leaves_the_count_of_records_without_an_answer() -> None:
+    class Interrupted(Broker):
+        def flush(self, seconds: float) -> int:
+            raise KeyboardInterrupt
+
+    production = LineProduction(Interrupted(refuse=b"r", silent=b"x"), "orders", LineForm(b":"))
+    production.send([b":a", b":x", b":r", b":x", b"no key"])
+    with pytest.raises(KeyboardInterrupt):
+        production.wait(3)
+    assert production.answers.acknowledged == 1
+    assert trouble_sentence(production.answers, is_cut_short=True) == (
+        "2 records are not stored: line 3: too large; line 5: it has no key separator ':'. "
+        "2 records had no answer, and may be stored or not: the command was ended first"
+    )
+
+
 def test_one_sentence_says_how_many_records_are_where() -> None:
     answers = Answers(read=1)
     answers.add(2, 7)

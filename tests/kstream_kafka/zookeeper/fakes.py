@@ -130,7 +130,8 @@ class FakeReader:
 
     def read(self, most: int) -> Chunk:
         self.reads += 1
-        chunk = Chunk()
+        places: list[tuple[Partition, int]] = []
+        chunk = Chunk(places=lambda: places)
         for where, at in sorted(self.positions.items()):
             first, end = self.logs[where]
             if not first <= at <= end:
@@ -138,6 +139,7 @@ class FakeReader:
             elif at < end:
                 until = min(end, at + most)
                 chunk.records += [(where[0].encode(), f"{where[1]}:{n}".encode()) for n in range(at, until)]
+                places += [(where, n) for n in range(at, until)]
                 chunk.offsets[where] = self.positions[where] = until
         return chunk
 
@@ -146,12 +148,13 @@ class FakeReader:
 
 
 class FakeGenerator:
-    """A block for each chunk, pushed at once; or, if `held`, by `push`."""
+    """A block for each chunk, pushed at once; or, if `held`, by `push`. `permits` are so many at a time; None for all."""
 
     def __init__(self, listener: Any) -> None:
         self.listener = listener
         self.held = False
         self.limit: int | None = None
+        self.permits: int | None = None
         self.open: list[Any] = []
         self.made = 0
         self.stopped = False
@@ -161,7 +164,10 @@ class FakeGenerator:
     def getCurrentLimit(self) -> int | None:
         return self.limit
 
-    def addMultipleDataWithCallback(self, records: list[Any], metadata: Any) -> None:
+    def take_permits(self, most: int) -> int:
+        return most if self.permits is None else min(most, self.permits)
+
+    def add_permitted(self, records: list[Any], metadata: Any) -> None:
         self.open += records
         self.listener.onAddData(records, metadata)
         if not self.held:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import Any
 
 import pytest
 from kstream_kafka.zookeeper.group_member import MOST_UNDER_WAY
-from kstream_kafka.zookeeper.stored_offsets import OnTimer
+from kstream_kafka.zookeeper.stored_offsets import AfterStoring, OnTimer
 
 from kstream.errors import IllegalStateError
 from kstream.receiver.block_generator import BlockGenerator, BlockIds, RateLimiter
@@ -212,6 +213,105 @@ def test_with_a_rate_limit_little_is_read_at_a_time() -> None:
     assert [len(block) for block in one.host.blocks] == [5, 5]
 
 
+def limited(one: Member, permits: int, records: int) -> None:
+    """Let a read of so many records be handed on in parts of so many."""
+    one.generator.permits = permits
+    one.step()
+    for place, (first, _) in one.reader.logs.items():
+        one.reader.logs[place] = (first, records)
+
+
+def test_what_the_rate_does_not_permit_yet_is_handed_on_later_and_no_more_is_read_meanwhile() -> None:
+    group = FakeGroup()
+    one = Member(group, log(1, 0))
+    limited(one, 3, 7)
+    one.step()
+    assert one.host.blocks == [values(0, 0, 3)] and group.offsets == {("t", 0): 3}, "each part has its own offsets"
+    one.step(2)
+    assert one.host.blocks == [values(0, 0, 3), values(0, 3, 6), values(0, 6, 7)] and group.offsets == {("t", 0): 7}
+    assert one.reader.reads == 1
+
+
+def test_partitions_share_what_the_rate_permits() -> None:
+    one = Member(FakeGroup(), log(3, 0))
+    limited(one, 6, 100)
+    one.step(2)
+    assert one.host.stored == [f"{number}:{n}" for n in range(4) for number in range(3)]
+
+
+def test_waiting_records_of_a_partition_that_is_given_up_are_read_by_its_next_owner_alone() -> None:
+    group, logs = FakeGroup(), log(2, 0)
+    one, two = Member(group, logs), Member(group, logs)
+    limited(one, 4, 10)
+    one.step()
+    assert sorted(one.host.stored) == values(0, 0, 2) + values(1, 0, 2)
+    two.step()
+    one.step(20)
+    two.step(2)
+    assert (one.owned, two.owned) == ([0], [1])
+    assert sorted(one.host.stored) == values(0, 0, 10) + values(1, 0, 2) and two.host.stored == values(1, 2, 10)
+
+
+def test_waiting_records_of_a_lost_session_are_read_again_once() -> None:
+    group = FakeGroup()
+    one = Member(group, log(1, 0))
+    limited(one, 4, 10)
+    one.step()
+    one.membership.expire()
+    one.step(10)
+    assert group.joined == 2 and one.host.stored == values(0, 0, 10) and group.offsets == {("t", 0): 10}
+
+
+def test_a_stop_while_records_wait_stores_and_acknowledges_only_what_was_handed_on() -> None:
+    for acknowledgement in (lambda _now: AfterStoring(), lambda now: OnTimer(60_000, now)):
+        group = FakeGroup()
+        one = Member(group, log(1, 0), acknowledgement)
+        limited(one, 4, 10)
+        one.step()
+        one.member.close()
+        assert one.host.stored == values(0, 0, 4) and group.offsets == {("t", 0): 4}
+
+
+def test_offsets_the_log_does_not_have_are_replaced_when_the_records_beside_them_are_handed_on() -> None:
+    group = FakeGroup(offsets={("t", 0): 70, ("t", 1): 0})
+    one = Member(group, {("t", 0): (5, 10), ("t", 1): (0, 6)})
+    one.generator.permits = 4
+    one.step(2)
+    assert one.host.stored == values(1, 0, 4) and one.reader.positions["t", 0] == 70
+    one.step()
+    assert one.host.stored == values(1, 0, 6) and one.reader.positions["t", 0] == 5
+
+
+def test_a_rate_that_comes_while_a_member_reads_holds_for_what_it_has_read() -> None:
+    """Spark's receivers obey at the next record. Two thousand records at 100 a second would be in no block for 20 seconds."""
+    clock, group = ManualClock(1000), FakeGroup()
+    one = Member(group, log(2, 100_000), clock=clock)
+    limiter = RateLimiter(clock)
+    one.member._generator = BlockGenerator(one.member._blocks, BlockIds(0), clock, 200, limiter=limiter)
+    read = one.reader.read
+
+    def told_meanwhile(most: int) -> Any:
+        chunk = read(most)
+        if limiter.getCurrentLimit() is None:
+            assert len(chunk.records) == 4000
+            limiter.updateRate(100)
+        return chunk
+
+    one.reader.read = told_meanwhile  # type: ignore[method-assign]
+    one.member.start()
+    clock.wait_for_waiters(2)
+    for _ in range(20):
+        clock.advance(10)
+        clock.wait_for_waiters(2)
+    assert 19 <= one.member._blocks.under_way + len(one.host.stored) <= 22
+    stopping = threading.Thread(target=one.member.stop, daemon=True)
+    stopping.start()
+    while stopping.is_alive():
+        clock.advance(20)
+        stopping.join(0.001)
+    assert sum(group.offsets.values()) == len(one.host.stored) < 40, "the rest is read again"
+
+
 def test_the_plain_receiver_writes_what_it_handed_over_when_its_interval_is_over() -> None:
     group, clock = FakeGroup(offsets={("t", 0): 0}), ManualClock(1000)
     one = Member(group, log(1, 10), lambda now: OnTimer(500, now), clock)
@@ -267,7 +367,7 @@ def test_a_stop_while_blocks_wait_to_be_stored_before_a_claim_is_given_up_keeps_
 
 
 def test_under_a_rate_limit_of_50_a_second_each_second_brings_50_records_and_a_stop_in_between_loses_none() -> None:
-    """The records of the read that waits for its permits at the stop are stored as a whole, and then their offset is written."""
+    """Records that have no permit at the stop are not stored, and their offset is not written."""
     clock, group = ManualClock(1000), FakeGroup()
     one = Member(group, log(1, 1000), clock=clock)
     generator = BlockGenerator(one.member._blocks, BlockIds(0), clock, 200, limiter=RateLimiter(clock, 50))

@@ -33,6 +33,7 @@ def test_a_chunk_has_the_raw_pairs_and_the_next_offset_of_each_partition() -> No
     chunk = made.reader.read(10)
     assert chunk.records == [(None, b"3"), (None, b"4"), (None, b"0"), (None, b"7")]
     assert chunk.offsets == made.reader.positions == {("t", 0): 8, ("t", 1): 1}
+    assert list(chunk.places()) == [(("t", 0), 3), (("t", 0), 4), (("t", 1), 0), (("t", 0), 7)]
     assert made.consumer.assigned == [("t", 0, 3, None), ("t", 1, 0, None)]
 
 
