@@ -296,6 +296,10 @@ LOGGED_ERROR = "logged_error"
 """The field of a log record with an error that is in the message already. Only who asks for tracebacks gets that of the error."""
 
 
+_LONGEST_TRACEBACK, _LONGEST_LINE = 100_000, 10_000
+"""The characters that listeners get of a traceback, and of an error in one line."""
+
+
 def add_note(error: BaseException, where: str) -> None:
     """Add the origin of an error in the user's streams to the error, as a note. Later calls for the same error do nothing.
 
@@ -376,19 +380,34 @@ def traceback_of(error: BaseException) -> str:
 
     Spark's error for the same failure is left out: it repeats the worker's traceback, among some hundred lines of the JVM. It is in
     `error.__cause__`, and its text in the log at DEBUG. An error of the JVM alone keeps its whole text.
+
+    Listeners keep it for many batches, and a message may hold a whole record. So of a text of more than 100,000 characters the middle is
+    left out.
     """
     in_task = task_traceback(error)
     if not in_task:
-        return "".join(traceback.format_exception(error)).rstrip()
+        return _without_middle("".join(traceback.format_exception(error)).rstrip(), _LONGEST_TRACEBACK, "\n")
     frames = "".join(traceback.format_tb(error.__traceback__)).rstrip()
     on_driver = [f"Traceback (most recent call last):\n{frames}"] if frames else []
-    return "\n".join([*on_driver, in_a_line(error), "", "In the task:", in_task, where_of(error)]).rstrip()
+    text = "\n".join([*on_driver, in_a_line(error), "", "In the task:", in_task, where_of(error)]).rstrip()
+    return _without_middle(text, _LONGEST_TRACEBACK, "\n")
 
 
 def with_record(error: BaseException) -> str:
-    """Return an error in one line, with what is known of its operation and its record."""
+    """Return an error in one line, with what is known of its operation and its record.
+
+    Listeners keep it. So of more than 10,000 characters the middle is left out.
+    """
     task = task_of(error)
-    return f"{in_a_line(error)} ({task})" if task else in_a_line(error)
+    return _without_middle(f"{in_a_line(error)} ({task})" if task else in_a_line(error), _LONGEST_LINE, " ")
+
+
+def _without_middle(text: str, most: int, gap: str) -> str:
+    """Return the beginning and the end of a text of more than `most` characters, with the number of those left out between two gaps."""
+    left_out = len(text) - most
+    if left_out <= 0:
+        return text
+    return f"{text[: most // 2]}{gap}… {left_out:,} characters are left out …{gap}{text[-(most // 2) :]}"
 
 
 FROM_SPARK = ("Py4JJavaError", "PythonException", "SparkRuntimeException")

@@ -1,12 +1,20 @@
 """Recognises secrets by name or by value, in settings of Spark and Hadoop, and in arguments of operators.
 
-A value is a secret if it has a URL with a password, a private key, or a word such as `password` or `token` in one of two places:
+A value is a secret if it has one of these:
 
-- before `=`, always.
-- before `:`, if the word is the name of a field: `password: x`, `"password": "x"`. The word is no field name if it is part of an address:
-  after `/`, `:` or `@`, or without quotes before a port, a path or a second colon. Examples of addresses: `hdfs://token-svc:8020`,
-  `/opt/secrets:/opt/jars`, `com.acme:token-lib:1.0`. In a setting for a name or a description (`spark.app.name`), `word:` is prose and
-  does not count either.
+- a URL with a password, also one with a `/` in it; an address of HTTP with a user.
+- a private key, an `Authorization` with its scheme, or the word `password` before a text in quotes.
+- a name with a word such as `password` or `token`, before `=` or `:`. `pass`, `sig` and `signature` count only as a whole word.
+
+Before `=` such a name always counts. Before `:` it counts if it is the name of a field:
+
+- `password: x`, `"password": "x"`. `signature:` without quotes is prose.
+- It is no field name if it is part of an address: after `/`, `:` or `@`, or without quotes before a port, a path or a second colon.
+  Examples of addresses: `hdfs://token-svc:8020`, `/opt/secrets:/opt/jars`, `com.acme:token-lib:1.0`. In a setting for a name or a
+  description (`spark.app.name`), `word:` is prose and does not count either.
+
+All expressions take a time that is linear in the length of a text, for a text may be that of a hostile record: `re` lets no other thread of
+Python run. A name is only looked for where a run of its characters begins, and what may follow it begins with another character.
 
 Settings of Spark also go through `spark.redaction.regex` (`kstream.context.recovery`). Kafka's parameters have a stricter rule, a list
 of the names that are known to be harmless (`kstream_kafka.client.redaction`).
@@ -18,13 +26,29 @@ import re
 
 _WORDS = r"secret|passw|passphrase|access[._-]?key|account[._-]?key|private[._-]?key|api[._-]?key"
 _NAME = re.compile(rf"{_WORDS}|jaas|tokens?$|credentials?$|[._-]key$|(^|[._-])(pass|pwd)$", re.IGNORECASE)
-_KEY = rf"(?:{_WORDS}|token|credentials?)[\w.-]*"
+_PASS = r"(?<![^\W_])pass(?![\w.-])|(?-i:(?<!by)(?<=[a-z])Pass)(?![\w.-])"
+_FIELD_WORDS = rf"{_WORDS}|token|credentials?|pwd|{_PASS}"
+_ALL_WORDS = rf"{_FIELD_WORDS}|(?<![^\W_])(?:sig|signature)(?![\w.-])"
+_FIELD_NAME, _ANY_NAME = (rf"(?=[\w.-]*?(?:{words}))[\w.-]+" for words in (_FIELD_WORDS, _ALL_WORDS))
 _QUOTES = r"[\\\"']"
-_VALUE = re.compile(rf"://[^/@\s]*:[^/@\s]*@|-----BEGIN|{_KEY}{_QUOTES}*\s*=", re.IGNORECASE)
 _PORT = r"\d{1,5}(?![^\s,;/])"
-_FIELD = re.compile(rf"(?<![\w.:/@-])[\w.-]*{_KEY}(?:{_QUOTES}+\s*:|\s*:(?!{_PORT}|/|[\w.-]+:))", re.IGNORECASE)
+_PLAIN = re.compile(
+    r"-----BEGIN|://[^/@\s:]*:[^/@\s]*@|https?://[^/@\s]+@"
+    rf"|authorization{_QUOTES}{{0,4}}\s{{0,9}}[:=]\s{{0,9}}{_QUOTES}{{0,4}}(?:basic|bearer|digest|negotiate|token)\s{{1,9}}\S"
+    rf"|password\s{{1,9}}{_QUOTES}",
+    re.IGNORECASE,
+)
+_ASSIGNED = re.compile(rf"(?<![\w.-]){_ANY_NAME}{_QUOTES}*\s*=", re.IGNORECASE)
+_FIELD = re.compile(
+    rf"(?<![\w.:/@-])(?:{_ANY_NAME}{_QUOTES}+\s*:|{_FIELD_NAME}\s*:(?!{_PORT}|/|[\w.-]+:))",
+    re.IGNORECASE,
+)
+_URL_USER = re.compile(rf"://(?!\[)[^/@\s:\"'<>]*:(?!{_PORT})")
+"""The beginning of a URL up to the colon after its user. Before a port it is that of a URL with a host only."""
 _PROSE = re.compile(r"\.(name|description)$")
 _LONGEST_TEXT = 500
+_LOOKED_AT = 2000
+"""The characters of a text that are searched for secrets, the first ones: more than are shown."""
 
 
 def looks_secret(name: str, value: str) -> bool:
@@ -34,7 +58,22 @@ def looks_secret(name: str, value: str) -> bool:
         name: the key of the setting; "" checks the value alone.
         value: the value of the setting.
     """
-    return bool(_NAME.search(name) or _VALUE.search(value) or (_FIELD.search(value) and not _PROSE.search(name)))
+    return bool(
+        _NAME.search(name)
+        or _PLAIN.search(value)
+        or _ASSIGNED.search(value)
+        or _has_password_with_slash(value)
+        or (_FIELD.search(value) and not _PROSE.search(name))
+    )
+
+
+def _has_password_with_slash(text: str) -> bool:
+    """Return whether a text has a URL with a password that has a `/`. Pure."""
+    for word in text.split():
+        found = _URL_USER.search(word)
+        if found and "@" in word[found.end() :]:
+            return True
+    return False
 
 
 def harmless(text: str) -> str:
@@ -42,10 +81,11 @@ def harmless(text: str) -> str:
 
     Args:
         text: such as `ValueError: no record`. Of a text that may hold a secret the part before the first colon is returned, if that
-            looks harmless.
+            looks harmless. Only the beginning of a long text is searched, and a quarter of that is shown at most.
     """
-    line = " ".join(text.split())
-    if looks_secret("", line):
+    line = " ".join(text.split(None, _LOOKED_AT)[:_LOOKED_AT])  # at most so many words begin among the first so many characters
+    is_cut = len(line) >= _LOOKED_AT
+    if looks_secret("", f"{line[: _LOOKED_AT - 1]}@" if is_cut else line):  # the password of a URL that is cut ends there
         begin = line.partition(":")[0][:_LONGEST_TEXT]
         return f"{'an error' if looks_secret('', begin) else begin}: its text may hold a secret and is in the log of the driver only"
     return line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 1]}…"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import pytest
 
@@ -43,3 +44,27 @@ def test_only_what_may_go_better_later_is_retriable() -> None:
 
 def test_a_signal_without_a_name_has_its_number() -> None:
     assert signal_name(9) == "SIGKILL" and signal_name(35) == "signal 35"
+
+
+@pytest.mark.parametrize("in_a_task", [False, True], ids=["on the driver", "in a task"])
+def test_of_an_error_with_a_whole_record_listeners_get_the_beginning_and_the_end(in_a_task: bool) -> None:
+    record = "x" * 1_000_000
+    error = ValueError(f"no number: {record} at the end")
+    if in_a_task:
+        errors.add_worker_traceback(
+            error, f'Traceback (most recent call last):\n  File "job.py"\nValueError: no number: {record} at the end'
+        )
+        errors.note_task(error, "map at job.py:7")
+    text = errors.traceback_of(error)
+    assert 100_000 < len(text) < 100_100
+    assert (
+        "ValueError: no number: x" in text and "x at the end" in text and re.search(r"x\n… [\d,]{7,9} characters are left out …\nx", text)
+    )
+    line = errors.with_record(error)
+    assert 10_000 < len(line) < 10_100 and len(line.splitlines()) == 1
+    assert line.startswith("ValueError: no number: x") and line.endswith("(map at job.py:7)" if in_a_task else "x at the end")
+
+
+def test_a_shorter_error_is_told_in_full() -> None:
+    error = ValueError("x" * 9000)
+    assert errors.with_record(error) == f"ValueError: {'x' * 9000}" == errors.traceback_of(error)

@@ -10,10 +10,10 @@ import pytest
 from kstream_kafka import KafkaUtils
 from pyspark import SparkContext
 
-from kstream import StreamingContext
+from kstream import StreamingContext, secret
 from kstream.context import recovery as restore
 from kstream.errors import NotSerializableError
-from kstream.secret import looks_secret
+from kstream.secret import harmless, looks_secret
 from kstream.storage import LocalFileStore
 from tests.kstream_kafka.fakes import FakeHost
 
@@ -54,6 +54,24 @@ def test_a_setting_with_a_user_in_its_url_is_not_stored() -> None:
         ("spark.x", "user: me\npassphrase: x"),
         ("spark.x", "hdfs://token-svc:8020/?secret=x"),
         ("spark.x", "-----BEGIN PRIVATE KEY-----"),
+        ("spark.x", "UID=app;PWD=x;SERVER=db"),
+        ("spark.x", "https://acct.blob.core.windows.net/c/x?sv=2020&sig=x"),
+        ("spark.x", "https://b.s3.amazonaws.com/k?X-Amz-Signature=x"),
+        ("spark.x", '{"signature": "x"}'),
+        ("spark.x", "Authorization: Bearer x"),
+        ("spark.x", "{'Authorization': 'Basic x'}"),
+        ("spark.x", '{"Proxy-Authorization":"Bearer x"}'),
+        ("spark.x", "sasl_plain_username=u sasl_plain_pass=x"),
+        ("spark.x", "{'ssl.key.pass': 'x'}"),
+        ("spark.x", "db_pass: x"),
+        ("spark.x", "dbPass=x"),
+        ("spark.x", "postgresql://u:p/w@host/db"),
+        ("spark.x", "postgresql://u:p:/w@host/db"),
+        ("spark.x", "redis://:1234,x@host"),
+        ("spark.x", "hdfs://nn:8020/x https://u:x@host"),
+        ("spark.x", "https://ghp_x@github.com/acme/jobs"),
+        ("spark.x", "password 'x' rejected"),
+        ("spark.x", 'user u with password "x"'),
     ],
 )
 def test_what_looks_like_a_secret(name: str, value: str) -> None:
@@ -80,10 +98,60 @@ def test_what_looks_like_a_secret(name: str, value: str) -> None:
         ("spark.jars.packages", "com.acme:token-lib:1.0"),
         ("spark.jars.packages", "com.acme.secrets:lib:1.0,com.acme:token-lib:1.0"),
         ("spark.x.bypass", "true"),
+        ("spark.x", "bypass=true"),
+        ("spark.x", "byPass=true"),
+        ("spark.x", "compass: north"),
+        ("spark.x", "passed: 3, failed: 0"),
+        ("spark.x", "passenger=7"),
+        ("spark.x", "significant=3"),
+        ("spark.x", "design: new"),
+        ("spark.x", "no matching signature: expected one of three"),
+        ("spark.x", "Authorization: denied"),
+        ("spark.x", "the authorization basic check"),
+        ("spark.x", "missing argument 'password'"),
+        ("spark.x", "hdfs://nn:8020/user/me@acme"),
+        ("spark.x", "see https://medium.com/@acme/jobs"),
+        ("spark.x", '{"url":"http://localhost","dir":"/data","mail":"me@acme"}'),
     ],
 )
 def test_what_does_not(name: str, value: str) -> None:
     assert not looks_secret(name, value)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("end", ["", "x"])
+@pytest.mark.parametrize(
+    ("begin", "again"),
+    [
+        ("", "token"), ("", "token'"), ("", "token:"), ("token", "'"), ("token", " "), ("token", "\\"), ("token:", "a."), ("", "token 'a:"),
+        ("", "secret."), ("", "access."), ("", "pass "), ("", "Pass"), ("", "sig-"), ("", "a"), ("", "a:"), ("", "a="), ("a", " "),
+        ("://", ":"), ("", "://"), ("", "://a:"), ("", "://a:b/"), ("https://", "a"), ("", "https://a"),
+        ("", "authorization "), ("authorization", " "), ("authorization", "'"), ("", "authorization: basic"), ("password", " "),
+    ],
+)  # fmt: skip
+def test_a_long_hostile_text_is_searched_in_time(begin: str, again: str, end: str) -> None:
+    """It takes a tenth of a second, and a minute with an expression that is quadratic. No other thread runs meanwhile."""
+    looks_secret("", begin + again * (100_000 // len(again)) + end)
+    looks_secret(begin + again * (100_000 // len(again)) + end, "")
+
+
+@pytest.mark.parametrize("text", ["token" * 200_000, "x " * 500_000, " " * 1_000_000 + "x" * 5000, "x" + " " * 1_000_000 + "token=x"])
+def test_of_a_long_error_only_the_beginning_is_searched(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+
+    def search(name: str, value: str) -> bool:
+        searched.append(value)
+        return looks_secret(name, value)
+
+    monkeypatch.setattr(secret, "looks_secret", search)
+    assert len(harmless(text)) <= 500
+    assert [len(value) <= 2000 for value in searched] == [True] * len(searched) and searched
+
+
+@pytest.mark.parametrize("gap", [" ", " " * 5000], ids=["one space", "many"])
+def test_a_secret_that_is_cut_is_not_shown(gap: str) -> None:
+    assert PLANTED not in harmless(f"OSError: {'x' * 400}{gap}https://u:{PLANTED}{'x' * 5000}@host")
+    assert PLANTED not in harmless(f"OSError: {'x ' * 200}{gap}password{gap}= {PLANTED}")
 
 
 def test_only_parameters_that_are_no_secrets_are_in_the_connections(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ needs no clock.
 from __future__ import annotations
 
 import json
+import socket
 import time
-import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
 
 from kstream.batch_time import Time
 from kstream.checkpoint import names
@@ -28,8 +29,9 @@ BEHIND_LEAST_S = 30.0
 SKEW_MS = 5000
 """Clocks that differ by more are named. A write to a slow store takes less."""
 ASK_S = 1.0
-"""Seconds for which the port for metrics of a driver may be silent."""
+"""Seconds that the port for metrics of a driver has for its whole answer."""
 MOST_BYTES = 1_000_000
+"""The most bytes of an answer."""
 WAIT_S = RENEWAL_MS / 1000 + 5
 """The default of `--wait`: a driver that lives has renewed its record then."""
 
@@ -196,21 +198,75 @@ def clock_ahead_ms(sign: Sign, before: Sign, elapsed_ms: int, known_ms: int) -> 
     return 0 if sign.age_ms <= SKEW_MS else known_ms
 
 
-def answer_of(known: DriverStatus) -> DriverStatus | None:
+def answer_of(known: DriverStatus, monotonic: Callable[[], float] = time.monotonic) -> DriverStatus | None:
     """Ask a driver itself for its status, at its port for metrics. None if it has none, or if nobody answers there who is this driver.
 
-    Its loopback address is another driver's or nobody's on another machine. Blocks up to ASK_S.
+    Its loopback address is another driver's or nobody's on another machine. Whoever may write to the checkpoint chooses the address. So the
+    request is one GET by HTTP, follows no redirect, and has an end. Blocks up to ASK_S, and for as long as a name server takes.
+
+    Args:
+        known: the status record of the driver.
+        monotonic: returns the moment in seconds, by a clock that nobody sets.
     """
-    if known.metrics_url is None or known.ended is not None or not known.metrics_url.startswith("http://"):
+    if known.metrics_url is None or known.ended is not None:
         return None
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(known.metrics_url.removesuffix("/metrics") + "/status", timeout=ASK_S) as response:
-            answer = status_of(json.loads(response.read(MOST_BYTES)))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # nobody, or another program
+        answer = status_of(json.loads(_body_of(known.metrics_url.removesuffix("/metrics") + "/status", monotonic)))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):  # nobody, or another program
         return None
     same = (answer.host, answer.pid, answer.epoch, answer.started_ms) == (known.host, known.pid, known.epoch, known.started_ms)
     return answer if same else None
+
+
+def _body_of(url: str, monotonic: Callable[[], float]) -> bytes:
+    """Return the body at a URL of HTTP. It is at most MOST_BYTES long, and there within ASK_S.
+
+    Raises:
+        OSError: nobody answers, or not in time.
+        ValueError: the URL is not one of HTTP, or the answer is no such body.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "http" or not parts.hostname:
+        raise ValueError("not an address of HTTP")
+    request = f"GET {parts.path} HTTP/1.0\r\nHost: {parts.netloc.rpartition('@')[2]}\r\n\r\n".encode("ascii")
+    end = monotonic() + ASK_S
+    with _connected(unquote(parts.hostname), parts.port or 80, end, monotonic) as connection:
+        connection.settimeout(_left(end, monotonic))
+        connection.sendall(request)
+        received = bytearray()
+        while len(received) <= MOST_BYTES:
+            connection.settimeout(_left(end, monotonic))
+            part = connection.recv(65_536)
+            if not part:
+                break
+            received += part
+    head, _, body = bytes(received).partition(b"\r\n\r\n")
+    if len(received) > MOST_BYTES or head.split(None, 2)[1:2] != [b"200"]:
+        raise ValueError("too long, or an error or a redirect")
+    return body
+
+
+def _connected(host: str, port: int, end: float, monotonic: Callable[[], float]) -> socket.socket:
+    """Return a connection to a port, at the first address of the host that answers before the end. OSError if none does."""
+    error = OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.settimeout(_left(end, monotonic))
+            connection.connect(address)
+            return connection
+        except OSError as e:
+            connection.close()
+            error = e
+    raise error
+
+
+def _left(end: float, monotonic: Callable[[], float]) -> float:
+    """Return the seconds until the end. TimeoutError if there are none."""
+    left = end - monotonic()
+    if left <= 0:
+        raise TimeoutError("the answer takes too long")
+    return left
 
 
 def _renewed(store: FileStore, old: Sign, wait: float, sleep: Callable[[float], None], now_ms: Callable[[], int]) -> Sign | None:
