@@ -10,7 +10,7 @@ FAST := -n 2 --dist loadfile
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-integration check format docs dist jars bench chaos soak clean
+.PHONY: help install demo test test-fast test-integration check format docs dist jars bench chaos soak pictures clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -76,6 +76,11 @@ soak: install ## two nights of one kstream run: database, broker and store away 
 	@$(PY) -m integration.overload backlog --bars --seconds 300 > /dev/null
 	@$(PY) -m integration.overload backlog --bars --seconds 250 --capacity 40000 --first-batch 100000 > /dev/null
 	@$(PY) -m integration.leaks --batches 86400 --bars > /dev/null
+
+pictures: install ## the pictures of docs/: the drawn ones, and those of the page in a Chromium
+	@bash scripts/system-packages .cache/system
+	@$(PY) scripts/draw_pictures.py
+	@$(PY) -m integration.pictures
 
 clean: ## everything that was built or fetched
 	@rm -rf $(VENV) .cache dist build .pytest_cache .ruff_cache .import_linter_cache

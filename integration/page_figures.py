@@ -28,6 +28,11 @@ from kstream.ui.forms import (
 )
 
 INTERVAL_MS, BUCKET_MS, HOUR_MS = 2000, 6000, 3_600_000
+SHOWN = 120
+"""The batches that are listed."""
+BEFORE = 2 * HOUR_MS // INTERVAL_MS - SHOWN
+"""The batches of the two hours before them."""
+DESCRIPTION = "Kafka[Subscribe[orders, refunds]]"
 RECORD = "orders-3@48214829"
 PLACE = f"map of /srv/jobs/orders.py:41, record {RECORD} (2026-11-24T07:35:14.883Z)"
 ERROR = f"InvalidOperation: [<class 'decimal.ConversionSyntax'>] ({PLACE})"
@@ -84,7 +89,7 @@ class FakePage:
         waiting = held + sum(batch["status"] == "RETRYING" for batch in open_)
         oldest = min((batch["batchTimeMs"] for batch in [*open_, *failed]), default=None)
         now = self.now_ms()
-        started = now - 2 * HOUR_MS
+        started = now - 2 * HOUR_MS - INTERVAL_MS
         figures: StatisticsForm = {
             "startTime": spark_time(started),
             "startTimeMs": started,
@@ -92,11 +97,11 @@ class FakePage:
             "numReceivers": len(self.receiver_list),
             "numActiveReceivers": sum(r["isActive"] for r in self.receiver_list),
             "numInactiveReceivers": sum(not r["isActive"] for r in self.receiver_list),
-            "numTotalCompletedBatches": 3600 + len(done),
-            "numRetainedCompletedBatches": len(done),
+            "numTotalCompletedBatches": BEFORE + len(done) + len(failed),
+            "numRetainedCompletedBatches": len(done) + len(failed),
             "numActiveBatches": sum(b["status"] == "PROCESSING" for b in open_),
-            "numProcessedRecords": 8_812_440,
-            "numReceivedRecords": 8_812_440,
+            "numProcessedRecords": 2400 * BEFORE + sum(batch["inputSize"] or 0 for batch in done),
+            "numReceivedRecords": 2400 * BEFORE + sum(batch["inputSize"] or 0 for batch in [*done, *failed, *open_]),
             "avgInputRate": _mean([(b["inputSize"] or 0) * 1000 / INTERVAL_MS for b in done]),
             "avgSchedulingDelay": _mean([b["schedulingDelay"] for b in done]),
             "avgProcessingTime": _mean([b["processingTime"] for b in done]),
@@ -118,7 +123,7 @@ class FakePage:
             "lastError": None,
             "sparkUiUrl": "http://worker-7.shop.example:4040",
             "metricsUrl": "http://127.0.0.1:9095/metrics",
-            "numLedgerEntries": len(self.ledger_list),
+            "numLedgerEntries": sum(not entry["acknowledged"] for entry in self.ledger_list),
             "version": "0.1.0",
         }
         return cast(StatisticsForm, {**figures, **self.figures})
@@ -172,14 +177,14 @@ def a_batch(
         "batchTimeMs": time_ms,
         "status": status,
         "batchDuration": INTERVAL_MS,
-        "inputSize": records,
+        "inputSize": None if status == "HELD" else records,
         "schedulingDelay": scheduling if ended or status == "PROCESSING" else None,
         "processingTime": processing if ended else None,
         "totalDelay": scheduling + processing if ended else None,
         "numActiveOutputOps": 1 if status == "PROCESSING" else 0,
         "numCompletedOutputOps": {"COMPLETED": 2, "FAILED": 1, "PROCESSING": 1}.get(status, 0),
         "numFailedOutputOps": 1 if status == "FAILED" else 0,
-        "numTotalOutputOps": 2,
+        "numTotalOutputOps": 0 if status == "HELD" else 2,
         "firstFailureReason": None,
         "tries": 1,
         "numRecordErrors": 0,
@@ -193,7 +198,7 @@ def a_batch(
 def an_operation(number: int, name: str, status: str, begun: int, duration: int | None, **own: Any) -> OperationForm:
     """An output operation; `own` replaces values."""
     operation = {
-        "operationId": number,
+        "outputOpId": number,
         "name": f"{name} at /srv/jobs/orders.py:{32 + number * 11}",
         "description": f"/srv/jobs/orders.py:{32 + number * 11}",
         "startTime": spark_time(begun),
@@ -228,9 +233,11 @@ def a_detail(time_ms: int, failed: bool) -> dict[str, Any]:
         "inputs": [
             {
                 "id": 0,
-                "description": "Kafka[Subscribe[orders, refunds]]",
+                "description": DESCRIPTION,
                 "numRecords": 2400,
                 "numRecordErrors": 2,
+                "recordErrors": [{"operator": "map at /srv/jobs/orders.py:38", "exception": "KeyError", "numRecords": 2}],
+                "errorsPolicy": "dead-letter",
                 "numSkipped": 1,
                 "numLosses": 0,
                 "numBytes": 1_204_118,
@@ -281,12 +288,14 @@ def a_lag(topics: dict[str, int], wave: random.Random, top: int = 400) -> LagFor
     for topic, partitions in topics.items():
         lags = [max(0, round(top * wave.paretovariate(1.2)) - top) if wave.random() < 0.8 else 0 for _ in range(partitions)]
         ends = [48_000_000 + wave.randrange(1_000_000) for _ in lags]
-        each = [{"partition": n, "offset": e - lag, "latest": e, "records": lag} for n, (e, lag) in enumerate(zip(ends, lags, strict=True))]
+        each = [
+            {"partition": str(n), "offset": e - lag, "latest": e, "records": lag, "seconds": 1.8 * lag / max(1, *lags)}
+            for n, (e, lag) in enumerate(zip(ends, lags, strict=True))
+        ]
         made.append({"topic": topic, "records": sum(lags), "partitions": each})
     records = sum(topic["records"] for topic in made)
-    return cast(
-        LagForm, {"stream": 0, "description": "Kafka[Subscribe[orders, refunds]]", "records": records, "seconds": 1.8, "topics": made}
-    )
+    about = {"stream": 0, "description": DESCRIPTION, "records": records, "seconds": 1.8 if records else 0.0, "rateLimit": 1200}
+    return cast(LagForm, {**about, "topics": made})
 
 
 def a_shop(trouble: bool = False, seed: int = 7) -> FakePage:
@@ -294,7 +303,7 @@ def a_shop(trouble: bool = False, seed: int = 7) -> FakePage:
     wave = random.Random(seed)
     now = round(time.time() * 1000) // INTERVAL_MS * INTERVAL_MS
     page = FakePage(buckets=an_hour(now, wave, trouble), lags=[a_lag({"orders": 4, "refunds": 2}, wave)])
-    times = [now - n * INTERVAL_MS for n in range(120)]
+    times = [now - n * INTERVAL_MS for n in range(SHOWN)]
     for n, time_ms in enumerate(times):
         processing = round(620 + 120 * math.sin(n / 6) + wave.gauss(0, 60))
         own: dict[str, Any] = {"limitedBy": "back-pressure"} if 30 < n < 36 else {}
@@ -326,12 +335,18 @@ def _break(page: FakePage, times: list[int]) -> None:
         "lastError": {"timeMs": times[5], "text": ERROR, "batchTimeMs": times[6], "operation": "1, foreachRDD at /srv/jobs/orders.py:43"},
     }
     page.ledger_list = [
-        {"batchTimeMs": times[40], "kind": "skipped", "stream": 0, "text": "left out on request: orders-3@48214622", "acknowledged": True},
+        {
+            "batchTimeMs": times[40],
+            "kind": "skipped",
+            "stream": 0,
+            "text": "orders-3@48214622 left out as asked for by ann",
+            "acknowledged": True,
+        },
         {
             "batchTimeMs": times[90],
             "kind": "data loss",
             "stream": 0,
-            "text": "refunds-1: offsets 1200 to 1450 were gone: retention",
+            "text": "refunds/1 [1200, 1450): retention",
             "acknowledged": False,
         },
     ]
@@ -339,12 +354,19 @@ def _break(page: FakePage, times: list[int]) -> None:
 
 def _decisions(now: int) -> list[DecisionForm]:
     said: list[tuple[str, str]] = [
-        ("limit", "The batch has at most 1,200 records a second of stream 0: back-pressure."),
-        ("rate", "The rate of stream 0 went from 1,450 to 1,200 records a second: the last batch took 1.9 s of its 2 s."),
-        ("allocation", "One executor was asked for: batches take 0.92 of their interval, above 0.9."),
-        ("warning", "The batch waited 4.2 s for the one before: the sink is slower than the interval."),
-        ("error", ERROR),
-        ("data loss", "refunds-1: offsets 1200 to 1450 were gone before the batch could read them: retention."),
+        ("limit", f"{DESCRIPTION}: a batch has 2,400 records, fewer than were in the logs, because of backpressure"),
+        (
+            "rate",
+            f"{DESCRIPTION}: back-pressure allows 1,200 records a second, after 1,550: the last batch took 2.0 s for 2,400 records "
+            "and waited 4 ms",
+        ),
+        ("allocation", "3 executors are asked for, there are 2: the batches take 0.92 of their interval, at least scalingUpRatio=0.9"),
+        (
+            "warning",
+            f"batch {now} ms, 2 records failed in map at /srv/jobs/orders.py:38 with KeyError and are in the dead-letter topic dlq",
+        ),
+        ("error", f"output operation 1, foreachRDD at /srv/jobs/orders.py:43: {ERROR}"),
+        ("data loss", f"{DESCRIPTION}: the batch has met a data loss; see the ledger"),
     ]
     made = [
         {"timeMs": now - n * 41_000, "kind": kind, "text": text, "batchTimeMs": now - n * 42_000} for n, (kind, text) in enumerate(said)

@@ -1,17 +1,18 @@
-"""`python -m integration.pictures`: makes the pictures of the docs, docs/pictures/*.png, of a job whose figures are made up."""
+"""`python -m integration.pictures`: makes the pictures of the docs, docs/pictures/*.png, of a job that is simulated."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from integration.browser import Browser, BrowserError, running_browser
-from integration.page_figures import FakePage, a_shop
+from integration.simulated_shop import shop_of_now
 from integration.system_programs import program
+from kstream.ui.page_source import PageSource
 from kstream.ui.ui_server import UiServer
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
@@ -40,7 +41,7 @@ ALL = (
 
 
 @contextmanager
-def _served(source: FakePage) -> Iterator[str]:
+def _served(source: PageSource) -> Generator[str, None, None]:
     """The address of a server that shows a source, for the length of a with block."""
     server = UiServer("127.0.0.1", 0, source)
     server.start()
@@ -52,8 +53,8 @@ def _served(source: FakePage) -> Iterator[str]:
 
 def take(browser: Browser, picture: Picture, directory: Path) -> Path:
     """Take one picture, and return its file. BrowserError if the page does not come, or the file is too large for the docs."""
-    source = a_shop(picture.trouble)
-    failed = next((batch["batchTimeMs"] for batch in source.known if batch["status"] == "FAILED"), 0)
+    source = shop_of_now(picture.trouble).source
+    failed = next((batch["batchTimeMs"] for batch in source.batches(frozenset({"FAILED"}))), 0)
     view = f"batch/{failed}" if picture.view == "batch" else picture.view
     path = directory / f"{picture.name}.png"
     with _served(source) as root:

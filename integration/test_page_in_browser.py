@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from integration.browser import Browser
+from integration.browser import Browser, Page
 from integration.page_figures import ERROR, INTERVAL_MS, OWN_TRACEBACK, TRACEBACK, a_batch, a_lag, a_shop
 from integration.shown_page import Serve, a_receiver, page_servers, rows, said_nothing, shown
+from kstream.errors import StorageError
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -152,6 +153,82 @@ def test_another_driver_in_the_same_place_is_shown_by_its_own_name(browser: Brow
     serve(second, port=server.port)
     page.wait_text("#application", "refunds")
     page.wait("document.querySelector('#stale-note').hidden", "no note")
+
+
+def further_rounds(page: Page, number: int) -> None:
+    """Wait until the page has been live so many times more."""
+    for _ in range(number):
+        said = page.text("#pulse")
+        page.until(lambda said=said: "live" in page.text("#pulse") and page.text("#pulse") != said, "another round")
+
+
+def own_problems(page: Page) -> list[str]:
+    """What went wrong in the page itself: an answer that is an error is no bug."""
+    return [problem for problem in page.seen.problems if not problem.startswith("network: ")]
+
+
+def test_a_driver_that_was_replaced_while_nobody_looked_is_followed_round_after_round(browser: Browser, serve: Serve) -> None:
+    source = a_shop()
+    page = shown(browser, serve(source))
+    page.wait("document.querySelectorAll('.chart svg .line').length >= 4", "charts")
+    page.value("Object.defineProperty(document, 'hidden', { get: () => window.away, configurable: true })")
+    page.value("window.away = true; document.dispatchEvent(new Event('visibilitychange'))")
+    source.name, source.identity = "refunds", "local-2"
+    page.value("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait_text("#application", "refunds")
+    further_rounds(page, 3)
+    newest = source.known[0]["batchTimeMs"] + INTERVAL_MS
+    source.known.insert(0, a_batch(newest, "COMPLETED", records=4321))
+    page.until(lambda: rows(page, "Completed batches")[0][1] == "4,321", "a new batch")
+    assert own_problems(page) == [] and not page.value("document.querySelector('#stale-note').checkVisibility()")
+
+
+def test_a_ledger_that_fails_or_hangs_says_so_in_its_view_and_the_rest_stays_live(
+    browser: Browser, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = a_shop(trouble=True)
+    is_back = threading.Event()
+
+    def fail() -> Any:
+        raise StorageError("the store is away")
+
+    def hang() -> Any:
+        is_back.wait(60)
+        return source.ledger_list
+
+    monkeypatch.setattr(source, "ledger", fail)
+    page = shown(browser, serve(source), "ledger")
+    page.wait_text("#view-note", "This view is not up to date: the store is away.")
+    assert "nothing was lost" not in page.text("#view")
+    further_rounds(page, 2)
+    monkeypatch.setattr(source, "ledger", hang)
+    page.wait_text("#view-note", "This view is not up to date: no answer has come.")
+    assert page.value("document.querySelector('#stale-note').hidden") and "live" in page.text("#pulse")
+    further_rounds(page, 2)
+    is_back.set()
+    page.until(lambda: len(rows(page, "Ledger")) == 2, "the ledger")
+    page.wait("document.querySelector('#view-note').hidden", "no note")
+    assert own_problems(page) == []
+
+
+def test_a_view_that_cannot_be_drawn_says_so_and_the_page_goes_on(browser: Browser, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = a_shop()
+    page = shown(browser, serve(source))
+    with monkeypatch.context() as broken:
+        broken.setattr(source, "timeline", lambda: {"bucketMs": 6000})
+        page.wait_text("#view-note", "the page cannot draw it")
+        further_rounds(page, 2)
+        assert own_problems(page) != []
+    page.wait("document.querySelector('#view-note').hidden", "no note")
+
+
+def test_rows_that_are_equal_are_all_shown(browser: Browser, serve: Serve) -> None:
+    source = a_shop(trouble=True)
+    source.decision_list = [source.decision_list[0], *source.decision_list]
+    page = shown(browser, serve(source), "decisions")
+    page.until(lambda: len(rows(page, "Decisions")) == 7, "the decisions")
+    further_rounds(page, 1)
+    assert [row[1] for row in rows(page, "Decisions")] == ["limit", "limit", "rate", "allocation", "warning", "error", "data loss"]
 
 
 def test_a_token_is_asked_for_once_and_a_new_one_is_said_to_be_needed(browser: Browser, serve: Serve) -> None:

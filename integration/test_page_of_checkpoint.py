@@ -47,7 +47,7 @@ def dead() -> Iterator[UiServer]:
     world = World()
     leave(world)
     write_status(world.store, status(PENDING + 500))
-    server = UiServer("127.0.0.1", 0, CheckpointSource(world.store, ranges_of, "0.1.0", clock=ManualClock(PENDING + 200_000)))
+    server = UiServer("127.0.0.1", 0, CheckpointSource(world.store, ranges_of, "0.1.0", 500, clock=ManualClock(PENDING + 200_000)))
     server.start()
     yield server
     server.stop()

@@ -1,31 +1,65 @@
 """HttpServer: a small HTTP server of a driver, for metrics and for the page. It answers by a WSGI application.
 
-It is wsgiref's, with an end: its own would leave the threads of open connections.
+It is wsgiref's, with an end: its own would leave the threads of open connections. A connection has one request, whose head must come soon.
 """
 
 from __future__ import annotations
 
 import errno
+import ipaddress
 import logging
+import os
 import socket
 import socketserver
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+from dataclasses import dataclass
+from typing import Any, Literal
+from wsgiref.simple_server import ServerHandler, WSGIRequestHandler, WSGIServer
 
 from kstream.errors import ConfigurationError, PortTakenError
 
 logger = logging.getLogger(__name__)
 _HIGHEST_PORT = 65_535
 _PATIENCE_S = 10.0
-"""Seconds for which a connection may be silent."""
+"""Seconds from a connection to the end of the head of its request, and for which a client may not read its answer."""
 _LOOK_S = 0.1
-"""Seconds between two looks for the end of the server, and so the longest time that a stop waits for it."""
+"""Seconds between two looks for the end of the server and for late heads, and so the longest time that a stop waits for it."""
+_LONGEST_LINE = 65_536
+"""The most bytes of the first line of a request, as in wsgiref."""
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""Errors of a system that has no more files or memory for a connection. It still waits in the queue of the port."""
+_LOCAL = ("localhost", "127.0.0.1", "::1")
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 App = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 """A WSGI application. It is called on a thread for each request, so any number at a time."""
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address. Pure."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_allowed_host(header: str | None, listening: str) -> bool:
+    """Return whether a request may be answered that names the server so. Pure.
+
+    A page on another site may let the browser of a person ask this server by a name of its own (DNS rebinding). So a server that only this
+    machine reaches answers only to names of this machine.
+
+    Args:
+        header: the Host header; None without one.
+        listening: the address on which the server listens.
+    """
+    if not is_loopback(listening):
+        return True
+    name = (header or "").lower()
+    name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+    return name in (*_LOCAL, listening)
 
 
 class HttpServer:
@@ -40,7 +74,9 @@ class HttpServer:
         key: the setting of the port, for messages.
         end_s: the seconds that a stop waits for answers that are being made.
         headers: headers of the answers that the server itself gives to what is no request. The application sets those of its own.
-        connections: how many connections are open at a time. A further one is closed at once.
+        connections: how many connections are open at a time. For a further one the oldest without a whole head is closed; if all have
+            theirs, the further one.
+        seconds: a clock in seconds that never falls. It tells how old a connection is.
 
     Raises:
         PortTakenError: another process listens there.
@@ -58,21 +94,22 @@ class HttpServer:
         end_s: float = _PATIENCE_S,
         headers: Sequence[tuple[str, str]] = (),
         connections: int = 16,
+        seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self._end_s = end_s
         try:
             if not 0 <= port <= _HIGHEST_PORT:  # getaddrinfo takes it modulo 65,536
                 raise OverflowError(f"a port is at most {_HIGHEST_PORT}")
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            self._server = _Server(found[0][0], found[0][4][:2], app, name, what, headers, connections)
-        except (OSError, OverflowError) as e:
+            self._server = _Server(found[0][0], found[0][4], app, name, what, headers, connections, seconds)
+        except (OSError, OverflowError, UnicodeError) as e:  # UnicodeError: the host is no name at all
             text = f"the port for {what} cannot be opened on {host}:{port}: {e}. Set {key} to a free port, or to 0 for any"
             if isinstance(e, OSError) and e.errno == errno.EADDRINUSE:  # another driver may have it that is about to end
                 raise PortTakenError(text, place=f"{host}:{port}") from e
             raise ConfigurationError(text, key=key, value=port) from e
         self.port: int = self._server.server_address[1]
         """The port on which it listens."""
-        self.root = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
+        self.root = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/".replace("%", "%25")  # before the zone of an address
         """The address of its root."""
         self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_S,), name=name, daemon=True)
 
@@ -92,10 +129,33 @@ class HttpServer:
         self._server.close_open(self._end_s)
 
 
+class _Answering(ServerHandler):
+    """Makes one answer. wsgiref prints its errors on standard error."""
+
+    def log_exception(self, exc_info: Any) -> None:
+        """Log the error that ended an answer. One of the connection is no event: the client has gone, or does not read."""
+        level = logging.DEBUG if isinstance(exc_info[1], OSError) else logging.ERROR
+        logger.log(level, "an answer was not sent whole", exc_info=exc_info)
+
+
 class _Handler(WSGIRequestHandler):
-    """Reads a request. It logs nothing, and gives up on a connection that is silent."""
+    """Reads a request and answers it. It logs no request, and gives up on a connection that is silent."""
 
     timeout = _PATIENCE_S
+
+    def handle(self) -> None:
+        """Answer the request, if its head is whole and in time. As in wsgiref, but for where errors go."""
+        self.raw_requestline = self.rfile.readline(_LONGEST_LINE + 1)
+        if len(self.raw_requestline) > _LONGEST_LINE:
+            self.requestline = self.request_version = self.command = ""
+            self.send_error(414)
+            return
+        if not self.parse_request() or not isinstance(self.server, _Server) or not self.server.begin_answer():
+            return
+        out: Any = self.wfile
+        answering = _Answering(self.rfile, out, self.get_stderr(), self.get_environ(), multithread=False)
+        answering.request_handler = self  # pyright: ignore[reportAttributeAccessIssue] # wsgiref's own ServerHandler reads it
+        answering.run(self.server.get_app())  # pyright: ignore[reportArgumentType] # it may be None for wsgiref; here it is set
 
     def end_headers(self) -> None:
         """End the headers of an answer that is not the application's."""
@@ -107,21 +167,42 @@ class _Handler(WSGIRequestHandler):
         """Log nothing: a request is no event."""
 
 
+@dataclass(slots=True)
+class _Connection:
+    """A connection, the moment from which it is open, and what it does. `ended` is one that the server has ended."""
+
+    socket: socket.socket
+    since: float
+    does: Literal["ask", "answer", "ended"] = "ask"
+
+
 class _Server(WSGIServer):
     """A thread for each connection. All are known, so that an end can end them."""
 
     def __init__(
-        self, family: int, address: Any, app: App, name: str, what: str, own_headers: Sequence[tuple[str, str]], connections: int
+        self,
+        family: int,
+        address: Any,
+        app: App,
+        name: str,
+        what: str,
+        own_headers: Sequence[tuple[str, str]],
+        connections: int,
+        seconds: Callable[[], float],
     ) -> None:
         self.request_queue_size = connections
         self._connections = connections
+        self._seconds = seconds
         self.address_family = family
         self.own_headers = own_headers
         self._name = name
         self._what = what
         self._lock = threading.Lock()
-        self._open: dict[threading.Thread, socket.socket] = {}
+        self._open: dict[threading.Thread, _Connection] = {}
+        """In the order in which they came."""
+        self._pause = threading.Event()
         super().__init__(address, _Handler)
+        _listening.add(self)
         self.set_app(app)  # pyright: ignore[reportArgumentType] # wsgiref's type of a start_response is stricter than its use
 
     def server_bind(self) -> None:
@@ -130,14 +211,29 @@ class _Server(WSGIServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection on a thread of its own, or close it if there are too many, or if the system gives no more threads."""
-        thread = threading.Thread(target=self._answer, args=(request, client_address), name=f"{self._name}-request", daemon=True)
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Return a new connection. Without a free file for it wait a moment: socketserver tries again at once, and again."""
+        try:
+            return super().get_request()
+        except OSError as e:
+            if e.errno in _NO_ROOM:
+                self._pause.wait(_LOOK_S)
+            raise
+
+    def service_actions(self) -> None:
+        """End the connections whose heads are late. The server's own thread calls it after each look."""
         with self._lock:
-            is_one_too_many = len(self._open) >= self._connections
-            if not is_one_too_many:
-                self._open[thread] = request
-        if is_one_too_many:
+            latest = self._seconds() - _PATIENCE_S
+            late = [each for each in self._open.values() if each.does == "ask" and each.since <= latest]
+            for connection in late:
+                connection.does = "ended"
+        for connection in late:
+            _shut(connection.socket)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection on a thread of its own. Without room or a thread for it, close it."""
+        thread = threading.Thread(target=self._answer, args=(request, client_address), name=f"{self._name}-request", daemon=True)
+        if not self._make_room(thread, request):
             return self.shutdown_request(request)
         try:
             thread.start()
@@ -146,6 +242,28 @@ class _Server(WSGIServer):
                 del self._open[thread]
             logger.warning("%s: connection from %s was closed unanswered: %s", self._what, client_address[0], e)
             self.shutdown_request(request)
+
+    def _make_room(self, thread: threading.Thread, request: socket.socket) -> bool:
+        """Take a connection in, if need be in place of the oldest without a whole head. Return False if there is no room."""
+        with self._lock:
+            is_full = sum(each.does != "ended" for each in self._open.values()) >= self._connections
+            oldest = next((each for each in self._open.values() if each.does == "ask"), None) if is_full else None
+            if is_full and oldest is None:
+                return False
+            if oldest is not None:
+                oldest.does = "ended"
+            self._open[thread] = _Connection(request, self._seconds())
+        if oldest is not None:
+            _shut(oldest.socket)
+        return True
+
+    def begin_answer(self) -> bool:
+        """Return whether the connection of this thread may be answered. False if the server has ended it meanwhile."""
+        with self._lock:
+            connection = self._open[threading.current_thread()]
+            if connection.does == "ask":
+                connection.does = "answer"
+            return connection.does == "answer"
 
     def _answer(self, request: Any, client_address: Any) -> None:
         """Answer one connection."""
@@ -163,10 +281,27 @@ class _Server(WSGIServer):
         with self._lock:
             still_open = dict(self._open)
         for connection in still_open.values():
-            try:
-                connection.shutdown(socket.SHUT_RDWR)
-            except OSError:  # it is closed already
-                pass
+            _shut(connection.socket)
         end = time.monotonic() + end_s
         for thread in still_open:
             thread.join(max(0.0, end - time.monotonic()))
+
+
+_listening: weakref.WeakSet[_Server] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    """Close the ports in a process that was forked: it would keep them when this one has ended."""
+    for server in list(_listening):
+        server.socket.close()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+def _shut(connection: socket.socket) -> None:
+    """End a connection that another thread reads or writes. It wakes up, and closes it."""
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:  # it is closed already
+        pass

@@ -4,9 +4,12 @@ unless a checkpoint is on HDFS."""
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from kstream.cli.inputs import Connections, connection_options, open_existing
 from kstream.cli.offsets import dry_run_option, reset_streams, stream_option, take_over_option, topic_option
@@ -16,6 +19,15 @@ from kstream.errors import ConfigurationError
 from kstream.spark.checkpoint_store import open_checkpoint
 
 AGAIN, SKIP = "again", "skip"
+_OF_A_CHECKPOINT = {
+    "stream": "--stream",
+    "dry_run": "--dry-run",
+    "take_over": "--take-over",
+    "bootstrap": "--bootstrap",
+    "params": "--param",
+    "params_file": "--params-file",
+}
+"""The options that have a meaning only with PATH, by parameter."""
 
 
 @click.command("import")
@@ -57,19 +69,20 @@ def import_command(
 
     A batch that has begun and is not committed was perhaps processed. Its records are read again, unless `--uncommitted skip` is given.
     """
+    if path is None:
+        _refuse_options_of_a_checkpoint(click.get_current_context())
     with clear_errors():
         carried = carried_offsets(open_checkpoint(query), source, uncommitted == SKIP)
         offsets = _of_topics(carried.offsets, topics, query)
-        if out is not None:
-            _write(Path(out), offsets)
-        for sentence in sentences(carried, query):
-            click.echo(sentence, err=path is None and out is None)
-        if path is not None:
-            store = open_existing(path)
-            connections = Connections(store, bootstrap, params, params_file)
-            reset_streams(store, offsets, tuple(offsets), stream, connections, dry_run, take_over)
-        elif out is None:
-            click.echo(json.dumps(offsets))
+        with _new_file(None if out is None or dry_run else Path(out), offsets):
+            for sentence in sentences(carried, query):
+                click.echo(sentence, err=path is None and out is None)
+            if path is not None:
+                store = open_existing(path)
+                connections = Connections(store, bootstrap, params, params_file)
+                reset_streams(store, offsets, tuple(offsets), stream, connections, dry_run, take_over)
+            elif out is None:
+                click.echo(json.dumps(offsets))
 
 
 def sentences(carried: Carried, query: str) -> list[str]:
@@ -91,6 +104,32 @@ def _of_topics(offsets: TopicOffsets, topics: tuple[str, ...], query: str) -> To
         text = f"{query} does not read {', '.join(map(repr, stray))}; it reads {', '.join(offsets)}"
         raise ConfigurationError(text, key="topic", value=stray)
     return {topic: numbers for topic, numbers in offsets.items() if not topics or topic in topics}
+
+
+def _refuse_options_of_a_checkpoint(context: click.Context) -> None:
+    """End the program with a usage error if an option is given that has a meaning only with PATH."""
+    given = [option for name, option in _OF_A_CHECKPOINT.items() if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        raise click.UsageError(f"{', '.join(given)} {'needs' if len(given) == 1 else 'need'} PATH, the checkpoint whose offsets change")
+
+
+@contextmanager
+def _new_file(path: Path | None, offsets: TopicOffsets) -> Generator[None]:
+    """Write a new file, and remove it if the body fails: then its offsets are not those of the checkpoint.
+
+    Args:
+        path: the file; None for none.
+        offsets: its content.
+    """
+    if path is None:
+        yield
+        return
+    _write(path, offsets)
+    try:
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _write(path: Path, offsets: TopicOffsets) -> None:

@@ -1,8 +1,9 @@
-"""`kstream page`: the page of a driver from its checkpoint alone, for a driver that is dead or elsewhere. Needs no Java and no pyspark."""
+"""`kstream page`: the page of a driver from its checkpoint, for a driver that is dead or elsewhere. Needs no Java and no pyspark."""
 
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,11 +12,15 @@ from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import open_existing, ranges_of, tools
 from kstream.cli.terminal import clear_errors, fail
 from kstream.errors import ConfigurationError, PortTakenError
-from kstream.ui.access import is_loopback, make_token
-from kstream.ui.checkpoint_source import LAST, CheckpointSource
-from kstream.ui.ui_server import UiServer
+from kstream.http_server import is_loopback
+
+if TYPE_CHECKING:  # each command of kstream imports this module: the room of the page is imported when it is shown
+    from kstream.ui.checkpoint_source import CheckpointSource
+    from kstream.ui.ui_server import UiServer
 
 PORT = 4050
+LAST = 500
+"""The most batches by default: with a thousand partitions a first look takes a second or two, and their plans take 150 MB."""
 _TOKEN = "KSTREAM_PAGE_TOKEN"
 
 
@@ -32,11 +37,14 @@ _TOKEN = "KSTREAM_PAGE_TOKEN"
 def page_command(path: str, port: int, host: str, token: str | None, last: int) -> None:
     """Show the page of a driver from its checkpoint, until Ctrl-C: its batches, its ledger, its last status record.
 
-    The driver may be dead, or run elsewhere; nothing is sent to it, and the checkpoint is not changed. It is read again while someone looks
-    at the page, every five seconds at most.
+    The driver may be dead, or run elsewhere. If it has a port for metrics, it is asked for its status there, as by kstream status. The
+    checkpoint is not changed. It is read again while someone looks at the page, every five seconds at most.
 
     The exit code is 3 if the checkpoint cannot be read, or the port cannot be opened.
     """
+    from kstream.ui.access import make_token
+    from kstream.ui.checkpoint_source import CheckpointSource
+
     try:
         with clear_errors(code=ReadingCode.UNREADABLE):
             tools()
@@ -55,6 +63,8 @@ def page_command(path: str, port: int, host: str, token: str | None, last: int) 
 
 def _opened(host: str, port: int, source: CheckpointSource, token: str | None) -> UiServer:
     """Open the port. End the program with one line if that is not possible."""
+    from kstream.ui.ui_server import UiServer
+
     try:
         return UiServer(host, port, source, token)
     except PortTakenError:

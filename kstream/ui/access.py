@@ -1,21 +1,27 @@
-"""Who may see the page: the token, the answers to wrong ones, and the name by which a browser asks for the page.
+"""Who may see the page: the token, and the answers to wrong ones.
 
-A page on another site may let the browser of a person ask this server by a name of its own (DNS rebinding). So a server that only this
-machine reaches answers only to names of this machine. A server that others reach needs a token, which a foreign page does not have.
+A server that only this machine reaches answers only to names of this machine (`is_allowed_host`). A server that others reach needs a token,
+which a page of another site does not have.
+
+A token may be a word that a person has chosen, so guesses are few: a bucket leaks one a second, and while it is full no token is compared.
+It is the bucket of all strangers. An address that has shown the right token has a bucket of its own. A browser that has shown it has a
+proof, a second secret, and needs no room in a bucket: behind a proxy it has the address of those who guess.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
-import ipaddress
 import logging
 import secrets
 import threading
+from collections import OrderedDict
+from enum import Enum
+from typing import TypeVar
 
 from kstream.clock import Clock
 
 logger = logging.getLogger(__name__)
-_LOCAL = ("localhost", "127.0.0.1", "::1")
 _TOKEN_BYTES = 24
 _FIRST_MS, _LONGEST_MS = 100, 2000
 """The milliseconds by which the answer to the first wrong token comes late, and the most by which one does."""
@@ -23,14 +29,14 @@ _FORGET_MS = 60_000
 """After so many milliseconds without a wrong token the count begins anew."""
 _MOST_WAITING = 4
 """How many answers to wrong tokens wait at a time. They occupy connections of the server, and all others must find one."""
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address. Pure."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+_GUESSES = 20
+"""How many different wrong tokens fill a bucket."""
+_LEAK_MS = 1000
+"""After so many milliseconds a bucket has room for one more."""
+_MOST_ADDRESSES, _MOST_WRONG = 1000, 1000
+"""How many addresses and how many wrong tokens are remembered: those that came last."""
+Key = TypeVar("Key")
+Kept = TypeVar("Kept")
 
 
 def make_token() -> str:
@@ -38,29 +44,41 @@ def make_token() -> str:
     return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
-def is_allowed_host(header: str | None, listening: str) -> bool:
-    """Return whether a request may be answered that names the server so. Pure.
-
-    Args:
-        header: the Host header; None without one.
-        listening: the address on which the server listens.
-    """
-    if not is_loopback(listening):
-        return True
-    name = (header or "").lower()
-    name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
-    return name in (*_LOCAL, listening)
-
-
 def delay_ms(wrong: int) -> int:
     """Return by how many milliseconds the answer to the n-th wrong token in a row comes late. Pure."""
     return min(_LONGEST_MS, _FIRST_MS * 2 ** min(wrong - 1, 10))
 
 
+class Verdict(Enum):
+    """What a server says to a token."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    TOO_MANY = "too many"
+    """There were too many wrong ones. Perhaps nobody has compared this one."""
+
+
+class Bucket:
+    """Counts guesses, and forgets one every second. Its owner's lock guards it."""
+
+    def __init__(self) -> None:
+        self._empty_ms = 0
+        """When all guesses so far are forgotten."""
+
+    def has_room(self, now_ms: int) -> bool:
+        """Return whether a further guess is allowed."""
+        return self._empty_ms + _LEAK_MS <= now_ms + _GUESSES * _LEAK_MS
+
+    def add(self, now_ms: int) -> None:
+        """Count a guess."""
+        self._empty_ms = max(self._empty_ms, now_ms) + _LEAK_MS
+
+
 class TokenCheck:
     """Compares tokens, and delays the answers to wrong ones. All methods may be called from any thread.
 
-    A right token is never delayed, whatever wrong ones come meanwhile.
+    The right token is neither delayed nor refused if it comes with the proof. Nor is it from an address that has shown it before, unless
+    others guess from there.
 
     Args:
         token: the token; None needs none.
@@ -70,12 +88,22 @@ class TokenCheck:
     def __init__(self, token: str | None, clock: Clock) -> None:
         self._token = None if token is None else token.encode()
         self._clock = clock
+        self.proof = make_token()
+        """Only who has shown the right token to this server has it."""
         self._ended = threading.Event()
         self._lock = threading.Lock()
+        self._strangers = Bucket()
+        self._known: OrderedDict[str, Bucket] = OrderedDict()
+        self._wrong: OrderedDict[bytes, None] = OrderedDict()
         self._in_a_row = 0
         self._last_ms = 0
         self._waiting = 0
         self._refused = 0
+
+    @property
+    def mark(self) -> str:
+        """What tells this token from others in the name of a cookie. It says nothing of the token. "" without one."""
+        return "" if self._token is None else hashlib.sha256(self._token).hexdigest()[:8]
 
     @property
     def is_needed(self) -> bool:
@@ -84,15 +112,47 @@ class TokenCheck:
 
     @property
     def refused(self) -> int:
-        """How many wrong tokens there were."""
+        """How many wrong tokens there were, without those that were not compared."""
         with self._lock:
             return self._refused
 
-    def is_right(self, given: str) -> bool:
-        """Return whether a token is the right one. Takes the same time for all wrong ones of a length."""
-        return self._token is None or hmac.compare_digest(self._token, given.encode(errors="surrogateescape"))
+    def check(self, given: str, client: str, proof: str | None = None) -> Verdict:
+        """Judge a token. Blocks for as long as the answer to a wrong one is to come late.
 
-    def count_wrong(self, client: str) -> bool:
+        Args:
+            given: the token.
+            client: the address it came from.
+            proof: the proof that came with it; None without one.
+
+        Returns:
+            RIGHT or WRONG; or TOO_MANY, at once, if too many answers wait, or it was not compared.
+        """
+        if self._token is None:
+            return Verdict.RIGHT
+        has_proof = proof is not None and hmac.compare_digest(self.proof.encode(), _bytes(proof))
+        with self._lock:
+            verdict = self._compare(self._token, _bytes(given), client, has_proof)
+        if verdict is not Verdict.WRONG:
+            return verdict
+        return Verdict.WRONG if self._wait_for_answer(client) else Verdict.TOO_MANY
+
+    def _compare(self, token: bytes, given: bytes, client: str, has_proof: bool) -> Verdict:
+        """Judge a token, and count it if it is wrong. Call it under the lock. Takes the same time for all wrong ones of a length."""
+        now = self._clock.monotonic_ms()
+        name = hashlib.sha256(given).digest()
+        if name in self._wrong:  # a page with an old cookie asks again and again; nobody learns anything by it
+            return Verdict.WRONG
+        bucket = self._known.get(client, self._strangers)
+        if not has_proof and not bucket.has_room(now):
+            return Verdict.TOO_MANY
+        if hmac.compare_digest(token, given):
+            _remember(self._known, client, self._known.get(client) or Bucket(), _MOST_ADDRESSES)
+            return Verdict.RIGHT
+        bucket.add(now)
+        _remember(self._wrong, name, None, _MOST_WRONG)
+        return Verdict.WRONG
+
+    def _wait_for_answer(self, client: str) -> bool:
         """Count a wrong token, and block for as long as its answer is to come late.
 
         Args:
@@ -123,3 +183,16 @@ class TokenCheck:
     def stop(self) -> None:
         """Delay no answer any more, and end the delays that run."""
         self._ended.set()
+
+
+def _bytes(text: str) -> bytes:
+    """Return the bytes of what a client has sent. Pure."""
+    return text.encode(errors="surrogateescape")
+
+
+def _remember(kept: OrderedDict[Key, Kept], key: Key, value: Kept, most: int) -> None:
+    """Put an entry at the end, and forget the oldest one beyond a number."""
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > most:
+        kept.popitem(last=False)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
+from kstream.ui.error_text import line_without_secrets, without_secrets
 from kstream.ui.forms import (
     BatchDetailForm,
     BatchForm,
@@ -20,6 +22,7 @@ from kstream.ui.forms import (
 
 Operations = Mapping[int, OutputOperationInfo]
 """The output operations of a batch by their numbers."""
+NO_POLICIES: Mapping[int, str] = MappingProxyType({})
 _LONGEST_REASON = 300
 _SHOWN = ("description", "startOffset", "endOffset", "latestOffset", "readLimit")
 """What a form shows of the progress of an input outside `facts`, or what only the lag shows."""
@@ -90,7 +93,7 @@ def row_of(info: BatchInfo, operations: Operations | None = None) -> BatchRow:
         processing=info.processing_delay_ms,
         total=info.total_delay_ms,
         operations=OperationCounts(statuses.count("PROCESSING"), statuses.count("COMPLETED"), statuses.count("FAILED"), len(statuses)),
-        reason=" ".join(errors[0].split())[:_LONGEST_REASON] if errors else None,
+        reason=line_without_secrets(errors[0])[:_LONGEST_REASON] if errors else None,
         tries=info.tries,
         record_errors=sum(source.num_record_errors for source in inputs),
         skipped=sum(source.num_skipped for source in inputs),
@@ -161,19 +164,33 @@ def planned_form(time_ms: int, status: BatchStatus, interval_ms: int) -> BatchFo
     return {**batch_form(none, status, interval_ms), "inputSize": None}
 
 
-def detail_form(form: BatchForm, info: BatchInfo, operations: Sequence[OperationForm]) -> BatchDetailForm:
-    """Return the form of a batch with its inputs and operations. Pure."""
+def detail_form(
+    form: BatchForm, info: BatchInfo, operations: Sequence[OperationForm], policies: Mapping[int, str] = NO_POLICIES
+) -> BatchDetailForm:
+    """Return the form of a batch with its inputs and operations. Pure.
+
+    Args:
+        form: the form of the batch.
+        info: the facts.
+        operations: the forms of its output operations.
+        policies: the errors policy of each input, by stream id.
+    """
     inputs = [source for _, source in sorted(info.inputs.items())]
     return {
         **form,
-        "inputs": [input_form(source) for source in inputs],
+        "inputs": [input_form(source, policies.get(source.stream_id)) for source in inputs],
         "skipped": [{"stream": source.stream_id, "record": str(record)} for source in inputs for record in source.skipped],
         "operations": list(operations),
     }
 
 
-def input_form(source: StreamInputInfo) -> InputForm:
-    """Return the form of an input of a batch. Pure."""
+def input_form(source: StreamInputInfo, policy: str | None = None) -> InputForm:
+    """Return the form of an input of a batch. Pure.
+
+    Args:
+        source: the facts.
+        policy: its errors policy; None if it is not known.
+    """
     progress: Mapping[str, Any] = source.facts.get("progress", {})
     limit = limit_of(source)
     return {
@@ -181,6 +198,8 @@ def input_form(source: StreamInputInfo) -> InputForm:
         "description": str(progress.get("description", "")),
         "numRecords": source.num_records,
         "numRecordErrors": source.num_record_errors,
+        "recordErrors": [{"operator": where, "exception": what, "numRecords": number} for where, what, number in source.record_errors],
+        "errorsPolicy": policy,
         "numSkipped": source.num_skipped,
         "numLosses": source.num_losses,
         "numBytes": source.num_bytes,
@@ -213,7 +232,7 @@ def operation_form(operation: OutputOperationInfo, jobs: Sequence[int] = (), spa
     """
     start, end = operation.start_ms, operation.end_ms
     return {
-        "operationId": operation.output_op_id,
+        "outputOpId": operation.output_op_id,
         "name": operation.op_name,
         "description": operation.op_description,
         "startTime": None if start is None else spark_time(start),
@@ -222,8 +241,8 @@ def operation_form(operation: OutputOperationInfo, jobs: Sequence[int] = (), spa
         "endTimeMs": end,
         "duration": None if start is None or end is None else end - start,
         "status": status_of(operation),
-        "error": operation.error,
-        "failureReason": operation.failure_reason,
+        "error": None if operation.error is None else without_secrets(operation.error),
+        "failureReason": None if operation.failure_reason is None else without_secrets(operation.failure_reason),
         "jobIds": list(jobs),
         "jobUrls": [] if spark_url is None else [f"{spark_url}/jobs/job/?id={job}" for job in jobs],
     }

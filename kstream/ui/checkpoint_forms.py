@@ -14,8 +14,8 @@ from kstream.checkpoint.driver_status import DriverStatus
 from kstream.checkpoint.history import LedgerEntry
 from kstream.checkpoint.sign_of_life import behind_without_driver, judge
 from kstream.connectors import PlannedRange
-from kstream.secret import harmless
 from kstream.ui.checkpoint_reader import KnownBatch, Snapshot
+from kstream.ui.error_text import line_without_secrets, without_secrets
 from kstream.ui.forms import (
     BatchDetailForm,
     BatchForm,
@@ -61,14 +61,14 @@ def statistics(snapshot: Snapshot, now_ms: int, version: str) -> StatisticsForm:
         "startTime": spark_time(begun_ms),
         "startTimeMs": begun_ms,
         "batchDuration": snapshot.interval.milliseconds,
-        "numReceivers": 0,
-        "numActiveReceivers": 0,
-        "numInactiveReceivers": 0,
-        "numTotalCompletedBatches": len(ended),
+        "numReceivers": None,
+        "numActiveReceivers": None,
+        "numInactiveReceivers": None,
+        "numTotalCompletedBatches": None,
         "numRetainedCompletedBatches": len(ended),
-        "numActiveBatches": 0,
-        "numProcessedRecords": records,
-        "numReceivedRecords": 0,
+        "numActiveBatches": None,
+        "numProcessedRecords": None,
+        "numReceivedRecords": None,
         "avgInputRate": records / span_s if span_s else None,
         "avgSchedulingDelay": _mean([each.scheduling_ms for each in delays]),
         "avgProcessingTime": _mean([each.processing_ms for each in delays]),
@@ -77,8 +77,8 @@ def statistics(snapshot: Snapshot, now_ms: int, version: str) -> StatisticsForm:
         "nowMs": now_ms,
         **_standing(snapshot, now_ms),
         "epoch": snapshot.driver.epoch,
-        "host": "" if status is None else status.host,
-        "pid": 0 if status is None else status.pid,
+        "host": None if status is None else status.host,
+        "pid": None if status is None else status.pid,
         "lagRecords": sum(lag.records for lag in status.lag) if status is not None and status.lag else None,
         "lastError": _last_error(snapshot),
         "sparkUiUrl": None,
@@ -95,8 +95,8 @@ class _Standing(TypedDict):
     stateText: str
     numUnfinishedBatches: int
     numFailedBatches: int
-    numWaitingBatches: int
-    numHeldBatches: int
+    numWaitingBatches: int | None
+    numHeldBatches: None
     oldestUnfinishedMs: int | None
     secondsBehind: float
 
@@ -114,7 +114,7 @@ def _standing(snapshot: Snapshot, now_ms: int) -> _Standing:
             "numUnfinishedBatches": living.unfinished,
             "numFailedBatches": living.failed,
             "numWaitingBatches": living.waiting,
-            "numHeldBatches": 0,
+            "numHeldBatches": None,
             "oldestUnfinishedMs": None if oldest is None else oldest.milliseconds,
             "secondsBehind": living.seconds_behind(living.written_ms),
         }
@@ -126,8 +126,8 @@ def _standing(snapshot: Snapshot, now_ms: int) -> _Standing:
         "stateText": sentence + skews,
         "numUnfinishedBatches": len(pending),
         "numFailedBatches": sum(batch.outcome == "failed" for batch in snapshot.batches),
-        "numWaitingBatches": 0,
-        "numHeldBatches": 0,
+        "numWaitingBatches": None,
+        "numHeldBatches": None,
         "oldestUnfinishedMs": pending[0].milliseconds if pending else None,
         "secondsBehind": seconds,
     }
@@ -259,8 +259,8 @@ def _failure_text(batch: KnownBatch) -> str | None:
 
 
 def first_line(text: str) -> str:
-    """Return the first line of an error that is not empty, cut; only the beginning of one that may hold a secret."""
-    return harmless(next((line for line in text.splitlines() if line.strip()), ""))
+    """Return the first line of an error that is not empty, without what may be a secret."""
+    return line_without_secrets(next((line for line in text.splitlines() if line.strip()), ""))
 
 
 def operations(snapshot: Snapshot, batch: KnownBatch) -> list[OperationForm]:
@@ -271,7 +271,7 @@ def operations(snapshot: Snapshot, batch: KnownBatch) -> list[OperationForm]:
     number, _, name = error.operation.partition(", ")
     return [
         {
-            "operationId": int(number) if number.isdecimal() else 0,
+            "outputOpId": int(number) if number.isdecimal() else 0,
             "name": name or error.operation,
             "description": error.operation,
             "startTime": None,
@@ -281,7 +281,7 @@ def operations(snapshot: Snapshot, batch: KnownBatch) -> list[OperationForm]:
             "duration": None,
             "status": "FAILED",
             "error": error.text,
-            "failureReason": None if batch.last_failure is None else batch.last_failure.reason,
+            "failureReason": None if batch.last_failure is None else without_secrets(batch.last_failure.reason),
             "jobIds": [],
             "jobUrls": [],
         }
@@ -309,6 +309,8 @@ def input_form(batch: KnownBatch, number: int, ranges_of: RangesOf, description:
         "description": description if description is not None else _description(batch, number, ranges),
         "numRecords": batch.records_of(number),
         "numRecordErrors": batch.errors.get(number, 0),
+        "recordErrors": [],
+        "errorsPolicy": None,
         "numSkipped": sum(record.stream == number for record in batch.skipped),
         "numLosses": len(batch.losses.get(number, ())),
         "numBytes": None if files is None else sum(int(row[2]) for row in files),
@@ -354,7 +356,14 @@ def lag(snapshot: Snapshot) -> list[LagForm]:
     """Return the lag of each input, as the status record has it. It has no partitions."""
     status = _status(snapshot)
     return [
-        {"stream": found.stream, "description": found.description, "records": found.records, "seconds": None, "topics": []}
+        {
+            "stream": found.stream,
+            "description": found.description,
+            "records": found.records,
+            "seconds": None,
+            "rateLimit": None,
+            "topics": [],
+        }
         for found in sorted(() if status is None else status.lag, key=lambda found: found.stream)
     ]
 

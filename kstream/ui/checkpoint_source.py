@@ -12,6 +12,7 @@ from kstream.errors import CheckpointError, StorageError, one_line
 from kstream.storage import FileStore
 from kstream.ui import checkpoint_forms as forms_of
 from kstream.ui.checkpoint_reader import CheckpointReader, KnownBatch, Snapshot
+from kstream.ui.error_text import without_secrets
 from kstream.ui.forms import (
     ApplicationForm,
     BatchDetailForm,
@@ -30,8 +31,6 @@ from kstream.ui.forms import (
 from kstream.ui.ledger_forms import RangesOf, ledger_forms
 
 logger = logging.getLogger(__name__)
-LAST = 500
-"""The most batches by default: with a thousand partitions a first look takes a second or two, and their plans take 150 MB."""
 RENEWAL_MS = 5000
 """The milliseconds between two looks at the checkpoint. Nobody who looks at the page costs nothing, and many cost as much as one."""
 
@@ -53,7 +52,7 @@ class CheckpointSource:
         StorageError: the store failed.
     """
 
-    def __init__(self, store: FileStore, ranges_of: RangesOf, version: str, last: int = LAST, clock: Clock | None = None) -> None:
+    def __init__(self, store: FileStore, ranges_of: RangesOf, version: str, last: int, clock: Clock | None = None) -> None:
         self._ranges_of = ranges_of
         self._version = version
         self._clock = clock or SystemClock()
@@ -78,7 +77,7 @@ class CheckpointSource:
         except (CheckpointError, StorageError) as e:
             if problem is None:
                 logger.warning("the checkpoint cannot be read: %s", one_line(e))
-            problem = one_line(e)
+            problem = without_secrets(one_line(e))
         finally:
             with self._lock:
                 self._is_looking = False

@@ -15,11 +15,12 @@ from kstream.checkpoint.driver_status import DriverStatus
 from kstream.checkpoint.sign_of_life import judge
 from kstream.conf import ENTRIES, Settings, text_of
 from kstream.metrics.log_lag import LogLag
-from kstream.scheduler.executor_allocation_policy import AllocationDecision, Scaling
+from kstream.scheduler.executor_allocation_policy import SCALING_DOWN_RATIO, SCALING_UP_RATIO, AllocationDecision, Scaling
 from kstream.secret import looks_secret
 from kstream.ui.batch_forms import BatchRow, batch_form, detail_form, operation_form, planned_form, row_of, status_of
 from kstream.ui.decisions import Decision, Decisions
 from kstream.ui.driver_ledger import DriverLedger
+from kstream.ui.error_text import without_secrets
 from kstream.ui.forms import (
     SECRET,
     ApplicationForm,
@@ -53,10 +54,14 @@ class DriverFigures:
     Attributes:
         pending: the batches that have not succeeded.
         allocations: the last decisions of executor allocation with their moments in milliseconds since the Unix epoch.
+        rates: the rate of each input that back-pressure has computed last, by stream id.
+        error_policies: the errors policy of each input, by stream id.
     """
 
     pending: PendingBatches = field(default_factory=PendingBatches)
     allocations: Sequence[tuple[int, AllocationDecision]] = ()
+    rates: Mapping[int, int] = field(default_factory=dict[int, int])
+    error_policies: Mapping[int, str] = field(default_factory=dict[int, str])
 
 
 JobIds = Callable[[Time, int], Sequence[int]]
@@ -168,16 +173,24 @@ class DriverSource:
 
     def receivers(self) -> Sequence[ReceiverForm]:
         """Return the receivers that have started, by stream id."""
-        return [_receiver_form(known) for _, known in sorted(self._listener.kept().receivers.items())]
+        kept, rates, interval_ms = self._listener.kept(), self._figures().rates, self._interval_ms()
+        return [
+            _receiver_form(known, _event_rates(number, kept.retained, interval_ms), rates.get(number))
+            for number, known in sorted(kept.receivers.items())
+        ]
 
     def lag(self) -> Sequence[LagForm]:
         """Return the lag of each input that reads logs, as of its newest plan. Asks nobody."""
-        kept, now_ms = self._listener.kept(), self._status().written_ms
-        return [_lag_form(number, kept.descriptions.get(number, ""), lag, now_ms) for number, lag in sorted(kept.lags.items())]
+        kept, rates, now_ms = self._listener.kept(), self._figures().rates, self._status().written_ms
+        return [
+            _lag_form(number, kept.descriptions.get(number, ""), lag, rates.get(number), now_ms)
+            for number, lag in sorted(kept.lags.items())
+        ]
 
     def decisions(self) -> Sequence[DecisionForm]:
         """Return the last decisions, warnings and errors, newest first."""
-        made = [decision for at_ms, one in self._figures().allocations if (decision := _allocation(at_ms, one)) is not None]
+        up, down = self._settings.get(SCALING_UP_RATIO), self._settings.get(SCALING_DOWN_RATIO)
+        made = [decision for at_ms, one in self._figures().allocations if (decision := _allocation(at_ms, one, up, down)) is not None]
         return [decision.form() for decision in sorted([*self._decisions.all(), *made], key=lambda each: each.at_ms)[::-1]]
 
     def ledger(self) -> Sequence[LedgerForm]:
@@ -223,12 +236,13 @@ class DriverSource:
         Asks Spark for its jobs. Of a batch whose facts are not kept it reads the plan and the completion: it blocks on the store, and
         raises its errors.
         """
-        moment = _Moment(self._listener.kept(), self._figures().pending, self._interval_ms())
+        figures = self._figures()
+        moment = _Moment(self._listener.kept(), figures.pending, self._interval_ms())
         form = moment.form(batch_time_ms, moment.status(batch_time_ms)) if moment.is_known(batch_time_ms) else None
         info = moment.info(batch_time_ms)
         if form is None or info is None:
             return self._stored.detail_form(Time(batch_time_ms), self._status().interval, form)
-        return detail_form(form, info, self._operations(moment.operations(batch_time_ms)))
+        return detail_form(form, info, self._operations(moment.operations(batch_time_ms)), figures.error_policies)
 
     def operations(self, batch_time_ms: int) -> Sequence[OperationForm] | None:
         """Return the output operations of a batch; None if its facts are not known, or no longer. Asks Spark for their jobs."""
@@ -253,7 +267,7 @@ class DriverSource:
         if known is not None:
             return known
         jobs = sorted(self._spark.job_ids(operation.batch_time, operation.output_op_id))
-        if operation.end_ms is not None and operation.failure_reason is None:
+        if jobs and operation.end_ms is not None and operation.failure_reason is None:  # without jobs Spark may not have answered
             with self._lock:
                 self._jobs[key] = jobs
                 while len(self._jobs) > _MOST_JOBS:
@@ -294,7 +308,7 @@ class _Moment:
     def form(self, time_ms: int, status: BatchStatus) -> BatchForm:
         """Return the form of a batch. It has the figures of its last try."""
         active = self._kept.active.get(time_ms)
-        row: BatchRow | None = self._kept.rows.get(time_ms)
+        row: BatchRow | None = self._kept.rows.get(time_ms) or self._kept.failed_rows.get(time_ms)
         if active is not None:
             row = replace(row_of(active.info, active.operations), tries=active.tries)
         return planned_form(time_ms, status, self._interval_ms) if row is None else batch_form(row, status, self._interval_ms)
@@ -360,20 +374,21 @@ def _records_behind(lag: LogLag) -> int:
     )
 
 
-def _lag_form(number: int, description: str, lag: LogLag, now_ms: int) -> LagForm:
+def _lag_form(number: int, description: str, lag: LogLag, rate: int | None, now_ms: int) -> LagForm:
     """Return the form of the lag of an input."""
     latest, topics = lag.points[-1][1], dict[str, list[PartitionLagForm]]()
     records, seconds = 0, 0.0
     for one in lag.by_partition(now_ms):
         records, seconds = records + one.records, max(seconds, one.seconds)
         offset, end = lag.planned[one.topic][one.partition], latest[one.topic][one.partition]
-        form: PartitionLagForm = {"partition": one.partition, "offset": offset, "latest": end, "records": one.records}
-        topics.setdefault(one.topic, []).append(form)
+        topics.setdefault(one.topic, []).append(
+            {"partition": one.partition, "offset": offset, "latest": end, "records": one.records, "seconds": one.seconds}
+        )
     forms: list[TopicLagForm] = [
         {"topic": topic, "records": sum(each["records"] for each in found), "partitions": sorted(found, key=_partition_order)}
         for topic, found in sorted(topics.items())
     ]
-    return {"stream": number, "description": description, "records": records, "seconds": seconds, "topics": forms}
+    return {"stream": number, "description": description, "records": records, "seconds": seconds, "rateLimit": rate, "topics": forms}
 
 
 def _partition_order(form: PartitionLagForm) -> tuple[int, str]:
@@ -382,8 +397,14 @@ def _partition_order(form: PartitionLagForm) -> tuple[int, str]:
     return (int(name) if name.isdecimal() else 0, name)
 
 
-def _receiver_form(known: ReceiverHistory) -> ReceiverForm:
-    """Return the form of a receiver."""
+def _event_rates(number: int, batches: Mapping[int, BatchInfo], interval_ms: int) -> list[tuple[int, float]]:
+    """Return the records a second of a stream in each batch, oldest batch first. A batch is named by its batch time."""
+    sources = ((time_ms, batches[time_ms].inputs.get(number)) for time_ms in sorted(batches))
+    return [(time_ms, source.num_records * 1000 / interval_ms) for time_ms, source in sources if source is not None]
+
+
+def _receiver_form(known: ReceiverHistory, rates: list[tuple[int, float]], limit: int | None) -> ReceiverForm:
+    """Return the form of a receiver, with its records a second in each batch, and the rate that back-pressure allows."""
     info = known.info
     return {
         "streamId": info.stream_id,
@@ -392,19 +413,37 @@ def _receiver_form(known: ReceiverHistory) -> ReceiverForm:
         "executorId": info.executor_id,
         "executorHost": info.host,
         "lastErrorTime": None if info.last_error_ms < 0 else spark_time(info.last_error_ms),
-        "lastErrorMessage": info.last_error_message or None,
-        "lastError": info.last_error or None,
+        "lastErrorMessage": without_secrets(info.last_error_message) or None,
+        "lastError": without_secrets(info.last_error) or None,
+        "avgEventRate": sum(rate for _, rate in rates) / len(rates) if rates else None,
+        "eventRates": rates,
         "numErrors": known.errors,
         "numStarts": known.starts,
+        "rateLimit": limit,
     }
 
 
-def _allocation(at_ms: int, decision: AllocationDecision) -> Decision | None:
-    """Return a decision of executor allocation as one of the page; None if the ratio asks for no other number."""
+def _allocation(at_ms: int, decision: AllocationDecision, up: float, down: float) -> Decision | None:
+    """Return a decision of executor allocation as one of the page; None if the ratio asks for no other number.
+
+    Args:
+        at_ms: when it was made, in milliseconds since the Unix epoch.
+        decision: the decision.
+        up: from this ratio on the job gets more executors.
+        down: up to this ratio it gets fewer.
+    """
     ratio = f"the batches take {decision.ratio:.2f} of their interval"
-    if decision.scaling is Scaling.NONE:
-        return (
-            Decision(at_ms, "allocation", f"{decision.executors} executors stay: {decision.reason}; {ratio}") if decision.reason else None
-        )
-    what = "are asked for" if decision.scaling is Scaling.UP else "are enough"
-    return Decision(at_ms, "allocation", f"{decision.total} executors {what}, there are {decision.executors}: {ratio}")
+    number, total = decision.executors, decision.total
+    if decision.scaling is Scaling.DOWN:
+        text = f"{total} executors are enough, there are {number}: {ratio}, at most scalingDownRatio={down:g}"
+    elif decision.scaling is Scaling.UP and decision.ratio < up:
+        text = f"{total} executors are asked for, there are {number}: the minimum is {total}; {ratio}"
+    elif decision.scaling is Scaling.UP and total > number:
+        text = f"{total} executors are asked for, there are {number}: {ratio}, at least scalingUpRatio={up:g}"
+    elif decision.scaling is Scaling.UP:
+        text = f"{number} executors stay: the maximum is {total}; {ratio}, at least scalingUpRatio={up:g}"
+    elif decision.reason:
+        text = f"{number} executors stay: {decision.reason}; {ratio}, at most scalingDownRatio={down:g}"
+    else:
+        return None
+    return Decision(at_ms, "allocation", text)

@@ -35,19 +35,22 @@ class LastErrorForm(TypedDict):
 
 
 class StatisticsForm(TypedDict):
-    """The figures at the head of the page. The averages are of the batches that are kept; rates are records a second."""
+    """The figures at the head of the page. The averages are of the batches that are kept; rates are records a second.
+
+    What counts since the start of the driver, and what only the driver knows of this moment, is None of a checkpoint.
+    """
 
     startTime: str
     startTimeMs: int
     batchDuration: int
-    numReceivers: int
-    numActiveReceivers: int
-    numInactiveReceivers: int
-    numTotalCompletedBatches: int
+    numReceivers: int | None
+    numActiveReceivers: int | None
+    numInactiveReceivers: int | None
+    numTotalCompletedBatches: int | None
     numRetainedCompletedBatches: int
-    numActiveBatches: int
-    numProcessedRecords: int
-    numReceivedRecords: int
+    numActiveBatches: int | None
+    numProcessedRecords: int | None
+    numReceivedRecords: int | None
     avgInputRate: float | None
     avgSchedulingDelay: float | None
     avgProcessingTime: float | None
@@ -57,12 +60,12 @@ class StatisticsForm(TypedDict):
     state: str
     stateText: str
     epoch: int
-    host: str
-    pid: int
+    host: str | None
+    pid: int | None
     numUnfinishedBatches: int
     numFailedBatches: int
-    numWaitingBatches: int
-    numHeldBatches: int
+    numWaitingBatches: int | None
+    numHeldBatches: int | None
     oldestUnfinishedMs: int | None
     secondsBehind: float
     lagRecords: int | None
@@ -119,6 +122,14 @@ class BatchForm(TypedDict):
     limitedBy: str | None
 
 
+class RecordErrorsForm(TypedDict):
+    """Records that the errors policy has left out of a batch, all with one kind of error."""
+
+    operator: str
+    exception: str
+    numRecords: int
+
+
 class OffsetsForm(TypedDict):
     """The range of a partition in a batch. `count`: its records as far as they are counted, else its offsets."""
 
@@ -133,12 +144,15 @@ class InputForm(TypedDict):
     """An input of a batch. `offsets` for a log, `blocks` for a receiver, `files` for a directory; the other two are empty.
 
     `limitedBy` is the read limit of the batch: `reason`, and what the input says of it. `facts`: what else the input says.
+    `recordErrors` is empty if the kinds of the record errors are not known. `errorsPolicy` is the stream's: fail, skip or dead-letter.
     """
 
     id: int
     description: str
     numRecords: int
     numRecordErrors: int
+    recordErrors: list[RecordErrorsForm]
+    errorsPolicy: str | None
     numSkipped: int
     numLosses: int
     numBytes: int | None
@@ -159,7 +173,7 @@ class SkippedForm(TypedDict):
 class OperationForm(TypedDict):
     """An output operation of a batch. `error` is one line that names the record; `failureReason` is the traceback."""
 
-    operationId: int
+    outputOpId: int
     name: str
     description: str
     startTime: str | None
@@ -183,7 +197,11 @@ class BatchDetailForm(BatchForm):
 
 
 class ReceiverForm(TypedDict):
-    """A receiver. `numStarts` and `numErrors` are counted since the start of the driver."""
+    """A receiver. `numStarts` and `numErrors` are counted since the start of the driver.
+
+    `eventRates` has a pair of batch time in milliseconds and records a second for each batch of which the facts are kept, oldest first.
+    `avgEventRate` is their mean, None without one. `rateLimit`: as of LagForm.
+    """
 
     streamId: int
     streamName: str
@@ -193,17 +211,24 @@ class ReceiverForm(TypedDict):
     lastErrorTime: str | None
     lastErrorMessage: str | None
     lastError: str | None
+    avgEventRate: float | None
+    eventRates: list[tuple[int, float]]
     numErrors: int
     numStarts: int
+    rateLimit: int | None
 
 
 class PartitionLagForm(TypedDict):
-    """A partition. `offset`: where the next batch begins; `latest`: the end of its log; `records`: those in between."""
+    """A partition. `offset`: where the next batch begins; `latest`: the end of its log; `records`: those in between.
+
+    `seconds`: for how long the oldest of these records has waited; 0.0 without one.
+    """
 
     partition: str
     offset: int
     latest: int
     records: int
+    seconds: float
 
 
 class TopicLagForm(TypedDict):
@@ -215,12 +240,16 @@ class TopicLagForm(TypedDict):
 
 
 class LagForm(TypedDict):
-    """How far an input is behind the ends of its logs. `seconds`: for how long the oldest record has waited; None if it is not known."""
+    """How far an input is behind the ends of its logs. `seconds`: for how long the oldest record has waited; None if it is not known.
+
+    `rateLimit`: the records a second that back-pressure allows now; None without back-pressure, and before its first rate.
+    """
 
     stream: int
     description: str
     records: int
     seconds: float | None
+    rateLimit: int | None
     topics: list[TopicLagForm]
 
 

@@ -33,6 +33,8 @@ MOST_ROWS = 1000
 """The batches of which a row is kept, Spark's default of `spark.streaming.ui.retainedBatches`. More, if that setting is higher."""
 MOST_FAILED = 10
 """The older failed batches of which the facts stay. With a thousand partitions those of one batch take half a megabyte."""
+MOST_FAILED_ROWS = 1000
+"""The older failed batches of which the row stays. The timeline takes its figures back when such a batch succeeds."""
 T = TypeVar("T")
 
 
@@ -74,6 +76,7 @@ class Kept:
     Attributes:
         active: the batches that have not ended.
         rows: the last batches that have ended.
+        failed_rows: older batches that have failed.
         retained: the facts of the last of them, and before them those of older ones that have failed.
         completed: how often a batch has ended.
         processed: the records of the batches that have succeeded.
@@ -85,6 +88,7 @@ class Kept:
 
     active: Mapping[int, ActiveBatch]
     rows: Mapping[int, BatchRow]
+    failed_rows: Mapping[int, BatchRow]
     retained: Mapping[int, BatchInfo]
     completed: int
     processed: int
@@ -112,6 +116,8 @@ class StreamingJobProgressListener(StreamingListener):
         self._lock = threading.Lock()
         self._active: dict[int, ActiveBatch] = {}
         self._rows: dict[int, BatchRow] = {}
+        self._failed_rows: dict[int, BatchRow] = {}
+        """Rows of failed batches that are no longer in `_rows`."""
         self._retained: dict[int, BatchInfo] = {}
         self._failed: dict[int, BatchInfo] = {}
         """Failed batches that are no longer in `_retained`."""
@@ -132,6 +138,7 @@ class StreamingJobProgressListener(StreamingListener):
             return Kept(
                 active=dict(self._active),
                 rows=dict(self._rows),
+                failed_rows=dict(self._failed_rows),
                 retained={**self._failed, **self._retained},
                 completed=self._completed,
                 processed=self._processed,
@@ -175,8 +182,11 @@ class StreamingJobProgressListener(StreamingListener):
             self._active.pop(time_ms, None)
             self._completed += 1
             self._processed += 0 if row.has_failed else row.records
-            self._timeline.add(row, self._rows.get(time_ms))
-            _put(self._rows, time_ms, row, self._most_rows)
+            before = self._failed_rows.pop(time_ms, None)
+            self._timeline.add(row, self._rows.get(time_ms, before))
+            for old in _put(self._rows, time_ms, row, self._most_rows):
+                if old.has_failed:
+                    _put(self._failed_rows, old.time_ms, old, MOST_FAILED_ROWS)
             self._failed.pop(time_ms, None)
             for older in _put(self._retained, time_ms, info, self._most_retained):
                 if older.has_failed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import socket
 from collections.abc import Callable, Iterable, Mapping
@@ -15,20 +16,23 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import PurePath
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from kstream.clock import Clock, SystemClock
 from kstream.errors import CheckpointError, ConfigurationError, StorageError
-from kstream.http_server import App, HttpServer, StartResponse
-from kstream.ui.access import TokenCheck, is_allowed_host, is_loopback
+from kstream.http_server import App, HttpServer, StartResponse, is_allowed_host, is_loopback
+from kstream.ui.access import TokenCheck, Verdict
 from kstream.ui.forms import BatchStatus
 from kstream.ui.page_source import PageSource
 
 logger = logging.getLogger(__name__)
-PORT, HOST = "spark.streaming.kstream.ui.port", "spark.streaming.kstream.ui.host"
-COOKIE = "kstream_token_{port}"
-"""The cookie with the token. A browser sends the cookies of a host to all its ports, so each server has its own name."""
+PORT, HOST, TOKEN = "spark.streaming.kstream.ui.port", "spark.streaming.kstream.ui.host", "spark.streaming.kstream.ui.token"
+COOKIE = "kstream_token_{port}_{mark}"
+"""The cookie with the token. A browser sends the cookies of a host to all its ports, so each server has its own name. Through two tunnels
+two servers may seem to be one host with one port, so the token has a part in the name."""
+PROOF = "kstream_proof_{port}_{mark}"
+"""The cookie of a browser that has shown the right token. Wrong tokens of others are not in its way."""
 _CONNECTIONS = 64
 """How many connections are open at a time: a browser keeps up to six, and a page may be open in several."""
 _END_S = 1.0
@@ -98,12 +102,15 @@ class UiServer(HttpServer):
 
     Raises:
         PortTakenError: another process listens there.
-        ConfigurationError: it cannot listen there, or others than this machine reach it and there is no token.
+        ConfigurationError: it cannot listen there, or others than this machine reach it and there is no token, or the token is no text that
+            every client can send.
     """
 
     def __init__(self, host: str, port: int, source: PageSource, token: str | None = None, clock: Clock | None = None) -> None:
         if not token and not is_loopback(host):
             raise ConfigurationError(f"a page on {host} needs a token: others than this machine reach it", key=HOST, value=host)
+        if token and not (token.isascii() and token.isprintable() and token == token.strip()):
+            raise ConfigurationError("the token of the page must be printable ASCII, without a space at its ends", key=TOKEN)
         self._tokens = TokenCheck(token or None, clock or SystemClock())
         super().__init__(host, port, _app(source, host, self._tokens), "UiServer", "the page", PORT, _END_S, HEADERS, _CONNECTIONS)
         self.url = f"http://{socket.gethostname()}:{self.port}/" if host in _ALL_ADDRESSES else self.root
@@ -158,22 +165,27 @@ def _refused(tokens: TokenCheck, environ: Mapping[str, Any], path: str, query: l
     """Return the answer to a request without the right token; None if it may go on. A token of the query becomes a cookie."""
     if not tokens.is_needed:
         return None
-    name = COOKIE.format(port=environ["SERVER_PORT"])
+    name, proof = (form.format(port=environ["SERVER_PORT"], mark=tokens.mark) for form in (COOKIE, PROOF))
+    cookies = environ.get("HTTP_COOKIE", "")
     by_query = next((value for key, value in query if key == "token"), None)
-    given = by_query or _bearer(environ.get("HTTP_AUTHORIZATION", "")) or _cookie(environ.get("HTTP_COOKIE", ""), name)
+    # The cookie is first, for only who had the token knows its name. A proxy may add a Bearer of its own, and a link may have an old token.
+    given = _cookie(cookies, name) or by_query or _bearer(environ.get("HTTP_AUTHORIZATION", ""))
     if given is None:
         return _unauthorized("the page needs its token: open it once with ?token=…, or send Authorization: Bearer …")
-    if not tokens.is_right(given):
-        if tokens.count_wrong(str(environ.get("REMOTE_ADDR", ""))):
-            return _unauthorized("the token is wrong")
-        return _error("429 Too Many Requests", "too many wrong tokens", (("Retry-After", "2"),))
+    verdict = tokens.check(given, str(environ.get("REMOTE_ADDR", "")), _cookie(cookies, proof))
+    if verdict is Verdict.WRONG:
+        return _unauthorized("the token is wrong")
+    if verdict is Verdict.TOO_MANY:
+        text = "there were too many wrong tokens: for some seconds no token is looked at"
+        return _error("429 Too Many Requests", text, (("Retry-After", "2"),))
     if by_query is None:
         return None
     rest = urlencode([(key, value) for key, value in query if key != "token"])
     place = f"./{quote(path.rpartition('/')[2])}{'?' if rest else ''}{rest}"  # relative: it names no host, and a proxy may add a path
     # Lax, as a link to the page on another site, such as a chat, leads to this redirect. A request changes nothing, and others cannot read.
-    cookie = f"{name}={quote(given, safe='')}; Path=/; HttpOnly; SameSite=Lax"
-    return Answer("303 See Other", "text/plain; charset=utf-8", b"", (("Location", place), ("Set-Cookie", cookie)))
+    made = [(proof, tokens.proof), (name, quote(given, safe=""))]
+    set_cookies = [("Set-Cookie", f"{key}={value}; Path=/; HttpOnly; SameSite=Lax") for key, value in made]
+    return Answer("303 See Other", "text/plain; charset=utf-8", b"", (("Location", place), *set_cookies))
 
 
 def _bearer(header: str) -> str | None:
@@ -224,8 +236,25 @@ def _batches(source: PageSource, query: list[tuple[str, str]]) -> Answer:
 
 
 def _json(value: Any) -> Answer:
-    """Return an answer with a JSON value."""
-    return Answer("200 OK", "application/json", json.dumps(value, separators=(",", ":"), default=str).encode())
+    """Return an answer with a JSON value. An input of the user may have facts that JSON has not: those become null or text."""
+    try:
+        text = json.dumps(value, separators=(",", ":"), default=str, allow_nan=False)
+    except (ValueError, TypeError):
+        text = json.dumps(_plain(value), separators=(",", ":"), default=str, allow_nan=False)
+    return Answer("200 OK", "application/json", text.encode())
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with null for numbers that JSON has not, and with texts for keys. Pure."""
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {str(key): _plain(each) for key, each in cast("dict[Any, Any]", value).items()}
+        case list() | tuple():
+            return [_plain(each) for each in cast("list[Any]", value)]
+        case _:
+            return value
 
 
 def _error(status: str, text: str, headers: tuple[tuple[str, str], ...] = ()) -> Answer:

@@ -10,18 +10,19 @@ from kstream.checkpoint.driver_status import DriverStatus
 from kstream.clock import Clock
 from kstream.conf import Settings
 from kstream.errors import ConfigurationError
+from kstream.http_server import is_loopback
 from kstream.listener import StreamingListenerBus
 from kstream.storage import FileStore
-from kstream.ui.access import is_loopback, make_token
+from kstream.ui.access import make_token
 from kstream.ui.decisions import Decisions, LoggedWarnings
 from kstream.ui.driver_ledger import DriverLedger, connectors_ranges
 from kstream.ui.driver_source import DriverFigures, DriverSource, SparkLinks
 from kstream.ui.stored_batches import StoredBatches
 from kstream.ui.streaming_job_progress_listener import StreamingJobProgressListener
-from kstream.ui.ui_server import HOST, PORT, UiServer
+from kstream.ui.ui_server import HOST, PORT, TOKEN, UiServer
 
 logger = logging.getLogger(__name__)
-TOKEN, RETAINED = "spark.streaming.kstream.ui.token", "spark.streaming.ui.retainedBatches"
+RETAINED = "spark.streaming.ui.retainedBatches"
 
 
 class UiSystem:

@@ -276,6 +276,37 @@ def test_import_without_a_checkpoint_prints_the_offsets_or_writes_them_for_reset
     assert again.exit_code == 1 and again.stderr == f"kstream: {file} cannot be written: File exists\n"
 
 
+def test_import_writes_no_file_in_a_dry_run_and_leaves_none_after_a_refusal(log: PlanLog, tmp_path: Path, query: Path) -> None:
+    file = tmp_path / "offsets.json"
+    dry = offsets("import", tmp_path, "--from", query, "--out", file, "--dry-run")
+    assert dry.exit_code == 0 and "nothing was changed" in dry.output and not file.exists()
+    refused = offsets("import", tmp_path, "--from", query, "--out", file, "--stream", 7)
+    assert refused.exit_code == 1 and "it has the streams [0]" in refused.stderr and not file.exists()
+    done = offsets("import", tmp_path, "--from", query, "--out", file)
+    assert done.exit_code == 0 and json.loads(file.read_text()) == {"orders": {"0": 12, "1": 17}}
+    assert next_of(tmp_path) == {"orders/0": 12, "orders/1": 17}
+    file.write_text("of somebody else")
+    taken = offsets("import", tmp_path, "--from", query, "--out", file, "--uncommitted", "skip")
+    assert taken.exit_code == 1 and "File exists" in taken.stderr and next_of(tmp_path) == {"orders/0": 12, "orders/1": 17}
+    assert file.read_text() == "of somebody else"
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--dry-run",), "--dry-run needs PATH"),
+        (("--stream", 0, "--take-over"), "--stream, --take-over need PATH"),
+        (("--param", "a=b"), "--param needs PATH"),
+    ],
+)
+def test_import_without_a_checkpoint_refuses_options_that_only_concern_one(
+    tmp_path: Path, query: Path, words: tuple[object, ...], named: str
+) -> None:
+    file = tmp_path / "offsets.json"
+    refused = offsets("import", "--from", query, "--out", file, *words)
+    assert refused.exit_code == 2 and named in refused.stderr and not file.exists()
+
+
 def test_import_refuses_what_it_cannot_carry_over_in_one_line_and_changes_nothing(log: PlanLog, tmp_path: Path, query: Path) -> None:
     for words, said in (
         (("--from", tmp_path), "there is no checkpoint of Structured Streaming in"),

@@ -44,6 +44,8 @@ class FakeSource:
     def __init__(self) -> None:
         self.name = "orders"
         self.error: Exception | None = None
+        self.answer: Any = None
+        """What any other list answers; None is its own name."""
         self.wait: Callable[[], object] = lambda: None
         self.asked: list[Any] = []
 
@@ -58,7 +60,7 @@ class FakeSource:
         return {"batchId": batch_time_ms} if batch_time_ms == 1000 else None
 
     def operations(self, batch_time_ms: int) -> Sequence[Any] | None:
-        return [{"operationId": 0}] if batch_time_ms == 1000 else None
+        return [{"outputOpId": 0}] if batch_time_ms == 1000 else None
 
     def __getattr__(self, name: str) -> Any:
         """Any other list: its own name."""
@@ -67,6 +69,6 @@ class FakeSource:
             self.wait()
             if self.error is not None:
                 raise self.error
-            return {"from": name}
+            return {"from": name} if self.answer is None else self.answer
 
         return answer

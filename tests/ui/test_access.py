@@ -8,8 +8,9 @@ import threading
 import pytest
 
 from kstream.clock import StopFlag
+from kstream.http_server import is_allowed_host, is_loopback
 from kstream.testing import ManualClock
-from kstream.ui.access import TokenCheck, delay_ms, is_allowed_host, is_loopback
+from kstream.ui.access import TokenCheck, Verdict, delay_ms
 
 
 class SteppedClock(ManualClock):
@@ -58,9 +59,10 @@ def test_each_further_wrong_token_is_answered_later_up_to_two_seconds() -> None:
 def test_wrong_tokens_are_counted_and_after_a_minute_without_one_the_delays_begin_anew(caplog: pytest.LogCaptureFixture) -> None:
     clock = SteppedClock()
     check = TokenCheck("right", clock)
-    assert all(check.count_wrong("10.0.0.9") for _ in range(3))
+    verdicts = [check.check(f"guess {n}", "10.0.0.9") for n in range(3)]
     clock.advance(60_001)
-    assert check.count_wrong("10.0.0.9")
+    verdicts.append(check.check("guess 3", "10.0.0.9"))
+    assert verdicts == [Verdict.WRONG] * 4
     assert clock.waits == [100, 200, 400, 100] and check.refused == 4
     assert [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING] == [
         "the page has refused a wrong token from 10.0.0.9, the 1. since its start"
@@ -68,23 +70,90 @@ def test_wrong_tokens_are_counted_and_after_a_minute_without_one_the_delays_begi
 
 
 def test_a_token_is_right_or_wrong_whatever_text_it_is() -> None:
-    check = TokenCheck("right", ManualClock(0))
-    assert check.is_needed and check.is_right("right")
-    assert not any(check.is_right(text) for text in ("", "righ", "right ", "ü", "\udcff"))
-    assert TokenCheck(None, ManualClock(0)).is_right("any")
+    check = TokenCheck("right", SteppedClock())
+    assert check.is_needed and check.check("right", "10.0.0.1") is Verdict.RIGHT
+    assert {check.check(text, "10.0.0.1") for text in ("", "righ", "right ", "ü", "\udcff")} == {Verdict.WRONG}
+    assert TokenCheck(None, ManualClock(0)).check("any", "10.0.0.1") is Verdict.RIGHT
 
 
 def test_a_fifth_wrong_token_does_not_wait_and_an_end_ends_the_waits() -> None:
     clock = ManualClock(0)
     check = TokenCheck("right", clock)
-    waiting = [threading.Thread(target=check.count_wrong, args=("10.0.0.9",)) for _ in range(4)]
+    waiting = [threading.Thread(target=check.check, args=("wrong", "10.0.0.9")) for _ in range(4)]
     for thread in waiting:
         thread.start()
     clock.wait_for_waiters(4)
-    assert not check.count_wrong("10.0.0.9")
-    assert check.is_right("right")
+    assert check.check("wrong", "10.0.0.9") is Verdict.TOO_MANY
+    assert check.check("right", "10.0.0.1") is Verdict.RIGHT
     check.stop()
     clock.advance(1, wait=False)
     for thread in waiting:
         thread.join(20)
     assert not any(thread.is_alive() for thread in waiting)
+
+
+GUESSES = 20
+"""How many guesses are compared at once."""
+
+
+@pytest.fixture
+def undelayed() -> TokenCheck:
+    """Its answers do not come late, and its clock stands still."""
+    check = TokenCheck("right", ManualClock(0))
+    check.stop()
+    return check
+
+
+def test_many_clients_together_make_twenty_guesses_and_then_one_a_second() -> None:
+    clock = ManualClock(0)
+    check = TokenCheck("right", clock)
+    check.stop()
+    clients = [f"10.0.{n // 250}.{n % 250}" for n in range(1000)]
+    verdicts = [check.check(f"guess {n}", client) for n, client in enumerate(clients)]
+    assert verdicts == [Verdict.WRONG] * GUESSES + [Verdict.TOO_MANY] * 980 and check.refused == GUESSES
+    clock.advance(3000)
+    verdicts = [check.check(f"later guess {n}", client) for n, client in enumerate(clients)]
+    assert verdicts == [Verdict.WRONG] * 3 + [Verdict.TOO_MANY] * 997
+
+
+def test_the_right_guess_is_told_from_no_other_one_once_there_were_too_many(undelayed: TokenCheck) -> None:
+    for n in range(GUESSES):
+        undelayed.check(f"guess {n}", "10.0.0.9")
+    assert undelayed.check("right", "10.0.0.9") is undelayed.check("wrong", "10.0.0.9") is Verdict.TOO_MANY
+
+
+def test_an_address_that_has_shown_the_right_token_is_not_kept_out_by_guesses_of_others(undelayed: TokenCheck) -> None:
+    assert undelayed.check("right", "10.0.0.1") is Verdict.RIGHT
+    for n in range(1000):
+        undelayed.check(f"guess {n}", "10.0.0.9")
+    assert [undelayed.check("right", "10.0.0.1") for _ in range(1000)] == [Verdict.RIGHT] * 1000
+
+
+def test_who_guesses_from_an_address_that_has_shown_the_right_token_has_no_more_guesses(undelayed: TokenCheck) -> None:
+    """Behind a proxy all have one address."""
+    undelayed.check("right", "127.0.0.1")
+    verdicts = [undelayed.check(f"guess {n}", "127.0.0.1") for n in range(100)]
+    assert verdicts == [Verdict.WRONG] * GUESSES + [Verdict.TOO_MANY] * 80
+    assert undelayed.check("right", "127.0.0.1") is Verdict.TOO_MANY
+    assert undelayed.check("right", "127.0.0.1", undelayed.proof) is Verdict.RIGHT
+    assert undelayed.check("right", "127.0.0.1", "another proof") is Verdict.TOO_MANY
+
+
+def test_the_same_wrong_token_again_and_again_keeps_nobody_out(undelayed: TokenCheck) -> None:
+    """Pages that are open with the token of an earlier driver ask for ever."""
+    assert {undelayed.check("of yesterday", f"10.0.0.{n}") for n in range(200)} == {Verdict.WRONG}
+    assert undelayed.check("right", "10.0.1.1") is Verdict.RIGHT
+
+
+def test_what_is_remembered_of_clients_and_tokens_has_bounds() -> None:
+    clock = ManualClock(0)
+    check = TokenCheck("right", clock)
+    check.stop()
+    for n in range(3000):
+        check.check("right", f"address {n}")
+        check.check(f"guess {n}", "10.0.0.9")
+        clock.advance(1000)
+    assert len(check._known) == len(check._wrong) == 1000
+    for n in range(GUESSES):
+        check.check(f"last guess {n}", "10.0.0.9")
+    assert check.check("right", "address 2999") is Verdict.RIGHT and check.check("right", "address 0") is Verdict.TOO_MANY

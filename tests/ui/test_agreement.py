@@ -9,7 +9,10 @@ import pytest
 from kstream.batch_time import Time
 from kstream.checkpoint import read_log
 from kstream.errors import TransientError
+from kstream.offsets.log_plan import LogPlan
+from tests.fakes import FakeHost
 from tests.harness import INTERVAL, START, Driver, World
+from tests.offsets.memory_log import A, B, MemoryLog, MemoryStream
 from tests.receiver_driver import ReceiverDriver
 from tests.stores import CountingStore
 from tests.ui.looked_at import LookedAt
@@ -70,7 +73,7 @@ def agrees(job: LookedAt) -> None:
         delays = {"schedulingDelay": "schedulingDelay", "processingTime": "processingDelay", "totalDelay": "totalDelay"}
         assert {key: detail[key] for key in delays} == {key: said["durationMs"][name] for key, name in delays.items()}
         assert [(each["id"], each["numRecords"]) for each in detail["inputs"]] == [(s["id"], s["numInputRows"]) for s in said["sources"]]
-        assert [(o["operationId"], o["name"], o["duration"], o["failureReason"]) for o in detail["operations"]] == [
+        assert [(o["outputOpId"], o["name"], o["duration"], o["failureReason"]) for o in detail["operations"]] == [
             (o["id"], o["name"], o["durationMs"], o["failureReason"]) for o in said["outputs"]
         ]
         assert job.get(f"batches/{said['batchId']}/operations") == detail["operations"]
@@ -112,6 +115,63 @@ def test_a_run_with_failures_looks_the_same_to_the_page_progress_metrics_and_the
     assert page["state"] == "failing" and page["lastError"]["batchTimeMs"] == SECOND and page["lastError"]["operation"].startswith("0, ")
     assert [d["kind"] for d in job.get("decisions") if d["batchTimeMs"] == SECOND] == ["error"]
     assert [b["batchId"] for b in job.get("batches?limit=2")] == [FOURTH, THIRD]
+
+
+def test_a_run_over_logs_has_the_ranges_of_the_plan_log_and_the_lag_of_the_metrics(looked_at: Look) -> None:
+    logs = MemoryLog({A: [], B: []})
+    world, conf = World(), {"spark.streaming.kstream.log.maxRatePerPartition": "3"}
+
+    def build(host: FakeHost, driver: Driver) -> None:
+        driver.output(MemoryStream(host, logs))
+
+    job = looked_at(conf, driver=Driver(world, conf, build=build))
+    driver = job.driver
+    driver.before_job = lambda _time: driver.clock.advance(50, wait=False)  # each batch takes a moment
+    job.start()
+    plans: dict[int, LogPlan] = {}
+    for of_a, of_b in ((2, 1), (8, 3), (0, 0), (1, 0)):
+        logs.add(A, *range(of_a))
+        logs.add(B, *range(of_b))
+        driver.tick()
+        driver.settle()
+        agrees_about_logs(job)
+        plans |= {time.milliseconds: LogPlan.decode(*plan.inputs.values()) for time, plan in read_log(world.store).plans.items()}
+    batches = job.get("batches")
+    assert len(batches) == 4 and [plans[batch["batchId"]].num_records for batch in batches] == [3, 3, 6, 3]
+    for batch in batches:
+        (shown,) = job.get(f"batches/{batch['batchId']}")["inputs"]
+        assert [(r["topic"], r["partition"], r["fromOffset"], r["untilOffset"]) for r in shown["offsets"]] == [
+            (r.topic, r.partition, r.fromOffset, r.untilOffset) for r in plans[batch["batchId"]].ranges
+        ]
+        assert batch["inputSize"] == shown["numRecords"] == plans[batch["batchId"]].num_records
+    (lag,) = job.get("lag")
+    (topic,) = lag["topics"]
+    assert [(p["partition"], p["records"]) for p in topic["partitions"]] == [("0", 0), ("1", 0)], "the limit has caught up"
+    statistics = job.get("statistics")
+    assert statistics["numReceivedRecords"] == statistics["numProcessedRecords"] == sum(map(len, logs.records.values())) == 15
+
+
+def agrees_about_logs(job: LookedAt) -> None:
+    """The lag is that of metrics and status, and the averages are those of the batches that are listed."""
+    page, batches, found = job.get("statistics"), job.get("batches"), job.scrape()
+    (lag,) = job.get("lag")
+    number = lag["stream"]
+    assert lag["records"] == page["lagRecords"] == found[f'kstream_input_lag_records{{input="{number}"}}']
+    assert lag["seconds"] == found[f'kstream_input_lag_seconds{{input="{number}"}}']
+    assert [lag["records"]] == [each.records for each in job.observers.status(job.driver.engine).lag]
+    for topic in lag["topics"]:
+        assert topic["records"] == found[f'kstream_topic_lag_records{{input="{number}",topic="{topic["topic"]}"}}']
+        for one in topic["partitions"]:
+            labels = f'{{input="{number}",partition="{one["partition"]}",topic="{topic["topic"]}"}}'
+            assert one["records"] == one["latest"] - one["offset"] == found[f"kstream_partition_lag_records{labels}"]
+            assert one["seconds"] == found[f"kstream_partition_lag_seconds{labels}"]
+    assert page["numReceivedRecords"] == sum(batch["inputSize"] for batch in batches)
+    assert page["avgInputRate"] == page["numReceivedRecords"] * 1000 / (len(batches) * INTERVAL)
+    for name, each in (("avgSchedulingDelay", "schedulingDelay"), ("avgProcessingTime", "processingTime"), ("avgTotalDelay", "totalDelay")):
+        assert page[name] == sum(batch[each] for batch in batches) / len(batches)
+    assert page["avgProcessingTime"] > 0
+    newest = max(batches, key=lambda batch: batch["batchId"])
+    assert job.get("timeline")["buckets"][-1]["lagRecords"] == lag["records"], newest
 
 
 def test_a_batch_between_two_tries_those_it_holds_and_the_one_that_runs_are_told_apart(looked_at: Look) -> None:

@@ -110,6 +110,8 @@ def test_a_batch_has_its_ranges_and_the_records_that_it_left_out(store: MemoryFi
             "description": "stream 0 (log)",
             "numRecords": 3,
             "numRecordErrors": 0,
+            "recordErrors": [],
+            "errorsPolicy": None,
             "numSkipped": 1,
             "numLosses": 0,
             "numBytes": None,
@@ -124,7 +126,7 @@ def test_a_batch_has_its_ranges_and_the_records_that_it_left_out(store: MemoryFi
 
 
 def test_the_plan_of_an_unknown_connector_is_among_the_facts(store: MemoryFileStore) -> None:
-    batch = CheckpointSource(store, lambda data: None, "1", clock=ManualClock(NOW)).batch(DONE)
+    batch = CheckpointSource(store, lambda data: None, "1", 500, clock=ManualClock(NOW)).batch(DONE)
     assert batch is not None and batch["inputs"][0]["facts"] == {"from": 0, "until": 4} and batch["inputs"][0]["description"] == "stream 0"
 
 
@@ -147,7 +149,7 @@ def test_a_driver_that_does_not_renew_its_status_is_dead_with_the_figures_of_its
     assert (found["startTimeMs"], found["startTime"]) == (FINE, "1970-01-01T00:16:45.000GMT")
     assert (found["numUnfinishedBatches"], found["numFailedBatches"], found["oldestUnfinishedMs"]) == (2, 1, FAILED)
     assert found["secondsBehind"] == (NOW + 2 * GONE_MS - FAILED) / 1000, "until now, by the log"
-    assert (found["numRetainedCompletedBatches"], found["numProcessedRecords"], found["avgInputRate"]) == (4, 13, 13 / 4)
+    assert (found["numRetainedCompletedBatches"], found["avgInputRate"]) == (4, 13 / 4)
     assert (found["avgSchedulingDelay"], found["avgProcessingTime"], found["avgTotalDelay"]) == (3, 40, 43)
     assert (found["lagRecords"], found["version"], found["nowMs"]) == (17, "1.2.3", NOW + 2 * GONE_MS)
     assert found["lastError"] == {
@@ -176,7 +178,23 @@ def test_a_driver_that_ended_or_was_fenced_is_told_so(store: MemoryFileStore, ch
     leave_status(store, clock, **changes)
     found = source(store, clock=clock).statistics()
     assert found["state"] == state and state in found["stateText"]
-    assert found["host"] == ("host-1" if state == "ended" else "") and found["epoch"] == 5
+    assert found["host"] == ("host-1" if state == "ended" else None) and found["epoch"] == 5
+
+
+def test_what_only_a_living_driver_counts_is_null(store: MemoryFileStore) -> None:
+    """A 0 would look like a fact: the checkpoint does not know of receivers, nor of what runs at this moment."""
+    unknown = {
+        *("numReceivers", "numActiveReceivers", "numInactiveReceivers", "numReceivedRecords", "numProcessedRecords"),
+        *("numTotalCompletedBatches", "numActiveBatches", "numHeldBatches"),
+    }
+    clock = ManualClock(NOW)
+    without = source(store).statistics()
+    assert {name for name, value in without.items() if name.startswith("num") and value is None} == unknown | {"numWaitingBatches"}
+    assert (without["host"], without["pid"]) == (None, None)
+    leave_status(store, clock, waiting=2)
+    living = source(store, clock=clock).statistics()
+    assert {name for name, value in living.items() if name.startswith("num") and value is None} == unknown
+    assert (living["host"], living["pid"], living["numWaitingBatches"]) == ("host-1", 4711, 2)
 
 
 def test_without_a_status_record_the_state_is_unknown_and_what_it_would_tell_is_null(store: MemoryFileStore) -> None:
@@ -214,13 +232,15 @@ def test_lag_and_the_failed_operation_are_those_of_the_status_record(store: Memo
     found = rows(page)
     assert (found[FINE]["schedulingDelay"], found[FINE]["processingTime"], found[FINE]["totalDelay"]) == (3, 40, 43), "of an older kstream"
     assert found[FAILED]["totalDelay"] is None
-    assert page.lag() == [{"stream": 0, "description": "Kafka[Subscribe[log]]", "records": 17, "seconds": None, "topics": []}]
+    assert page.lag() == [
+        {"stream": 0, "description": "Kafka[Subscribe[log]]", "records": 17, "seconds": None, "rateLimit": None, "topics": []}
+    ]
     batch = page.batch(FAILED)
     assert batch is not None and batch["inputs"][0]["description"] == "Kafka[Subscribe[log]]"
     assert (batch["numFailedOutputOps"], batch["numTotalOutputOps"]) == (1, 1)
     (operation,) = batch["operations"]
     assert page.operations(FAILED) == [operation]
-    assert (operation["operationId"], operation["name"], operation["status"]) == (0, "pprint at job.py:7", "FAILED")
+    assert (operation["outputOpId"], operation["name"], operation["status"]) == (0, "pprint at job.py:7", "FAILED")
     assert (operation["error"], operation["failureReason"]) == ("PoisonError: [20]", f"[20] in batch {FAILED}")
     assert [d["text"] for d in page.decisions() if d["kind"] == "limit"] == [
         "stream 0: the last batch is limited by backpressure, 17 records are in no batch yet"
@@ -435,4 +455,4 @@ def test_a_driver_that_starts_later_is_shown_with_its_epoch(store: MemoryFileSto
     take_epoch(store, NOW + 1)
     clock.advance(RENEWAL_MS)
     found = page.statistics()
-    assert (found["state"], found["epoch"], found["startTimeMs"], found["host"]) == ("fenced", 6, NOW + 1, "")
+    assert (found["state"], found["epoch"], found["startTimeMs"], found["host"]) == ("fenced", 6, NOW + 1, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Sequence
@@ -10,14 +11,21 @@ from typing import Any
 
 import pytest
 
-from kstream.batch import BatchDelays, BatchPlan, InputOutcome, PendingBatches
+from kstream.batch import BatchDelays, BatchPlan, InputOutcome, PendingBatches, ReceiverInfo, StreamInputInfo
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import PlanLog
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.checkpoint.history import LedgerEntry
 from kstream.conf import Settings
 from kstream.errors import StorageError
-from kstream.listener import StreamingListenerBatchSubmitted, StreamingListenerOutputOperationStarted
+from kstream.listener import (
+    StreamingListenerBatchSubmitted,
+    StreamingListenerOutputOperationStarted,
+    StreamingListenerReceiverError,
+    StreamingListenerReceiverStarted,
+)
+from kstream.offsets.offset_range import OffsetRange
+from kstream.offsets.progress import metadata_of
 from kstream.scheduler.executor_allocation_policy import AllocationDecision, Scaling
 from kstream.storage import MemoryFileStore
 from kstream.testing import ManualClock
@@ -48,11 +56,19 @@ class Sourced:
         self.asked: list[tuple[int, int]] = []
         self.jobs: Sequence[int] = (7, 5)
         self.ledger = DriverLedger(store, self.clock)
-        decisions = Decisions(self.clock, dict)
+        self.decisions = Decisions(self.clock, dict)
         links = SparkLinks("local-1", "http://driver:4040", self._jobs)
         stored = StoredBatches(store, lambda: ranges_of)
         self.source = DriverSource(
-            Settings(conf or {}), self.listener, decisions, self.ledger, stored, lambda: self.status, lambda: self.figures, links, "0.1.0"
+            Settings(conf or {}),
+            self.listener,
+            self.decisions,
+            self.ledger,
+            stored,
+            lambda: self.status,
+            lambda: self.figures,
+            links,
+            "0.1.0",
         )
 
     def _jobs(self, time: Time, operation: int) -> Sequence[int]:
@@ -81,6 +97,33 @@ def test_settings_that_differ_are_shown_with_their_meaning_and_without_secrets()
     assert all(row["meaning"] for row in Sourced(conf).source.settings())
 
 
+@pytest.mark.parametrize("secret", ["could not open s3://me:hunter2@bucket/x", "password=hunter2"])
+def test_no_text_of_an_error_has_a_secret_and_the_traceback_can_still_be_read(secret: str) -> None:
+    made = Sourced()
+    output = info_of(1000).outputs[0]
+    trace = f'Traceback (most recent call last):\n  File "job.py", line 7, in work\nValueError: {secret}\nin output operation 0'
+    failed = replace(info_of(1000), outputs={0: replace(output, error=f"ValueError: {secret}", failure_reason=trace)})
+    run_through(made.listener, failed)
+    run_through(made.decisions, failed)
+    receiver = ReceiverInfo(0, "socket", False, "host-1", "0", f"ValueError: {secret}", trace, 5000)
+    made.listener.onReceiverError(StreamingListenerReceiverError(receiver))
+    source = made.source
+    shown = json.dumps([source.batches(), source.batch(1000), source.operations(1000), source.decisions(), source.receivers()])
+    assert "hunter2" not in shown
+    operations, (told,), (batch,) = source.operations(1000), source.decisions(), source.batches()
+    assert operations is not None
+    error = operations[0]["error"]
+    assert (
+        error is not None
+        and error == batch["firstFailureReason"]
+        and told["text"].endswith(f": {error}")
+        and error.startswith("ValueError: ")
+    )
+    lines = [line for line in trace.split("\n") if secret not in line]
+    for text in (operations[0]["failureReason"], source.receivers()[0]["lastError"]):
+        assert text is not None and [line for line in text.split("\n") if not line.startswith("ValueError: ")] == lines
+
+
 # -- Spark jobs
 
 
@@ -96,6 +139,17 @@ def test_spark_is_asked_for_the_jobs_of_a_batch_when_somebody_looks_at_it_and_on
     made.jobs = ()
     again = made.source.batch(1000)
     assert again is not None and again["operations"][0]["jobIds"] == [5, 7] and made.asked == [(1000, 0)]
+
+
+def test_an_answer_without_jobs_is_not_kept_as_spark_may_not_have_answered() -> None:
+    made = Sourced()
+    run_through(made.listener, info_of(1000))
+    made.jobs = ()
+    first = made.source.batch(1000)
+    made.jobs = (7, 5)
+    second = made.source.batch(1000)
+    assert first is not None and first["operations"][0]["jobIds"] == []
+    assert second is not None and second["operations"][0]["jobIds"] == [5, 7]
 
 
 def test_the_jobs_of_an_operation_that_runs_are_asked_for_each_time() -> None:
@@ -117,6 +171,25 @@ def test_an_operation_that_has_not_started_has_no_jobs_and_spark_is_not_asked() 
     made.figures = DriverFigures(PendingBatches(running=frozenset({Time(1000)})))
     operations = made.source.operations(1000)
     assert operations is not None and operations[0]["status"] == "QUEUED" and operations[0]["jobIds"] == [] and made.asked == []
+
+
+# -- record errors
+
+
+def test_an_input_tells_its_record_errors_by_their_kind_and_what_became_of_the_records() -> None:
+    made = Sourced()
+    made.figures = DriverFigures(error_policies={0: "dead-letter"})
+    kinds = [("map at job.py:7", "ValueError", 3), ("valueDecoder", "KeyError", 1)]
+    run_through(made.listener, info_of(1000, StreamInputInfo(0, 10, num_record_errors=4, record_errors=kinds)))
+    run_through(made.listener, info_of(2000, StreamInputInfo(0, 10)))
+    run_through(made.listener, replace(info_of(3000), inputs={1: StreamInputInfo(1, 10)}))
+    told = [made.source.batch(time_ms) for time_ms in (1000, 2000, 3000)]
+    inputs = [batch["inputs"][0] for batch in told if batch is not None]
+    assert [(each["numRecordErrors"], each["errorsPolicy"]) for each in inputs] == [(4, "dead-letter"), (0, "dead-letter"), (0, None)]
+    assert inputs[1]["recordErrors"] == [] and inputs[0]["recordErrors"] == [
+        {"operator": "map at job.py:7", "exception": "ValueError", "numRecords": 3},
+        {"operator": "valueDecoder", "exception": "KeyError", "numRecords": 1},
+    ]
 
 
 # -- batches whose facts are not kept
@@ -186,19 +259,27 @@ def test_a_store_that_is_away_hides_only_what_the_driver_does_not_know_itself() 
 
 
 def test_decisions_of_executor_allocation_are_sentences() -> None:
-    made = Sourced()
+    made = Sourced({"spark.streaming.dynamicAllocation.scalingUpRatio": "0.8"})
     made.figures = DriverFigures(
         allocations=[
             (1000, AllocationDecision(Scaling.UP, 1.5, 2, 4)),
             (2000, AllocationDecision(Scaling.NONE, 0.5, 4, 4)),
             (3000, AllocationDecision(Scaling.DOWN, 0.1, 4, 3, ("1",))),
             (4000, AllocationDecision(Scaling.NONE, 0.1, 3, 3, reason="the minimum is 3")),
+            (5000, AllocationDecision(Scaling.UP, 1.5, 6, 6)),
+            (6000, AllocationDecision(Scaling.UP, 0.5, 1, 2)),
         ]
     )
     assert [(d["timeMs"], d["kind"], d["text"]) for d in made.source.decisions()] == [
-        (4000, "allocation", "3 executors stay: the minimum is 3; the batches take 0.10 of their interval"),
-        (3000, "allocation", "3 executors are enough, there are 4: the batches take 0.10 of their interval"),
-        (1000, "allocation", "4 executors are asked for, there are 2: the batches take 1.50 of their interval"),
+        (6000, "allocation", "2 executors are asked for, there are 1: the minimum is 2; the batches take 0.50 of their interval"),
+        (5000, "allocation", "6 executors stay: the maximum is 6; the batches take 1.50 of their interval, at least scalingUpRatio=0.8"),
+        (4000, "allocation", "3 executors stay: the minimum is 3; the batches take 0.10 of their interval, at most scalingDownRatio=0.3"),
+        (3000, "allocation", "3 executors are enough, there are 4: the batches take 0.10 of their interval, at most scalingDownRatio=0.3"),
+        (
+            1000,
+            "allocation",
+            "4 executors are asked for, there are 2: the batches take 1.50 of their interval, at least scalingUpRatio=0.8",
+        ),
     ]
 
 
@@ -210,8 +291,52 @@ def test_the_lag_of_each_partition_is_that_of_the_newest_plan() -> None:
     assert (lag["records"], lag["description"], made.source.statistics()["lagRecords"]) == (48, "Kafka[Subscribe[orders]]", 48)
     (topic,) = lag["topics"]
     assert [p["partition"] for p in topic["partitions"]] == [str(n) for n in range(12)]
-    assert topic["partitions"][0] == {"partition": "0", "offset": 30, "latest": 34, "records": 4}
-    assert lag["seconds"] is not None and lag["seconds"] > 0
+    assert topic["partitions"][0] == {"partition": "0", "offset": 30, "latest": 34, "records": 4, "seconds": 58.4}
+    assert lag["seconds"] == 58.4 and lag["rateLimit"] is None
+
+
+def test_each_partition_tells_how_long_its_oldest_record_has_waited() -> None:
+    made = Sourced()
+    for time_ms, ends in ((10_000, (10, 10)), (50_000, (10, 20))):
+        ranges = [OffsetRange("orders", n, 10, 10) for n in range(2)]
+        latest = {("orders", n): end for n, end in enumerate(ends)}
+        source = StreamInputInfo(0, 0, metadata_of(ranges, latest, {}, "Kafka"))
+        run_through(made.listener, info_of(time_ms, source))
+    (lag,) = made.source.lag()
+    partitions = lag["topics"][0]["partitions"]
+    assert [(p["records"], p["seconds"]) for p in partitions] == [(0, 0.0), (10, 50.0)]
+    assert lag["seconds"] == 50.0, "that of the partition which has waited longest"
+
+
+def test_the_rate_that_back_pressure_allows_now_is_that_of_each_input() -> None:
+    made = Sourced()
+    run_through(made.listener, info_of(1000, source_of(1)))
+    run_through(made.listener, replace(info_of(2000), inputs={1: replace(source_of(1), stream_id=1)}))
+    made.listener.onReceiverStarted(StreamingListenerReceiverStarted(ReceiverInfo(2, "socket", True, "host-1", "0")))
+    made.figures = DriverFigures(rates={1: 700, 2: 80})
+    assert [(lag["stream"], lag["rateLimit"]) for lag in made.source.lag()] == [(0, None), (1, 700)]
+    assert [receiver["rateLimit"] for receiver in made.source.receivers()] == [80]
+
+
+# -- receivers
+
+
+def test_the_event_rates_of_a_receiver_are_those_of_its_stream_in_the_batches_that_are_kept() -> None:
+    """Spark's REST has them under these names."""
+    made = Sourced()
+    made.status = replace(STATUS, interval=Duration(2000))
+    made.listener.onReceiverStarted(StreamingListenerReceiverStarted(ReceiverInfo(0, "socket", True, "host-1", "0")))
+    (receiver,) = made.source.receivers()
+    assert (receiver["avgEventRate"], receiver["eventRates"]) == (None, [])
+    for number in (1, 3, 2):
+        run_through(made.listener, info_of(number * 2000, StreamInputInfo(0, number * 10)))
+    run_through(made.listener, info_of(8000))  # a batch that has nothing of this stream
+    (receiver,) = made.source.receivers()
+    assert receiver["eventRates"] == [(2000, 5.0), (4000, 10.0), (6000, 15.0)] and receiver["avgEventRate"] == 10.0
+    for number in range(10, 1000):
+        run_through(made.listener, info_of(number * 2000, StreamInputInfo(0, 40)))
+    (receiver,) = made.source.receivers()
+    assert len(receiver["eventRates"]) == 100 and receiver["avgEventRate"] == 20.0
 
 
 @pytest.mark.parametrize(

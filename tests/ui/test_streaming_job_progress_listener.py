@@ -17,7 +17,7 @@ from kstream.listener import (
     StreamingListenerOutputOperationStarted,
 )
 from kstream.ui.batch_forms import lag_of, row_of, status_of
-from kstream.ui.streaming_job_progress_listener import MOST_FAILED, MOST_ROWS, StreamingJobProgressListener
+from kstream.ui.streaming_job_progress_listener import MOST_FAILED, MOST_FAILED_ROWS, MOST_ROWS, StreamingJobProgressListener
 from kstream.ui.timeline import HOUR_MS, MOST_BUCKETS, bucket_ms
 from tests.ui.infos import info_of, run_through, source_of, submitted_of
 
@@ -136,6 +136,27 @@ def test_a_batch_that_fails_and_succeeds_later_has_one_row_and_counts_once_in_th
     assert len(kept.rows) == len(kept.retained) == 1 and not kept.rows[1000].has_failed and kept.processed == 10
     (bucket,) = listener.timeline()["buckets"]
     assert (bucket["numBatches"], bucket["numFailed"], bucket["numRecords"], bucket["totalDelay"]) == (1, 0, 10, 405)
+
+
+def test_a_batch_that_succeeds_after_its_row_has_gone_counts_once_in_the_timeline() -> None:
+    listener = StreamingJobProgressListener(1000, 10)
+    run_through(listener, info_of(1000, source_of(1), "ValueError: refused"))
+    for number in range(2, MOST_ROWS + 200):
+        run_through(listener, info_of(number * 1000, source_of(1)))
+    assert 1000 not in listener.kept().rows and listener.kept().failed_rows[1000].has_failed
+    run_through(listener, info_of(1000, source_of(1), tries=2))
+    first = listener.timeline()["buckets"][0]
+    assert (first["timeMs"], first["numBatches"], first["numFailed"], first["numRecords"]) == (0, 5, 0, 50)
+    assert not listener.kept().failed_rows and not listener.kept().rows[1000].has_failed
+
+
+def test_a_stream_that_always_fails_leaves_few_rows() -> None:
+    listener = StreamingJobProgressListener(1000, 10)
+    for number in range(MOST_ROWS + 2 * MOST_FAILED_ROWS):
+        run_through(listener, info_of(number * 1000, error="ValueError: refused"))
+    kept = listener.kept()
+    assert len(kept.failed_rows) == MOST_FAILED_ROWS and len(kept.rows) == MOST_ROWS
+    assert max(kept.failed_rows) < min(kept.rows)
 
 
 def test_a_queue_of_batches_is_kept_until_they_end() -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import http.client
 import json
 import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 
 from kstream.errors import ConfigurationError, PortTakenError, StorageError
-from kstream.ui import ui_server
+from kstream.ui import access, ui_server
 from kstream.ui.access import delay_ms
 from kstream.ui.ui_server import HEADERS, UiServer
 from tests.ui.asked import FakeSource, Reply, ask
@@ -44,6 +46,15 @@ def serve(source: FakeSource, clock: SteppedClock) -> Iterator[Serve]:
     yield make
     for server in made:
         server.stop()
+
+
+class Opaque:
+    def __str__(self) -> str:
+        return "opaque"
+
+
+def cookie_name(port: int, token: str) -> str:
+    return f"kstream_token_{port}_{hashlib.sha256(token.encode()).hexdigest()[:8]}"
 
 
 def has_all_headers(reply: Reply) -> bool:
@@ -81,7 +92,7 @@ def test_each_answer_is_json_at_its_path(serve: Serve) -> None:
         reply = ask(port, STREAMING + name)
         assert (reply.status, reply.headers["Content-Type"], reply.json) == (200, "application/json", {"from": name})
     assert ask(port, STREAMING + "batches/1000").json == {"batchId": 1000}
-    assert ask(port, STREAMING + "batches/1000/operations").json == [{"operationId": 0}]
+    assert ask(port, STREAMING + "batches/1000/operations").json == [{"outputOpId": 0}]
 
 
 @pytest.mark.parametrize("path", ["batches/2000", "batches/2000/operations", "batches/1000/", "batches/x", "batches/-1", "nothing", ""])
@@ -138,6 +149,24 @@ def test_a_name_that_is_markup_comes_out_as_json_text(serve: Serve, source: Fake
     assert b"\r" not in reply.body and b"\x00" not in reply.body and reply.body.isascii()
 
 
+@pytest.mark.parametrize(
+    ("facts", "shown"),
+    [
+        ({"ratio": float("nan"), "most": [(1, float("-inf"))]}, {"ratio": None, "most": [[1, None]]}),
+        ({"by": {(1, 2): {"of": 3.5}}, "at": {4: Opaque()}}, {"by": {"(1, 2)": {"of": 3.5}}, "at": {"4": "opaque"}}),
+        ({"by": {None: float("inf")}}, {"by": {"None": None}}),
+    ],
+    ids=["numbers", "keys", "both"],
+)
+def test_facts_of_an_input_that_json_has_not_are_null_or_text(serve: Serve, source: FakeSource, facts: object, shown: object) -> None:
+    def refuse(constant: str) -> float:
+        raise AssertionError(f"no browser reads {constant}")
+
+    source.answer = facts
+    reply = ask(serve().port, STREAMING + "statistics")
+    assert reply.status == 200 and json.loads(reply.body, parse_constant=refuse) == shown
+
+
 def test_another_page_cannot_ask_by_a_name_of_its_own(serve: Serve) -> None:
     port = serve().port
     assert ask(port, "/", {"Host": "localhost"}).status == 200
@@ -160,15 +189,41 @@ def test_a_token_in_the_address_becomes_a_cookie_and_leaves_the_address(serve: S
     reply = ask(port, STREAMING + "batches?limit=5&token=rig%3Bht")
     assert reply.status == 303 and reply.headers["Location"] == "./batches?limit=5"
     cookie = reply.headers["Set-Cookie"]
-    assert cookie == f"kstream_token_{port}=rig%3Bht; Path=/; HttpOnly; SameSite=Lax"
+    assert cookie == f"{cookie_name(port, 'rig;ht')}=rig%3Bht; Path=/; HttpOnly; SameSite=Lax"
     assert ask(port, "/", {"Cookie": f"other=1; {cookie.partition(';')[0]}"}).status == 200
-    assert ask(port, "/", {"Cookie": f"kstream_token_{port}=wrong"}).status == 401
+    assert ask(port, "/", {"Cookie": f"{cookie_name(port, 'rig;ht')}=wrong"}).status == 401
 
 
 def test_the_pages_of_two_drivers_on_one_host_do_not_take_each_others_tokens(serve: Serve) -> None:
     one, other = serve("first").port, serve("second").port
-    cookies = "; ".join(f"kstream_token_{port}={token}" for port, token in ((one, "first"), (other, "second")))
+    cookies = "; ".join(f"{cookie_name(port, token)}={token}" for port, token in ((one, "first"), (other, "second")))
     assert [ask(port, "/", {"Cookie": cookies}).status for port in (one, other)] == [200, 200]
+
+
+def test_two_drivers_that_have_one_port_behind_two_tunnels_do_not_take_each_others_tokens(serve: Serve, clock: SteppedClock) -> None:
+    one = serve("first")
+    cookies = f"{cookie_name(one.port, 'second')}=second; {cookie_name(one.port, 'first')}=first"
+    assert ask(one.port, "/", {"Cookie": cookies}).status == 200 and not clock.waits
+    assert ask(one.port, "/", {"Cookie": f"{cookie_name(one.port, 'second')}=second"}).status == 401 and not clock.waits
+
+
+def test_a_browser_with_the_right_cookie_may_send_other_tokens_as_well(serve: Serve, clock: SteppedClock) -> None:
+    """A proxy adds a Bearer of its own, and a bookmark has the token of an earlier driver."""
+    port = serve("right").port
+    cookie = {"Cookie": f"{cookie_name(port, 'right')}=right"}
+    assert ask(port, "/", {**cookie, "Authorization": "Bearer of-the-proxy"}).status == 200
+    reply = ask(port, "/?token=old", cookie)
+    assert (reply.status, reply.headers["Location"]) == (303, "./")
+    assert reply.headers["Set-Cookie"].startswith(f"{cookie_name(port, 'right')}=right;")
+    assert ask(port, "/?token=right", {"Authorization": "Bearer of-the-proxy"}).status == 303
+    assert not clock.waits
+
+
+@pytest.mark.parametrize("token", ["hünter2", "hunter2\t", "hunter\n2", " hunter2", "hunter2 "])
+def test_a_token_that_not_every_client_can_send_is_refused_at_the_start_and_not_shown(source: FakeSource, token: str) -> None:
+    with pytest.raises(ConfigurationError, match="printable ASCII") as caught:
+        UiServer("127.0.0.1", 0, source, token)
+    assert "nter" not in str(caught.value) and caught.value.facts == {"key": ui_server.TOKEN}
 
 
 def test_browsers_may_keep_many_connections_open(serve: Serve) -> None:
@@ -191,11 +246,27 @@ def test_wrong_tokens_are_answered_slower_each_time_and_the_right_one_at_once(se
     replies = [
         ask(port, "/?token=wrong"),
         ask(port, "/", {"Authorization": "Bearer x"}),
-        ask(port, "/", {"Cookie": f"kstream_token_{port}=x"}),
+        ask(port, "/", {"Cookie": f"{cookie_name(port, 'right')}=x"}),
     ]
     assert [reply.status for reply in replies] == [401, 401, 401] and clock.waits == [delay_ms(n) for n in (1, 2, 3)]
     assert all(b"right" not in reply.body for reply in replies)
     assert ask(port, "/", {"Authorization": "Bearer right"}).status == 200 and len(clock.waits) == 3
+
+
+def test_a_browser_with_the_right_token_is_not_kept_out_by_guesses_from_its_own_address(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "delay_ms", lambda wrong: 0)
+    port = serve("right").port
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    with closing(connection):
+        connection.request("GET", "/?token=right")
+        cookies = "; ".join(each.partition(";")[0] for each in connection.getresponse().headers.get_all("Set-Cookie") or ())
+    statuses = [ask(port, f"/?token={n}").status for n in range(100)]
+    assert statuses == [401] * 20 + [429] * 80
+    refused = ask(port, "/", {"Authorization": "Bearer right"})
+    assert (refused.status, refused.headers["Retry-After"]) == (429, "2") and has_all_headers(refused)
+    assert ask(port, "/", {"Cookie": cookies}).status == 200
 
 
 @pytest.mark.parametrize("token", [None, ""])

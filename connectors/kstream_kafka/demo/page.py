@@ -22,6 +22,9 @@ _NEEDED = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
 """On a system of X or Wayland a browser with windows needs one of these variables. Without them Python would take one that draws its text
 into this terminal."""
 
+BATCHES = 500
+"""The most batches that the page shows of the checkpoint."""
+
 
 class Page:
     """The address of the page. The constructor finds a free port, which both drivers then use one after the other."""
@@ -38,7 +41,7 @@ class Page:
 
     def keep(self, checkpoint: Path) -> None:
         """Show the page of the checkpoint at the same address, when no driver runs any more. Blocks until Ctrl-C."""
-        server = UiServer("127.0.0.1", self.port, CheckpointSource(LocalFileStore(checkpoint), ranges_of, __version__))
+        server = UiServer("127.0.0.1", self.port, CheckpointSource(LocalFileStore(checkpoint), ranges_of, __version__, BATCHES))
         server.start()
         click.echo(f"the page shows the checkpoint of the demo until Ctrl-C: {self.url}")
         try:

@@ -95,7 +95,7 @@ class Answers:
         read: how many lines were read.
         stored: the acknowledged records by partition.
         refused: number of a line → why its record is not stored.
-        unanswered: how many records had no answer at the end.
+        unanswered: how many records have been sent and have no answer yet.
     """
 
     read: int = 0
@@ -145,15 +145,23 @@ class LineProduction:
     def _send(self, number: int, line: bytes) -> None:
         """Send one line."""
 
+        answers = self.answers
+
+        def stored(partition: int, offset: int) -> None:
+            answers.add(partition, offset)
+            answers.unanswered -= 1
+
         def refused(reason: str) -> None:
-            self.answers.refused[number] = reason
+            answers.refused[number] = reason
+            answers.unanswered -= 1
 
         try:
             key, value = self._form.key_and_value(line)
         except MalformedLineError as e:
-            refused(str(e))
+            answers.refused[number] = str(e)
             return
-        self._producer.send(self._topic, key, value, self._form.headers, refused, self._form.partition, self.answers.add)
+        answers.unanswered += 1  # at each moment, for an interrupt may come at any
+        self._producer.send(self._topic, key, value, self._form.headers, refused, self._form.partition, stored)
 
     def wait(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> None:
         """Wait until every record has its answer. Blocks for so many seconds at most.
@@ -163,9 +171,8 @@ class LineProduction:
             is_over: asked every FLUSH_STEP_S whether to end the wait.
         """
         until = time.monotonic() + seconds
-        while (left := self._producer.flush(FLUSH_STEP_S)) and time.monotonic() < until and not is_over():
+        while self._producer.flush(FLUSH_STEP_S) and time.monotonic() < until and not is_over():
             pass
-        self.answers.unanswered = left
 
 
 # -- sentences

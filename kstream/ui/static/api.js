@@ -15,7 +15,10 @@ export class NoAnswer extends Error {
 /** The JSON at an address. @param {string} path @returns {Promise<any>} @throws {NoAnswer} */
 export async function get(path) {
   const answer = await asked(path)
-    .catch(() => asked(path, AGAIN_MS))
+    .catch((failure) => {
+      if (failure.name === "TimeoutError") throw failure;
+      return asked(path, AGAIN_MS); // a driver closes connections for which it has no room
+    })
     .catch(() => {
       throw new NoAnswer(0, "The driver does not answer.");
     });
@@ -30,7 +33,7 @@ export async function get(path) {
   return body;
 }
 
-/** A driver closes connections for which it has no room, so a request is made twice. @param {string} path @param {number} [afterMs] */
+/** @param {string} path @param {number} [afterMs] */
 async function asked(path, afterMs = 0) {
   if (afterMs) await new Promise((go) => setTimeout(go, afterMs));
   return fetch(`api/v1/${path}`, { signal: AbortSignal.timeout(SILENCE_MS), credentials: "same-origin" });

@@ -22,7 +22,7 @@ export class BatchView {
 
   /** @returns {import("./poll.js").Want[]} */
   wants() {
-    return [{ key: `batch ${this.ms}`, path: `batches/${this.ms}`, everyMs: this.isOver ? OVER_MS : 0 }];
+    return [{ key: `batch ${this.ms}`, path: `batches/${this.ms}`, everyMs: this.isOver ? OVER_MS : 0, mayMiss: true }];
   }
 
   /** @param {Map<string, any>} answers */
@@ -134,7 +134,7 @@ function operation(o) {
     el(
       "div",
       { class: "part-head" },
-      el("h3", {}, el("span", { class: "muted" }, `${o.operationId} `), o.name),
+      el("h3", {}, el("span", { class: "muted" }, `${o.outputOpId} `), o.name),
       pill(o.status),
       el("span", { class: "part-figure" }, duration(o.duration)),
     ),
@@ -154,7 +154,7 @@ function operation(o) {
 /** The traceback of the user's functions; what the driver adds to it is folded away. @param {any} o */
 function failure(o) {
   const trace = (/** @type {string} */ text, /** @type {string} */ what) =>
-    el("pre", { class: "trace", tabindex: 0, role: "region", "aria-label": `${what} of output operation ${o.operationId}` }, text);
+    el("pre", { class: "trace", tabindex: 0, role: "region", "aria-label": `${what} of output operation ${o.outputOpId}` }, text);
   const own = lastTraceback(o.failureReason);
   if (own === o.failureReason) return trace(own, "Traceback");
   return [
@@ -187,6 +187,7 @@ function input(i) {
     ),
     inputNotes(i),
     i.limitedBy ? limit(i.limitedBy) : null,
+    i.numRecordErrors ? recordErrors(i) : null,
     i.offsets.length ? offsets(i) : null,
     i.blocks.length ? listed("Received blocks", i.blocks) : null,
     i.files.length ? listed("Files", i.files) : null,
@@ -203,6 +204,20 @@ function inputNotes(i) {
     i.numLosses ? tag(counted(i.numLosses, "loss", "losses"), "bad") : null,
   ].filter((node) => node !== null);
   return tags.length ? el("p", { class: "tags" }, tags) : null;
+}
+
+/** Which records the errors policy has left out, and how to see them. @param {any} i */
+function recordErrors(i) {
+  const kinds = i.recordErrors.map((kind) => `${count(kind.numRecords)} × ${kind.exception} in ${kind.operator}`);
+  const tell = (/** @type {string} */ command) => el("code", {}, `kstream dlq ${command} TOPIC`);
+  return el(
+    "div",
+    { class: "notice warn" },
+    el("strong", {}, `Left out after an error: ${counted(i.numRecordErrors, "record")}`),
+    kinds.length ? el("span", { class: "long" }, ` · ${kinds.join(" · ")}`) : null,
+    i.errorsPolicy === "skip" ? " · onRecordError=skip: they are in no dead-letter topic" : null,
+    i.errorsPolicy === "dead-letter" ? [" · they are dead letters: ", tell("ls"), " counts them, ", tell("show"), " prints them"] : null,
+  );
 }
 
 /** Why an input gave no more records. @param {any} limitedBy */

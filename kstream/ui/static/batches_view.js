@@ -52,6 +52,6 @@ export class BatchesView {
 
   /** @param {Map<string, any>} answers */
   update(answers) {
-    this.table.update(answers.get(`batches ${this.state}`) ?? []);
+    this.table.update(answers.get(`batches ${this.state}`));
   }
 }

@@ -65,7 +65,7 @@ const FIGURES = [
     hint: "Planned batches that have not succeeded",
     of: (s) => ({
       value: [count(s.numUnfinishedBatches), ""],
-      note: s.numHeldBatches ? `${count(s.numHeldBatches)} held` : s.numActiveBatches ? `${count(s.numActiveBatches)} active` : "none runs",
+      note: running(s),
       tone: s.numHeldBatches ? "held" : "",
     }),
   },
@@ -164,15 +164,22 @@ function sentenceOf(kind, s) {
   return since === null ? sentence : `${sentence} Since ${moment(whole(since), s.nowMs)}, for ${duration(whole(s.nowMs - since))}.`;
 }
 
+/** What becomes of the pending batches; nothing if only their driver knows. @param {any} s */
+function running(s) {
+  if (s.numHeldBatches) return `${count(s.numHeldBatches)} held`;
+  if (s.numActiveBatches) return `${count(s.numActiveBatches)} active`;
+  return s.numActiveBatches === null ? "" : "none runs";
+}
+
 /** @param {any} s @returns {[string, unknown, string][]} */
 function factsOf(s) {
   const facts = [
     ["Batch interval", duration(s.batchDuration), ""],
-    ["Driver", `${s.host} · pid ${s.pid}`, ""],
+    ["Driver", s.host === null ? "–" : `${s.host} · pid ${s.pid}`, ""],
     ["Epoch", s.epoch, ""],
     ["Started", moment(whole(s.startTimeMs), s.nowMs), ""],
-    ["Completed", counted(s.numTotalCompletedBatches, "batch", "batches"), ""],
-    ["Processed", counted(s.numProcessedRecords, "record"), ""],
+    s.numTotalCompletedBatches === null ? null : ["Completed", counted(s.numTotalCompletedBatches, "batch", "batches"), ""],
+    s.numProcessedRecords === null ? null : ["Processed", counted(s.numProcessedRecords, "record"), ""],
     s.source === "checkpoint" ? ["Source", "the checkpoint, not a driver", ""] : null,
     s.sparkUiUrl ? ["", "Spark UI", s.sparkUiUrl] : null,
     s.metricsUrl ? ["", "Metrics", s.metricsUrl] : null,

@@ -14,7 +14,7 @@ export class LagView {
     this.streams = new Map();
     this.none = el(
       "section",
-      { class: "card" },
+      { class: "card", hidden: true },
       el("h2", {}, "Lag"),
       el("p", { class: "empty" }, "No input reads a log, or none has been planned yet."),
     );
@@ -65,6 +65,13 @@ class StreamLag {
         { title: "Next offset", cell: (p) => count(p.offset), by: (p) => p.offset, kind: "num", hint: "Where the next batch begins" },
         { title: "End of the log", cell: (p) => count(p.latest), by: (p) => p.latest, kind: "num" },
         { title: "Lag in records", cell: lagCell, by: (p) => p.records, kind: "num" },
+        {
+          title: "Lag in time",
+          cell: (p) => duration(p.seconds * 1000),
+          by: (p) => p.seconds,
+          kind: "num",
+          hint: "For how long the oldest record has waited that no batch has",
+        },
       ],
       keyOf: (p) => `${p.topic} ${p.partition}`,
       sort: { column: 4, down: true },
@@ -82,7 +89,8 @@ class StreamLag {
     const waited = lag.seconds === null ? "how long they wait is not known" : `the oldest has waited ${duration(lag.seconds * 1000)}`;
     const behind = lag.records ? `${counted(lag.records, "record")} behind, ${waited}` : "at the ends of its logs";
     const where = `${counted(partitions.length, "partition")} in ${counted(lag.topics.length, "topic")}`;
-    setText(this.sum, `Stream ${lag.stream} · ${behind} · ${lag.topics.length ? where : "in which partitions is not known"}`);
+    const allowed = lag.rateLimit === null ? "" : ` · back-pressure allows ${counted(lag.rateLimit, "record")} a second`;
+    setText(this.sum, `Stream ${lag.stream} · ${behind} · ${lag.topics.length ? where : "in which partitions is not known"}${allowed}`);
     this.body.hidden = lag.topics.length === 0;
     this.topics.update(withShare(lag.topics.map((t) => ({ topic: t.topic, records: t.records, partitions: t.partitions.length }))));
     this.map.node.hidden = partitions.length <= MOST_ROWS;

@@ -2,7 +2,7 @@
 
 import { batchLink, tag } from "./batch_columns.js";
 import { el, setText } from "./dom.js";
-import { count, firstLine, iso, moment } from "./format.js";
+import { count, firstLine, iso, moment, short } from "./format.js";
 import { Table } from "./table.js";
 
 const KINDS = { limit: "plain", rate: "plain", allocation: "plain", warning: "warn", error: "bad", "data loss": "bad" };
@@ -65,6 +65,20 @@ export const LISTS = {
       { title: "Starts", cell: (r) => count(r.numStarts), by: (r) => r.numStarts, kind: "num" },
       { title: "Errors", cell: (r) => count(r.numErrors), by: (r) => r.numErrors, kind: "num" },
       { title: "Last error", cell: receiverError, kind: "wide" },
+      {
+        title: "Records a second",
+        cell: (r) => short(r.avgEventRate),
+        by: (r) => r.avgEventRate,
+        kind: "num",
+        hint: "The mean of the batches that are kept with all facts",
+      },
+      {
+        title: "Rate limit",
+        cell: (r) => short(r.rateLimit),
+        by: (r) => r.rateLimit,
+        kind: "num",
+        hint: "The records a second that back-pressure allows now",
+      },
     ],
     sort: { column: 0, down: false },
   },

@@ -63,7 +63,7 @@ export class Overview {
     if (timeline) for (const chart of this.charts) chart.update(timeline, s.nowMs, s.batchDuration);
     this.showError(s);
     this.bars.update(answers.get("recent") ?? [], s.batchDuration);
-    for (const name of ["active", "failed", "completed"]) this[name].table.update(answers.get(name) ?? []);
+    for (const name of ["active", "failed", "completed"]) this[name].table.update(answers.get(name));
   }
 
   /** @param {any} s */

@@ -33,6 +33,8 @@ class Page {
     this.app = null;
     /** @type {Map<string, any>} */
     this.answers = new Map();
+    /** @type {Map<string, NoAnswer>} */
+    this.failures = new Map(); // why an answer is older than the others, or is missing
     this.header = new Header($("headline"));
     this.tabs = TABS.map(([name, title]) =>
       el("a", { href: `#/${name}`, "data-tab": name }, title, el("span", { class: "badge", hidden: true })),
@@ -41,7 +43,7 @@ class Page {
     this.poller = new Poller(
       (path) => this.ask(path),
       () => [...ALWAYS, ...this.view.wants()],
-      (answers) => this.show(answers),
+      (answers, failures) => this.show(answers, failures),
       (contact) => this.tell(contact),
     );
     addEventListener("hashchange", () => this.open());
@@ -55,9 +57,10 @@ class Page {
     /** @type {any} */
     this.view = this.viewOf(name, rest);
     this.answers = new Map([...this.answers].filter(([key]) => key === "statistics" || key === "last"));
+    this.failures.clear();
     $("view").replaceChildren(this.view.node);
     for (const tab of this.tabs) set(tab, { "aria-current": tab.dataset.tab === (name === "batch" ? "batches" : name) ? "page" : null });
-    this.view.update(this.answers);
+    this.draw();
     scrollTo(0, 0);
     this.poller.wake();
   }
@@ -73,26 +76,53 @@ class Page {
 
   /** @param {string} path */
   async ask(path) {
-    this.app ??= await application();
+    const asked = (this.app ??= await application());
     try {
-      return await streaming(this.app.id, path);
+      return await streaming(asked.id, path);
     } catch (failure) {
-      if (failure instanceof NoAnswer && failure.status === 404 && path === "statistics") this.app = null; // another driver has its place
-      throw failure;
+      if (!(failure instanceof NoAnswer && failure.status === 404)) throw failure;
+      const now = await application();
+      if (now.id === asked.id) throw failure;
+      this.follow(now);
+      return streaming(now.id, path);
     }
   }
 
-  /** @param {Map<string, any>} answers */
-  show(answers) {
-    for (const [key, value] of answers) this.answers.set(key, value);
+  /** Another driver has the place of the one that was shown. @param {{id: string, name: string}} app */
+  follow(app) {
+    this.app = app;
+    this.answers.clear();
+    this.failures.clear();
+    this.poller.forget();
+  }
+
+  /** @param {Map<string, any>} answers @param {Map<string, NoAnswer>} failures */
+  show(answers, failures) {
+    for (const [key, value] of answers) {
+      this.answers.set(key, value);
+      this.failures.delete(key);
+    }
+    for (const [key, failure] of failures) this.failures.set(key, failure);
     const s = this.answers.get("statistics");
-    if (!s || s instanceof NoAnswer) return;
     setText($("application"), this.app?.name ?? "kstream");
     this.header.update(s, (this.answers.get("last") ?? [])[0]);
     this.badges(s);
-    this.view.update(this.answers);
+    this.draw();
     document.title = `${wordOf(kindOf(s))} · ${this.app?.name ?? "kstream"}`.slice(0, 200);
     setText($("footer"), `kstream ${s.version} · times are of ${zone()}`);
+  }
+
+  /** Draw the open view. What is wrong with it is said above it, and stops nothing else. */
+  draw() {
+    const reasons = new Set(this.view.wants().flatMap(({ key }) => this.failures.get(key) ?? []).map(reasonOf));
+    try {
+      this.view.update(this.answers);
+    } catch (error) {
+      reportError(error);
+      reasons.add("the page cannot draw it, and the console of the browser says why");
+    }
+    $("view-note").hidden = reasons.size === 0;
+    setText($("view-note"), sentence(`this view is not up to date: ${[...reasons].join("; ")}`));
   }
 
   /** @param {any} s */
@@ -120,18 +150,24 @@ class Page {
   }
 }
 
+/** Why a part of the view has no new answer. @param {NoAnswer} failure */
+const reasonOf = (failure) => (failure.status === 0 ? "no answer has come" : failure.message);
+
+/** @param {string} text */
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+
 /** Without milliseconds. @param {number} ms */
 const seconds = (ms) => ms - (ms % 1000);
 
 /** @param {NoAnswer} failure @param {number | null} answeredMs @param {number} nextMs */
 function staleText(failure, answeredMs, nextMs) {
-  if (failure.status === 401 || failure.status === 429)
+  if (failure.status === 401)
     return "The driver asks for its token. Open the address with ?token= that the driver has logged.";
   const age =
     answeredMs === null
       ? ""
       : ` Shown is what it said at ${clock(seconds(answeredMs))}, ${duration(seconds(Date.now() - answeredMs))} ago.`;
-  return `${failure.message}${age} The page asks again every ${duration(seconds(nextMs))}.`;
+  return `${sentence(failure.message)}${age} The page asks again every ${duration(seconds(nextMs))}.`;
 }
 
 new Page();

@@ -31,6 +31,7 @@ export class Table {
     this.most = FIRST_ROWS;
     /** @type {any[]} */
     this.rows = [];
+    this.isKnown = false; // before the first rows nobody knows that there is none
     /** @type {Map<string, {tr: HTMLElement, of: string}>} */
     this.kept = new Map();
     this.heads = columns.map((column, at) => this.head(column, at));
@@ -53,9 +54,10 @@ export class Table {
     return el("th", attributes, button);
   }
 
-  /** @param {any[]} rows */
+  /** @param {any[] | undefined} rows nothing as long as they are not known */
   update(rows) {
-    this.rows = rows;
+    this.isKnown = rows !== undefined;
+    this.rows = rows ?? [];
     this.draw();
   }
 
@@ -76,7 +78,7 @@ export class Table {
     this.heads.forEach((head, at) => this.sort && set(head, { "aria-sort": this.order(at) }));
     this.place(shown);
     this.scroll.hidden = shown.length === 0;
-    this.empty.hidden = shown.length > 0;
+    this.empty.hidden = shown.length > 0 || !this.isKnown;
     this.more.hidden = shown.length === this.rows.length;
     setText(this.more, `${count(shown.length)} of ${count(this.rows.length)} · show more`);
   }
@@ -99,14 +101,22 @@ export class Table {
     const before = this.kept;
     this.kept = new Map();
     rows.forEach((row, at) => {
-      const key = String(this.keyOf(row));
+      const key = this.unusedKey(String(this.keyOf(row)));
       const of = JSON.stringify(row);
       const kept = before.get(key) ?? { tr: el("tr"), of: "" };
       if (kept.of !== of) fill(kept.tr, this.columns, row);
       this.kept.set(key, { tr: kept.tr, of });
       if (this.body.children[at] !== kept.tr) this.body.insertBefore(kept.tr, this.body.children[at] ?? null);
     });
-    while (this.body.children.length > this.kept.size) this.body.lastElementChild?.remove();
+    while (this.body.children.length > rows.length) this.body.lastElementChild?.remove();
+  }
+
+  /** Rows may be equal, such as the same warning twice in a millisecond. @param {string} key */
+  unusedKey(key) {
+    for (let again = 1; ; again += 1) {
+      const numbered = `${again} ${key}`;
+      if (!this.kept.has(numbered)) return numbered;
+    }
   }
 }
 
