@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from integration.simulated_shop import own_traceback
 from kstream.ui.forms import (
     ApplicationForm,
     BatchDetailForm,
@@ -36,18 +37,7 @@ DESCRIPTION = "Kafka[Subscribe[orders, refunds]]"
 RECORD = "orders-3@48214829"
 PLACE = f"map of /srv/jobs/orders.py:41, record {RECORD} (2026-11-24T07:35:14.883Z)"
 ERROR = f"InvalidOperation: [<class 'decimal.ConversionSyntax'>] ({PLACE})"
-OWN_TRACEBACK = f"""Traceback (most recent call last):
-  File "/srv/jobs/orders.py", line 41, in <lambda>
-    orders = rdd.map(lambda record: to_order(record[1]))
-                                    ^^^^^^^^^^^^^^^^^^^
-  File "/srv/jobs/orders.py", line 27, in to_order
-    return Order(fields["customer"], to_cents(fields["total"]))
-                                     ^^^^^^^^^^^^^^^^^^^^^^^^^
-  File "/srv/jobs/orders.py", line 12, in to_cents
-    return int(Decimal(text) * 100)
-               ^^^^^^^^^^^^^
-decimal.InvalidOperation: [<class 'decimal.ConversionSyntax'>]
-in output operation 1, foreachRDD at /srv/jobs/orders.py:43: {PLACE}"""
+OWN_TRACEBACK = own_traceback(PLACE)
 TRACEBACK = f"""Traceback (most recent call last):
   File "/srv/lib/pyspark/rdd.py", line 1699, in collect
     sock_info = self.ctx._jvm.PythonRDD.collectAndServe(self._jrdd.rdd())

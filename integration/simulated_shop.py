@@ -291,7 +291,23 @@ def _an_error(record: str, at_ms: int) -> tuple[str, str]:
     """Return the error of a record that is no order, in one line and as a traceback."""
     moment = f"{datetime.fromtimestamp(at_ms // 1000, timezone.utc):%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
     place = f"map of /srv/jobs/orders.py:41, record {record} ({moment})"
-    return f"InvalidOperation: [<class 'decimal.ConversionSyntax'>] ({place})", _TRACEBACK.format(place=place)
+    return f"InvalidOperation: [<class 'decimal.ConversionSyntax'>] ({place})", _TRACEBACK.format(own=own_traceback(place))
+
+
+def own_traceback(place: str) -> str:
+    """Return the traceback of the user's functions. `place`: the operation and the record."""
+    return f"""Traceback (most recent call last):
+  File "/srv/jobs/orders.py", line 41, in <lambda>
+    orders = rdd.map(lambda record: to_order(record[1]))
+                                    ^^^^^^^^^^^^^^^^^^^
+  File "/srv/jobs/orders.py", line 27, in to_order
+    return Order(fields["customer"], to_cents(fields["total"]))
+                                     ^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/srv/jobs/orders.py", line 12, in to_cents
+    return int(Decimal(text) * 100)
+               ^^^^^^^^^^^^^
+decimal.InvalidOperation: [<class 'decimal.ConversionSyntax'>]
+in output operation 1, foreachRDD at /srv/jobs/orders.py:43: {place}"""
 
 
 def shop_of_now(trouble: bool = False) -> SimulatedShop:
@@ -307,15 +323,4 @@ py4j.protocol.Py4JJavaError: An error occurred while calling z:org.apache.spark.
 
 The above exception was the direct cause of the following exception:
 
-Traceback (most recent call last):
-  File "/srv/jobs/orders.py", line 41, in <lambda>
-    orders = rdd.map(lambda record: to_order(record[1]))
-                                    ^^^^^^^^^^^^^^^^^^^
-  File "/srv/jobs/orders.py", line 27, in to_order
-    return Order(fields["customer"], to_cents(fields["total"]))
-                                     ^^^^^^^^^^^^^^^^^^^^^^^^^
-  File "/srv/jobs/orders.py", line 12, in to_cents
-    return int(Decimal(text) * 100)
-               ^^^^^^^^^^^^^
-decimal.InvalidOperation: [<class 'decimal.ConversionSyntax'>]
-in output operation 1, foreachRDD at /srv/jobs/orders.py:43: {place}"""
+{own}"""

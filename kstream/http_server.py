@@ -31,10 +31,17 @@ _LONGEST_LINE = 65_536
 """The most bytes of the first line of a request, as in wsgiref."""
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """Errors of a system that has no more files or memory for a connection. It still waits in the queue of the port."""
+_ALL_ADDRESSES = ("0.0.0.0", "::", "")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 App = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 """A WSGI application. It is called on a thread for each request, so any number at a time."""
+
+
+def _root(host: str, port: int) -> str:
+    """Return the address of a server for others."""
+    name = socket.gethostname() if host in _ALL_ADDRESSES else f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}/".replace("%", "%25")  # before the zone of an address
 
 
 def is_loopback(host: str) -> bool:
@@ -109,8 +116,8 @@ class HttpServer:
             raise ConfigurationError(text, key=key, value=port) from e
         self.port: int = self._server.server_address[1]
         """The port on which it listens."""
-        self.root = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/".replace("%", "%25")  # before the zone of an address
-        """The address of its root."""
+        self.root = _root(host, self.port)
+        """The address of its root, for others. On all addresses it has the name of this machine."""
         self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_S,), name=name, daemon=True)
 
     def start(self) -> None:

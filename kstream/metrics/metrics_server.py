@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import socket
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -19,7 +18,6 @@ from kstream.http_server import App, HttpServer, StartResponse, is_allowed_host
 logger = logging.getLogger(__name__)
 PORT, HOST = "spark.streaming.kstream.metrics.port", "spark.streaming.kstream.metrics.host"
 _PROMETHEUS = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-_ALL_ADDRESSES = ("0.0.0.0", "::", "")
 _PLAIN = ("Content-Type", "text/plain; charset=utf-8")
 _JSON = ("Content-Type", "application/json")
 _HEADERS = (("X-Content-Type-Options", "nosniff"), ("Cache-Control", "no-store"))
@@ -42,9 +40,8 @@ class MetricsServer(HttpServer):
 
     def __init__(self, host: str, port: int, registry: CollectorRegistry, status: Callable[[], DriverStatus]) -> None:
         super().__init__(host, port, _app(registry, status, host), "MetricsServer", "metrics", PORT, headers=_HEADERS)
-        root = f"http://{socket.gethostname()}:{self.port}/" if host in _ALL_ADDRESSES else self.root
-        self.url = f"{root}metrics"
-        """The address for Prometheus, and for `kstream status` elsewhere. On all addresses it has the name of this machine."""
+        self.url = f"{self.root}metrics"
+        """The address for Prometheus, and for `kstream status` elsewhere."""
 
 
 def _app(registry: CollectorRegistry, status: Callable[[], DriverStatus], host: str) -> App:

@@ -10,7 +10,6 @@ import json
 import logging
 import math
 import re
-import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -56,7 +55,6 @@ HEADERS = (
     ("Cache-Control", "no-store"),
 )
 """Every answer has them."""
-_ALL_ADDRESSES = ("0.0.0.0", "::", "")
 _ROOT = "/api/v1/applications"
 _BATCH = re.compile(r"batches/(\d{1,15})(/operations)?")
 _STATUSES: Mapping[str, BatchStatus] = {
@@ -113,8 +111,8 @@ class UiServer(HttpServer):
             raise ConfigurationError("the token of the page must be printable ASCII, without a space at its ends", key=TOKEN)
         self._tokens = TokenCheck(token or None, clock or SystemClock())
         super().__init__(host, port, _app(source, host, self._tokens), "UiServer", "the page", PORT, _END_S, HEADERS, _CONNECTIONS)
-        self.url = f"http://{socket.gethostname()}:{self.port}/" if host in _ALL_ADDRESSES else self.root
-        """The address of the page for a person, without a token. On all addresses it has the name of this machine."""
+        self.url = self.root
+        """The address of the page for a person, without a token."""
 
     def stop(self) -> None:
         """Close the port and all connections, and wait for their threads, a second at most. Call it after `start`, or without it."""
