@@ -23,7 +23,7 @@ TYPED = ("quickstart.md",)
 """Pages whose commands are typed in their order, by test_ten_minutes.py."""
 PAGES = sorted(path.relative_to(ROOT) for path in (ROOT / "docs").glob("*.md") if path.name not in WITHOUT_CODE)
 
-COMMANDS = ("kstream checkpoint", "kstream status", "kstream doctor", "kstream lag", "kstream offsets", "kstream ledger")
+COMMANDS = tuple(f"kstream {name}" for name in ("checkpoint", "doctor", "history", "lag", "ledger", "offsets", "status"))
 """What a page shows that can be run as it stands: a job to run is none of them."""
 
 QUERY = "/mnt/queries/orders"
