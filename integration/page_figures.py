@@ -214,6 +214,7 @@ def a_detail(time_ms: int, failed: bool) -> dict[str, Any]:
         for p in range(partitions)
     ]
     ranges[3]["count"] = 398
+    behind = {f"{what}OffsetsBehindLatest": value for what, value in (("min", 0), ("max", 1167), ("avg", 332.5), ("total", 1995))}
     second = an_operation(
         1, "foreachRDD", "FAILED" if failed else "COMPLETED", time_ms + 310, 520, jobIds=[9012, 9013], jobUrls=[f"{url}9012", f"{url}9013"]
     )
@@ -235,7 +236,7 @@ def a_detail(time_ms: int, failed: bool) -> dict[str, Any]:
                 "offsets": ranges,
                 "blocks": [],
                 "files": [],
-                "facts": {"metrics": {"minOffsetsBehindLatest": 0, "maxOffsetsBehindLatest": 1167, "avgOffsetsBehindLatest": 332.5}},
+                "facts": {"metrics": behind},
             }
         ],
         "skipped": [{"stream": 0, "record": "orders-3@48214622"}],

@@ -6,12 +6,14 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
     plan         BatchPlan and PlannedInput; InputOutcome, BatchDelays and StateCheckpoint, which a completion stores
     skipped_record   SkippedRecord: a record that a batch leaves out
     batch_info   BatchInfo and its parts, for listeners
+    input_progress   InputProgress: what an input reports of its share in a batch
     batch        Batch, Job, JobSet: a batch in the driver that runs it; BatchCounts, PendingBatches
     retention    RequiredBatches: the batches whose plans must be kept
 """
 
 from kstream.batch.batch import Batch, BatchCounts, BatchState, Job, JobSet, PendingBatches, RDDScope
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
+from kstream.batch.input_progress import InputProgress, Offsets
 from kstream.batch.plan import BatchDelays, BatchPlan, InputOutcome, Json, JsonPlan, KeyHash, PlannedInput, StateCheckpoint
 from kstream.batch.skipped_record import SkippedRecord
 
@@ -23,11 +25,13 @@ __all__ = [
     "BatchPlan",
     "BatchState",
     "InputOutcome",
+    "InputProgress",
     "Job",
     "JobSet",
     "Json",
     "JsonPlan",
     "KeyHash",
+    "Offsets",
     "OutputOperationInfo",
     "PendingBatches",
     "PlannedInput",

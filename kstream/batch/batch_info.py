@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kstream.batch.input_progress import InputProgress
 from kstream.batch.skipped_record import SkippedRecord
 from kstream.batch_time import Time
 
@@ -66,6 +67,11 @@ class StreamInputInfo:
     def metadata(self) -> Mapping[str, Any]:
         """Return `facts`."""
         return self.facts
+
+    @property
+    def progress(self) -> InputProgress:
+        """What the stream reports of its share, from `facts`."""
+        return InputProgress(self.facts.get("progress", {}))
 
     def inputStreamId(self) -> int:
         return self.stream_id

@@ -9,9 +9,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from kstream.batch import BatchInfo, StreamInputInfo
+from kstream.batch import BatchInfo
 from kstream.batch_time import Duration, Time, format_batch_time
-from kstream.context.status import lag_of
 from kstream.listener import StreamingListener, StreamingListenerBatchCompleted
 
 logger = logging.getLogger("kstream.batches")
@@ -42,9 +41,11 @@ def fields_of(info: BatchInfo) -> dict[str, Any]:
     batch has ended: that late its results are. `limited_by` is why the batch did not take all records that were there.
     `backpressure_rates` are the rates under which it was planned, by stream id.
     """
-    lags = [lag for number, source in info.inputs.items() if (lag := lag_of(number, source)) is not None]
-    limits = ", ".join(sorted({lag.limited_by for lag in lags if lag.limited_by is not None}))
-    rates = {str(number): rate for number, source in sorted(info.inputs.items()) if (rate := rate_of(source)) is not None}
+    inputs = {number: source.progress for number, source in sorted(info.inputs.items())}
+    lags = [lag for progress in inputs.values() if (lag := progress.lag) is not None]
+    reasons: set[str] = {reason for progress in inputs.values() if (reason := progress.limited_by) is not None}
+    limits = ", ".join(sorted(reasons))
+    rates = {str(number): rate for number, progress in inputs.items() if (rate := progress.backpressure_rate) is not None}
     end = info.processing_end_ms
     return {
         "batch_time": info.batch_time.milliseconds,
@@ -53,7 +54,7 @@ def fields_of(info: BatchInfo) -> dict[str, Any]:
         "scheduling_delay_ms": info.scheduling_delay_ms,
         "processing_ms": info.processing_delay_ms,
         "behind_ms": None if end is None else end - info.batch_time.milliseconds,
-        "lag_records": sum(lag.records for lag in lags) if lags else None,
+        "lag_records": sum(lags) if lags else None,
         **({"limited_by": limits} if limits else {}),
         **({"backpressure_rates": rates} if rates else {}),
         "failed": info.has_failed,
@@ -81,11 +82,6 @@ def line_of(fields: dict[str, Any], interval: Duration) -> str:
     ]
     said = ", ".join(part for part in parts if part is not None)
     return f"batch {_local(Time(fields['batch_time']), behind, interval)}: {said}"
-
-
-def rate_of(source: StreamInputInfo) -> int | None:
-    """Return the rate of back-pressure under which an input was planned, in records a second; None without one. Pure."""
-    return source.facts.get("progress", {}).get("backpressureRate")
 
 
 def _rates(rates: Mapping[str, int]) -> str | None:

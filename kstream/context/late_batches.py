@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from kstream.batch import BatchInfo
 from kstream.batch_time import Duration
@@ -67,13 +66,8 @@ def are_ever_later(delays: Sequence[int], interval: Duration) -> bool:
 
 def kafka_ranges(info: BatchInfo) -> int:
     """Return the number of ranges of Kafka in a batch. Each is a task, unless ranges share tasks. Pure."""
-    return sum(len(_ranges(source.facts)) for source in info.inputs.values())
-
-
-def _ranges(facts: Any) -> Sequence[Any]:
-    """Return the ranges of an input that reads Kafka; none for any other input."""
-    is_kafka = str(facts.get("progress", {}).get("description", "")).startswith("Kafka[")
-    return facts.get("offsets", ()) if is_kafka else ()
+    sources = info.inputs.values()
+    return sum(len(source.facts.get("offsets", ())) for source in sources if source.progress.description.startswith("Kafka["))
 
 
 def advice(tasks: int, records: int, cores: int) -> str | None:

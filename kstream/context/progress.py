@@ -58,7 +58,7 @@ def progress_of(info: BatchInfo, interval: Duration, name: str) -> BatchProgress
             "totalDelay": info.totalDelay(),
         },
         sources=[
-            {"id": number, "numInputRows": source.num_records, **_found(source), **source.facts.get("progress", {})}
+            {"id": number, "numInputRows": source.num_records, **_found(source), **source.progress.values}
             for number, source in sorted(info.inputs.items())
         ],
         outputs=[

@@ -15,7 +15,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from kstream.batch import BatchInfo, StreamInputInfo
 from kstream.batch_time import Duration
@@ -143,15 +142,10 @@ def figures_of(info: BatchInfo) -> BatchFigures:
 
 
 def lag_of(number: int, source: StreamInputInfo) -> StreamLag | None:
-    """Return the lag of an input from its progress (`kstream.offsets.progress`); None if it reports no log ends. Pure."""
-    progress: dict[str, Any] = source.facts.get("progress", {})
-    latest: dict[str, dict[str, int]] | None = progress.get("latestOffset")
-    if latest is None:
-        return None
-    ends: dict[str, dict[str, int]] = progress["endOffset"]
-    behind = (max(0, latest[topic][n] - at) for topic, ats in ends.items() for n, at in ats.items() if n in latest.get(topic, {}))
-    limit: dict[str, Any] | None = progress.get("readLimit")
-    return StreamLag(number, str(progress.get("description", "")), sum(behind), None if limit is None else str(limit["reason"]))
+    """Return the lag of an input; None if it does not report one. Pure."""
+    progress = source.progress
+    lag = progress.lag
+    return None if lag is None else StreamLag(number, progress.description, lag, progress.limited_by)
 
 
 class StatusReporter:

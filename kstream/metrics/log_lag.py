@@ -9,10 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
-Offsets: TypeAlias = Mapping[str, Mapping[str, int]]
-"""Topic → partition → offset, as progress has it (`kstream.offsets.progress`)."""
+from kstream.batch import InputProgress, Offsets
+
 _NEW = -1
 """Below each end of a log: that of a partition which was not there yet."""
 MOST_POINTS = 32
@@ -99,7 +98,7 @@ class LogLag:
             yield topic, offsets, latest.get(topic, {}), past
 
 
-def lag_after(known: LogLag | None, progress: Mapping[str, Any], at_ms: int, before_ms: int | None = None) -> LogLag | None:
+def lag_after(known: LogLag | None, progress: InputProgress, at_ms: int, before_ms: int | None = None) -> LogLag | None:
     """Return the lag after a plan; the known one if the plan does not know the ends of the logs. Pure; costs the same for any past.
 
     Args:
@@ -109,15 +108,15 @@ def lag_after(known: LogLag | None, progress: Mapping[str, Any], at_ms: int, bef
         before_ms: the newest batch of an earlier driver. The logs are taken to have ended then where the first plan begins: so the lag
             after a downtime counts the downtime.
     """
-    latest: Offsets | None = progress.get("latestOffset")
+    latest = progress.latest_offsets
     if latest is None:
         return known
     if known is None:
-        earlier: tuple[tuple[int, Offsets], ...] = () if before_ms is None else ((before_ms, progress["startOffset"]),)
+        earlier: tuple[tuple[int, Offsets], ...] = () if before_ms is None else ((before_ms, progress.start_offsets),)
     else:
         earlier = known.points
     points = (*earlier, (at_ms, latest))
-    return LogLag(progress["endOffset"], _thinned(points) if len(points) > MOST_POINTS else points)
+    return LogLag(progress.end_offsets, _thinned(points) if len(points) > MOST_POINTS else points)
 
 
 def _thinned(points: Sequence[tuple[int, Offsets]]) -> tuple[tuple[int, Offsets], ...]:

@@ -123,11 +123,11 @@ class MetricsListener(StreamingListener):
         info = batchSubmitted.info
         with self._lock:
             for number, source in info.inputs.items():
-                progress = source.facts.get("progress", {})
+                progress = source.progress
                 known = self._inputs.get(number, InputFigures())
-                self._inputs[number] = replace(known, description=str(progress.get("description", "")))
-                if "readLimit" in progress:
-                    self._limited[number, str(progress["readLimit"]["reason"])] += 1
+                self._inputs[number] = replace(known, description=progress.description)
+                if progress.limited_by is not None:
+                    self._limited[number, progress.limited_by] += 1
                 lag = lag_after(self._lags.get(number), progress, info.submission_ms, self._before_ms)
                 if lag is not None:
                     self._lags[number] = lag

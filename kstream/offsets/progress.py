@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kstream.batch import InputOutcome, SkippedRecord
+from kstream.batch.input_progress import TOTAL_LAG
 from kstream.batch_time import Time
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
 from kstream.worker.record_errors import KindCounts
@@ -61,6 +62,7 @@ def _progress(
                 "minOffsetsBehindLatest": min(lags),
                 "maxOffsetsBehindLatest": max(lags),
                 "avgOffsetsBehindLatest": sum(lags) / len(lags),
+                TOTAL_LAG: sum(lags),
             }
     if pinned:
         progress["pinned"] = _nested(pinned)

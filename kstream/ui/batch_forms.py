@@ -24,8 +24,6 @@ Operations = Mapping[int, OutputOperationInfo]
 """The output operations of a batch by their numbers."""
 NO_POLICIES: Mapping[int, str] = MappingProxyType({})
 _LONGEST_REASON = 300
-_SHOWN = ("description", "startOffset", "endOffset", "latestOffset", "readLimit")
-"""What a form shows of the progress of an input outside `facts`, or what only the lag shows."""
 
 
 class OperationCounts(NamedTuple):
@@ -84,8 +82,8 @@ def row_of(info: BatchInfo, operations: Operations | None = None) -> BatchRow:
     statuses = [status_of(known[number]) for number in sorted(known)]
     errors = [operation.error or operation.failure_reason or "" for _, operation in sorted(known.items()) if _has_failed(operation)]
     inputs = info.inputs.values()
-    reasons = dict.fromkeys(str(limit["reason"]) for source in inputs if (limit := limit_of(source)) is not None)
-    lags = [lag for source in inputs if (lag := lag_of(source)) is not None]
+    reasons = dict.fromkeys(reason for source in inputs if (reason := source.progress.limited_by) is not None)
+    lags = [lag for source in inputs if (lag := source.progress.lag) is not None]
     return BatchRow(
         time_ms=info.batch_time.milliseconds,
         records=sum(source.num_records for source in inputs),
@@ -101,22 +99,6 @@ def row_of(info: BatchInfo, operations: Operations | None = None) -> BatchRow:
         limited_by="; ".join(reasons) if reasons else None,
         lag=sum(lags) if lags else None,
     )
-
-
-def limit_of(source: StreamInputInfo) -> Mapping[str, Any] | None:
-    """Return why an input has fewer records in a batch than its logs had: `reason` and `records`; None if it has all. Pure."""
-    return source.facts.get("progress", {}).get("readLimit")
-
-
-def lag_of(source: StreamInputInfo) -> int | None:
-    """Return the records of its logs that an input has left for later batches; None if they are not known. Pure.
-
-    It is made from the mean that the input has computed, as a sum over the partitions would be work for each batch.
-    """
-    progress: Mapping[str, Any] = source.facts.get("progress", {})
-    metrics: Mapping[str, float] = progress.get("metrics") or {}
-    mean = metrics.get("avgOffsetsBehindLatest")
-    return None if mean is None else round(mean * sum(len(offsets) for offsets in progress["endOffset"].values()))
 
 
 def status_of(operation: OutputOperationInfo) -> OperationStatus:
@@ -191,11 +173,11 @@ def input_form(source: StreamInputInfo, policy: str | None = None) -> InputForm:
         source: the facts.
         policy: its errors policy; None if it is not known.
     """
-    progress: Mapping[str, Any] = source.facts.get("progress", {})
-    limit = limit_of(source)
+    progress = source.progress
+    limit = progress.read_limit
     return {
         "id": source.stream_id,
-        "description": str(progress.get("description", "")),
+        "description": progress.description,
         "numRecords": source.num_records,
         "numRecordErrors": source.num_record_errors,
         "recordErrors": [{"operator": where, "exception": what, "numRecords": number} for where, what, number in source.record_errors],
@@ -207,7 +189,7 @@ def input_form(source: StreamInputInfo, policy: str | None = None) -> InputForm:
         "offsets": [_offsets_form(one) for one in source.facts.get("offsets", ())],
         "blocks": [str(block.block_id) for block in source.facts.get("blocks", ())],
         "files": [str(path) for path in source.facts.get("files", ())],
-        "facts": {key: value for key, value in progress.items() if key not in _SHOWN},
+        "facts": progress.other_facts,
     }
 
 

@@ -353,18 +353,21 @@ def _description(batch: KnownBatch, number: int, ranges: Sequence[PlannedRange] 
 
 
 def lag(snapshot: Snapshot) -> list[LagForm]:
-    """Return the lag of each input, as the status record has it. It has no partitions."""
+    """Return the lag of each input, as the status record has it. It has no partitions. Without a driver that lives there is no rate."""
     status = _status(snapshot)
+    if status is None:
+        return []
+    rates: Mapping[int, int] = {} if snapshot.driver.living is None else status.rates
     return [
         {
             "stream": found.stream,
             "description": found.description,
             "records": found.records,
             "seconds": None,
-            "rateLimit": None,
+            "rateLimit": rates.get(found.stream),
             "topics": [],
         }
-        for found in sorted(() if status is None else status.lag, key=lambda found: found.stream)
+        for found in sorted(status.lag, key=lambda found: found.stream)
     ]
 
 

@@ -25,7 +25,6 @@ from kstream.listener import (
     StreamingListenerBatchSubmitted,
     StreamingListenerOutputOperationCompleted,
 )
-from kstream.ui.batch_forms import limit_of
 from kstream.ui.error_text import line_without_secrets
 from kstream.ui.forms import DecisionForm, DecisionKind
 
@@ -109,8 +108,7 @@ class Decisions(StreamingListener):
         info = batchSubmitted.info
         for number, source in info.inputs.items():
             self._names[number] = _name_of(source)
-            limit = limit_of(source)
-            reason = "" if limit is None else str(limit["reason"])
+            reason = source.progress.limited_by or ""
             if reason != self._limits.get(number, ""):
                 self.note("limit", _limit_text(_name_of(source), source.num_records, reason), info.batch_time, info.submission_ms)
             self._limits[number] = reason
@@ -165,7 +163,7 @@ def _shown(text: str) -> str:
 
 def _name_of(source: StreamInputInfo) -> str:
     """Return the name of an input, for a sentence."""
-    return str(source.facts.get("progress", {}).get("description", "")) or f"stream {source.stream_id}"
+    return source.progress.description or f"stream {source.stream_id}"
 
 
 def _number_of_oldest(kept: deque[tuple[int, Decision]]) -> int:

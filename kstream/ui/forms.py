@@ -242,7 +242,8 @@ class TopicLagForm(TypedDict):
 class LagForm(TypedDict):
     """How far an input is behind the ends of its logs. `seconds`: for how long the oldest record has waited; None if it is not known.
 
-    `rateLimit`: the records a second that back-pressure allows now; None without back-pressure, and before its first rate.
+    `rateLimit`: the records a second that back-pressure allows now; None without back-pressure, before its first rate, and without a driver
+    that lives.
     """
 
     stream: int

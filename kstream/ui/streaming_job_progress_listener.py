@@ -161,9 +161,8 @@ class StreamingJobProgressListener(StreamingListener):
         with self._lock:
             self._active[info.batch_time.milliseconds] = ActiveBatch(info, info.outputs)
             for number, source in info.inputs.items():
-                progress = source.facts.get("progress", {})
-                self._descriptions[number] = str(progress.get("description", ""))
-                lag = lag_after(self._lags.get(number), progress, info.submission_ms, self._before_ms)
+                self._descriptions[number] = source.progress.description
+                lag = lag_after(self._lags.get(number), source.progress, info.submission_ms, self._before_ms)
                 if lag is not None:
                     self._lags[number] = lag
 

@@ -65,7 +65,8 @@ class UiSystem:
         Args:
             status: returns the status of the driver at this moment. Any thread.
             figures: returns what the engine knows at this moment. Any thread.
-            rates: returns the rate of each input that back-pressure has computed last, by stream id. Any thread.
+            rates: returns the rate of each input that back-pressure has computed last, by stream id. Any thread. `figures` has them, too,
+                but collects all pending batches: too much work for each event.
             store: the checkpoint; None without one.
             spark: leads to Spark's own page.
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from kstream.batch import InputProgress
 from kstream.metrics.log_lag import MOST_POINTS, LogLag, PartitionLag, TopicLag, lag_after
 
 
-def progress(end: dict[str, int], latest: dict[str, int] | None, start: dict[str, int] | None = None) -> dict[str, Any]:
-    return {"startOffset": {"t": start or {}}, "endOffset": {"t": end}, "latestOffset": None if latest is None else {"t": latest}}
+def progress(end: dict[str, int], latest: dict[str, int] | None, start: dict[str, int] | None = None) -> InputProgress:
+    values = {"startOffset": {"t": start or {}}, "endOffset": {"t": end}, "latestOffset": None if latest is None else {"t": latest}}
+    return InputProgress(values)
 
 
 def after(*plans: tuple[int, int, int], before_ms: int | None = None, start: int = 0) -> LogLag:
@@ -97,7 +99,7 @@ def test_the_lag_of_a_topic_is_the_sum_of_its_partitions_and_the_longest_of_them
 
 
 def test_a_topic_whose_ends_are_not_known_has_no_lag() -> None:
-    lag = lag_after(None, {"endOffset": {"t": {"0": 5}, "u": {}}, "latestOffset": {}}, 1000)
+    lag = lag_after(None, InputProgress({"endOffset": {"t": {"0": 5}, "u": {}}, "latestOffset": {}}), 1000)
     assert lag is not None and list(lag.by_topic(1000)) == []
 
 
@@ -115,7 +117,7 @@ class Untouched(Mapping[str, Any]):
 
 
 def test_what_a_batch_costs_does_not_depend_on_the_number_of_partitions() -> None:
-    plan = {"startOffset": Untouched(), "endOffset": Untouched(), "latestOffset": Untouched()}
+    plan = InputProgress({"startOffset": Untouched(), "endOffset": Untouched(), "latestOffset": Untouched()})
     lag = None
     for at_ms in range(100):
         lag = lag_after(lag, plan, at_ms)

@@ -165,6 +165,7 @@ def test_progress_has_offsets_and_lag_as_the_kafka_stream() -> None:
     plan, _ = run(on, 1)
     progress = on.metadata(batch_time(1), plan)["progress"]
     assert progress["endOffset"] == {"t": {"0": 3}} and progress["metrics"]["maxOffsetsBehindLatest"] == 7
+    assert progress["metrics"]["totalOffsetsBehindLatest"] == 7
     assert progress["description"] == "memory[t]"
 
 

@@ -247,6 +247,15 @@ def test_lag_and_the_failed_operation_are_those_of_the_status_record(store: Memo
     ]
 
 
+def test_the_rate_that_a_driver_allows_is_that_of_its_status_record_while_it_lives(store: MemoryFileStore) -> None:
+    clock = ManualClock(NOW)
+    leave_status(store, clock, rates={0: 700})
+    assert [lag["rateLimit"] for lag in source(store, clock=clock).lag()] == [700]
+    for age_ms, ended in ((0, "gracefully"), (2 * GONE_MS, None)):
+        leave_status(store, clock, age_ms, rates={0: 700}, ended=ended)
+        assert [lag["rateLimit"] for lag in source(store, clock=clock).lag()] == [None]
+
+
 def test_an_error_that_may_hold_a_secret_is_only_named(store: MemoryFileStore) -> None:
     name = names.failed(Time(FAILED), 5, 5)
     fields = format.decode("failed", store.read(name), name)

@@ -16,7 +16,7 @@ from kstream.listener import (
     StreamingListenerOutputOperationCompleted,
     StreamingListenerOutputOperationStarted,
 )
-from kstream.ui.batch_forms import lag_of, row_of, status_of
+from kstream.ui.batch_forms import row_of, status_of
 from kstream.ui.streaming_job_progress_listener import MOST_FAILED, MOST_FAILED_ROWS, MOST_ROWS, StreamingJobProgressListener
 from kstream.ui.timeline import HOUR_MS, MOST_BUCKETS, bucket_ms
 from tests.ui.infos import info_of, run_through, source_of, submitted_of
@@ -114,7 +114,7 @@ class Untouched(Mapping[str, Any]):
 
 def test_what_a_batch_costs_does_not_depend_on_the_number_of_partitions() -> None:
     offsets = {"orders": Untouched()}
-    metrics = {"avgOffsetsBehindLatest": 2.5}
+    metrics = {"totalOffsetsBehindLatest": 2500}
     progress = {"description": "Kafka", "startOffset": offsets, "endOffset": offsets, "latestOffset": offsets, "metrics": metrics}
     listener = StreamingJobProgressListener(1000, 10)
     run_through(listener, info_of(1000, StreamInputInfo(0, 10, {"progress": progress, "offsets": Untouched()})))
@@ -122,8 +122,8 @@ def test_what_a_batch_costs_does_not_depend_on_the_number_of_partitions() -> Non
 
 
 def test_the_lag_of_a_batch_is_the_sum_over_its_partitions() -> None:
-    assert lag_of(source_of(7, behind=3)) == 21
-    assert lag_of(StreamInputInfo(0, 5, {})) is None
+    assert row_of(info_of(1000, source_of(7, behind=3))).lag == 21
+    assert row_of(info_of(1000, StreamInputInfo(0, 5, {}))).lag is None
 
 
 def test_a_batch_that_fails_and_succeeds_later_has_one_row_and_counts_once_in_the_timeline() -> None:
