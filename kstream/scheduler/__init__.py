@@ -17,7 +17,8 @@ generator's thread owns the first half, the scheduler's the second; they exchang
     executor_allocation_policy  how many executors a job gets for the speed of its batches (pure)
     executor_allocation_manager  ExecutorAllocationManager: asks Spark for them, once a scaling interval
     batch_planner        BatchPlanner: makes one batch, from the plans of its inputs to its jobs
-    job_generator        JobGenerator: ticks, restart, graceful stop, clean-up
+    restart              Restart: continues from the log of earlier drivers
+    job_generator        JobGenerator: ticks, graceful stop, clean-up
 """
 
 from kstream.scheduler.job_generator import JobGenerator, JobGeneratorCallbacks

@@ -1,0 +1,178 @@
+"""Restart: continues from the log of earlier drivers. It restores the inputs and states, and runs the batches that are left."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kstream.batch import Batch, BatchState, PlannedInput
+from kstream.batch_time import Time, listed
+from kstream.checkpoint import LogContents
+from kstream.dstream import InputDStream
+from kstream.dstream.ports import InputServices
+from kstream.errors import StorageError
+from kstream.loop import Event
+from kstream.scheduler.batch_planner import BatchPlanner
+from kstream.scheduler.job_scheduler import JobScheduler, SchedulerParts
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Resume:
+    """The work of a restart before its first tick: run the pending batches again, and plan the missed ones.
+
+    Attributes:
+        pending: the pending batches of earlier drivers, oldest first.
+        failures: how often each batch has failed, by batch time.
+        missed: the missed batch times to plan, oldest first.
+        ended: set when the work is done, also after an error.
+    """
+
+    pending: Sequence[Batch]
+    failures: Mapping[Time, int]
+    missed: Sequence[Time]
+    ended: Event
+
+
+class Restart:
+    """Runs the pending batches again with their plans, and plans the missed batches.
+
+    Threads: the thread that starts calls `restore`, then `left`. The JobGenerator's thread calls `resume`.
+    """
+
+    def __init__(
+        self, parts: SchedulerParts, planner: BatchPlanner, scheduler: JobScheduler, services: InputServices, max_batch_failures: int
+    ) -> None:
+        """
+        Args:
+            parts, scheduler, services, max_batch_failures: those of the JobGenerator.
+            planner: plans the missed batches.
+        """
+        self._parts = parts
+        self._planner = planner
+        self._scheduler = scheduler
+        self._services = services
+        self._max_batch_failures = max_batch_failures
+        self._stored: dict[int, Mapping[Time, PlannedInput]] = {}
+
+    def restore(self, contents: LogContents, last_planned: Time) -> None:
+        """Restore inputs and states from the log, and start the inputs. Blocks on the store and on the inputs' systems.
+
+        Args:
+            contents: of the log.
+            last_planned: the newest batch time that has a plan.
+
+        Raises:
+            CorruptRecordError: no stored state from which the batches can be made is whole.
+            NotRecoverableError: the stored data belongs to another kind of input.
+            Exception: an input could not start.
+        """
+        for stream in self._planner.inputs:
+            self._stored[stream.id] = _restore(stream, contents)
+            stream.start(self._services)
+        assert contents.meta is not None
+        self._parts.states.restore(contents, contents.meta.next_batch(last_planned))
+        self._leave_out(contents)
+
+    def _leave_out(self, contents: LogContents) -> None:
+        """Leave out of ended batches what they have left out, for windows and states. A pending batch does so when it runs."""
+        for time in (contents.done | contents.given_up) & contents.skipped.keys():
+            for stream in self._planner.inputs:
+                records = contents.skipped_of(time, stream.id)
+                if records:
+                    stream.leave_out(time, records)
+
+    def left(self, contents: LogContents, last_planned: Time, next_tick: Time) -> Resume:
+        """Return the event with all work that comes before the tick at `next_tick`. Passes the missed times to the inputs; may block."""
+        interval = self._parts.graph.batch_duration
+        assert contents.meta is not None
+        first = contents.meta.next_batch(last_planned)
+        pending, times = contents.pending, first.until(next_tick, interval)
+        failing = [time for time in pending if contents.failures.get(time, 0) > 0 and not self._is_over(contents.failures[time])]
+        missed = [] if failing else self._planner.missed(times)
+        if failing and times:
+            self._planner.postpone(first, next_tick, failing)
+        for what, times in (("during down time", missed), ("pending processing", pending)):
+            logger.info("batches %s (%d batches): %s", what, len(times), listed(times))
+        logger.info("batches to reschedule (%d batches): %s", len(pending + missed), listed(pending + missed))
+        batches = [
+            Batch(
+                contents.plans[time], {number: plans[time] for number, plans in self._stored.items() if time in plans}, BatchState.DURABLE
+            )
+            for time in pending
+        ]
+        self._stored.clear()
+        return Resume(batches, contents.failures, missed, self._parts.runtime.event())
+
+    def resume(self, event: Resume) -> None:
+        """Submit the pending batches and plan the missed ones, then set `event.ended`. Blocks on the store and on the inputs' systems.
+
+        An error that `BatchPlanner.run_again` raises ends this method: `event.ended` is set, and the other batches do not run.
+        """
+        try:
+            for batch in event.pending:  # mark all before any runs: the plan of a pending batch must be kept until the batch has run
+                self._parts.unfinished.planned(batch.time)
+            for batch in event.pending:
+                self._run_again(batch, event.failures.get(batch.time, 0))
+            for time in event.missed:
+                self._planner.generate(time)
+        finally:
+            event.ended.set()
+
+    def _run_again(self, batch: Batch, failures: int) -> None:
+        """Submit a pending batch. A batch that failed too often is given up instead."""
+        if self._planner.is_fenced:
+            return
+        if self._is_over(failures):
+            self._give_up(batch, failures)
+        else:
+            self._planner.run_again(batch)
+
+    def _is_over(self, failures: int) -> bool:
+        """Return whether a batch that failed in so many starts is given up."""
+        return failures > self._max_batch_failures > 0
+
+    def _give_up(self, batch: Batch, failures: int) -> None:
+        """Put the batch into the ledger and log a warning. The stream continues.
+
+        If the store refuses the entry, the error is reported to the JobScheduler, and the next restart tries again.
+        """
+        try:
+            command = self._parts.log.give_up(batch.plan, self._parts.clock.time_ms(), failures)
+        except StorageError as e:  # not in the ledger: the next restart tries again
+            batch.become(BatchState.FAILED)
+            self._parts.unfinished.ended(batch.time, succeeded=False)
+            self._scheduler.report_error(f"batch {batch.time} could not be given up", e)
+            return
+        batch.become(BatchState.ENDED)
+        self._parts.unfinished.ended(batch.time, succeeded=True)
+        logger.warning(
+            "batch %s failed %d times and is given up (spark.streaming.kstream.maxBatchFailures=%d). It is in the ledger, no restart runs "
+            "it again, and the stream continues. When its cause is repaired, run it again while its plan is kept "
+            "(spark.streaming.kstream.history): %s",
+            batch.time,
+            failures,
+            self._max_batch_failures,
+            command,
+        )
+
+
+def _restore(stream: InputDStream[Any], contents: LogContents) -> Mapping[Time, PlannedInput]:
+    """Restore an input from its plans and kept offsets in the log. Return its decoded plans, by batch time.
+
+    Raises:
+        NotRecoverableError: the stored data belongs to another kind of input, or the input cannot continue from there.
+    """
+    plans = {time: stream.decode(plan.inputs[stream.id]) for time, plan in contents.plans.items() if stream.id in plan.inputs}
+    if plans:
+        newest = max(plans)
+        stream.restored(newest, plans[newest])
+        kept = contents.kept_data(stream.id)
+        if kept is not None:
+            stream.restored_kept(stream.decode(kept))
+    for time, plan in plans.items():
+        stream.remember_plan(time, plan)
+    return plans
