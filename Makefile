@@ -73,7 +73,7 @@ chaos: install ## the long campaigns: a driver killed 36 times, also with a sink
 soak: install ## two nights of one kstream run: database, broker and store away for minutes, driver and JVM killed, then ZooKeeper and broker under a receiver; must be exact. Then ten minutes of overload for each input, a downtime of five minutes, a first start on ten million records, and 86,400 batches that must leave nothing behind
 	@$(PY) -m integration.night
 	@for input in direct socket kafka; do $(PY) -m integration.overload $$input --bars --seconds 600 > /dev/null || exit 1; done
-	@$(PY) -m integration.overload backlog --bars --seconds 300 > /dev/null
+	@for start in downtime backlog; do $(PY) -m integration.overload $$start --bars --seconds 300 > /dev/null || exit 1; done
 	@$(PY) -m integration.overload backlog --bars --seconds 250 --capacity 40000 --first-batch 100000 > /dev/null
 	@$(PY) -m integration.leaks --batches 86400 --bars > /dev/null
 

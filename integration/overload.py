@@ -3,9 +3,10 @@
     python -m integration.overload INPUT [--seconds N] [--capacity N] [--first-batch N] [--without] [--bootstrap HOST:PORT]
                                          [--zookeeper HOST:PORT] [--bars]
 
-INPUT is direct (Kafka's direct stream), socket or kafka (receivers). With `backlog` a direct stream without back-pressure finds all records
-at its start, as after a downtime of so many seconds. The job sleeps for each record, so its capacity is the same on every machine:
-`--capacity` records a second. `backlog --capacity 40000 --seconds 250 --first-batch 100000` is a first start on ten million records.
+INPUT is direct (Kafka's direct stream), socket or kafka (receivers). With `backlog` a direct stream without back-pressure finds so many
+seconds' worth of records at its first start. With `downtime` it finds them at a restart: a first driver has run for a while. The job sleeps
+for each record, so its capacity is the same on every machine: `--capacity` records a second. `backlog --capacity 40000 --seconds 250
+--first-batch 100000` is a first start on ten million records.
 
 It prints a line of JSON: the batches, and the memory of driver and JVM. `--without` switches back-pressure off, to show the difference.
 Under `--bars` the bars are checked, and a missed one is exit status 1. Without addresses it starts its own servers.
@@ -40,7 +41,14 @@ from kstream import StreamingContext
 from kstream.listener import StreamingListener, StreamingListenerBatchCompleted
 
 INPUTS = ("direct", "socket", "kafka")
-BACKLOG = "backlog"
+BACKLOG, DOWNTIME = "backlog", "downtime"
+WITH_A_BACKLOG = (BACKLOG, DOWNTIME)
+"""The inputs that find a backlog at their start. Back-pressure is off."""
+NORMAL = 0.5
+"""The load of the driver before a downtime, as a share of the capacity. Each second it changes by up to a half."""
+NORMAL_S = 15
+MOST_IN_THE_FIRST_S = 15
+"""How many seconds' worth of records the first batch after a downtime may have: ten seconds and an interval, with room."""
 MOST_AFTER_A_START = 2.0
 """The most intervals for which a batch after the first may run, while a backlog is read."""
 CAPACITY = 1000
@@ -97,7 +105,9 @@ class Outcome:
 
     @property
     def latest(self) -> float:
-        """The longest total delay after the warm-up, in seconds. The interval is one second."""
+        """The longest total delay after the warm-up, or after the first batch of a backlog, in seconds. The interval is one second."""
+        if self.input in WITH_A_BACKLOG:
+            return max((batch.delay for batch in self.after_the_first), default=0.0)
         return max(batch.delay for batch in self.batches if batch.time >= WARM_S)
 
     @property
@@ -112,11 +122,15 @@ class Outcome:
 
     def missed(self) -> list[str]:
         """The bars that the run has missed."""
-        latest = max(batch.delay for batch in self.after_the_first) if self.input == BACKLOG else self.latest
-        longest = max(batch.processing for batch in self.after_the_first)
+        longest = max((batch.processing for batch in self.after_the_first), default=0.0)
+        first, most_in_first = next(batch for batch in self.batches if batch.records), MOST_IN_THE_FIRST_S * self.capacity_set
         figures = [
-            (latest < PEAK, f"total delay up to {latest:.1f} intervals"),
-            (self.input != BACKLOG or longest <= MOST_AFTER_A_START, f"a batch took {longest:.1f} intervals"),
+            (self.latest < PEAK, f"total delay up to {self.latest:.1f} intervals"),
+            (self.input not in WITH_A_BACKLOG or longest <= MOST_AFTER_A_START, f"a batch took {longest:.1f} intervals"),
+            (
+                self.input != DOWNTIME or first.records <= most_in_first,
+                f"the first batch had {first.records} records",
+            ),
             (self.processed == self.produced, f"{self.processed} of {self.produced} records"),
             (self.throughput >= USE * self.capacity, f"{self.throughput:.0f} of {self.capacity:.0f} records a second"),
             (self.growth(self.driver_mb) < GROWTH_MB, f"the driver has grown by {self.growth(self.driver_mb):.1f} MB"),
@@ -204,38 +218,71 @@ def line_server() -> Iterator[tuple[int, Any]]:
             connection.close()
 
 
-def make_context(outcome: Outcome) -> StreamingContext:
+def make_context(outcome: Outcome, checkpoint: str | None = None) -> StreamingContext:
     """The context of the job. A run that shows the difference has no limit at all: its first batch may find a backlog by chance."""
     conf = SparkConf().setMaster("local[3]").setAppName("overload")
     conf.set("spark.streaming.backpressure.enabled", str(outcome.backpressure).lower())
     if outcome.backpressure:  # as in Spark, receivers obey the initial rate also without it
         conf.set("spark.streaming.backpressure.initialRate", str(outcome.capacity_set // 2))
-    limited = outcome.backpressure or outcome.input == BACKLOG
+    limited = outcome.backpressure or outcome.input in WITH_A_BACKLOG
     conf.set("spark.streaming.kstream.kafka.firstBatchRecords", str(outcome.first_batch if limited else 0))
     conf.set("spark.ui.enabled", "false")
-    return StreamingContext(conf, 1)
+    ssc = StreamingContext(conf, 1)
+    if checkpoint is not None:
+        ssc.checkpoint(checkpoint)
+    return ssc
+
+
+def make_direct_job(outcome: Outcome, bootstrap: str, topic: str, checkpoint: str | None) -> StreamingContext:
+    """The context of a job that reads a topic by the direct stream."""
+    ssc = make_context(outcome, checkpoint)
+    params = {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}
+    stream = KafkaUtils.createDirectStream(ssc, [topic], params, messageHandler=value_only)
+    stream.foreachRDD(partial(process, outcome.capacity_set))
+    return ssc
+
+
+def run_a_first_driver(ssc: StreamingContext, outcome: Outcome, send: Any) -> None:
+    """Run a driver at a normal load for a while, until it has read everything, and stop it."""
+    before = Outcome(outcome.input, outcome.backpressure)
+    ssc.addStreamingListener(Watcher(before, time.time()))
+    ssc.start()
+    for second in range(NORMAL_S):
+        records = int(outcome.capacity_set * NORMAL * (1 + (second % 5 - 2) / 4))
+        send(records)
+        before.produced += records
+        ssc.awaitTerminationOrTimeout(1)
+    patience = time.time() + 60
+    while before.processed < before.produced:
+        assert time.time() < patience, f"the first driver has read {before.processed} of {before.produced} records"
+        ssc.awaitTerminationOrTimeout(1)
+    ssc.stop(stopGraceFully=False)
 
 
 def run(outcome: Outcome, seconds: float, bootstrap: str, zookeeper: str) -> Outcome:
     """Run the job, and wait until it has read everything. Its memory is looked at each second after the warm-up."""
     with ExitStack() as resources:
-        ssc = make_context(outcome)
         if outcome.input == "socket":
+            ssc = make_context(outcome)
             port, send = resources.enter_context(line_server())
-            stream = ssc.socketTextStream("127.0.0.1", port)
+            ssc.socketTextStream("127.0.0.1", port).foreachRDD(partial(process, outcome.capacity_set))
+        elif outcome.input == "kafka":
+            ssc = make_context(outcome)
+            topic, send = kafka_topic(bootstrap)
+            params = {"bootstrap.servers": bootstrap, "auto.offset.reset": "smallest"}
+            stream = KafkaUtils.createStream(ssc, zookeeper, topic, {topic: 1}, params)
+            stream.foreachRDD(partial(process, outcome.capacity_set))
         else:
             topic, send = kafka_topic(bootstrap)
-            params = {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}
-            if outcome.input in ("direct", BACKLOG):
-                stream = KafkaUtils.createDirectStream(ssc, [topic], params, messageHandler=value_only)
-            else:
-                reset = {**params, "auto.offset.reset": "smallest"}
-                stream = KafkaUtils.createStream(ssc, zookeeper, topic, {topic: 1}, reset)
-        stream.foreachRDD(partial(process, outcome.capacity_set))
+            checkpoint = resources.enter_context(tempfile.TemporaryDirectory()) if outcome.input == DOWNTIME else None
+            ssc = make_direct_job(outcome, bootstrap, topic, checkpoint)
+            if checkpoint is not None:
+                run_a_first_driver(ssc, outcome, send)
+                ssc = make_direct_job(outcome, bootstrap, topic, checkpoint)
         started = time.time()
         ssc.addStreamingListener(Watcher(outcome, started))
-        load = Load(send, 0 if outcome.input == BACKLOG else seconds * LOADED, outcome.capacity_set)
-        if outcome.input == BACKLOG:
+        load = Load(send, 0 if outcome.input in WITH_A_BACKLOG else seconds * LOADED, outcome.capacity_set)
+        if outcome.input in WITH_A_BACKLOG:
             load.sent = int(seconds * outcome.capacity_set)
             send(load.sent)
         ssc.start()
@@ -255,17 +302,20 @@ def run(outcome: Outcome, seconds: float, bootstrap: str, zookeeper: str) -> Out
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("input", choices=(*INPUTS, BACKLOG))
+    parser.add_argument("input", choices=(*INPUTS, *WITH_A_BACKLOG))
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--capacity", type=int, default=CAPACITY)
-    parser.add_argument("--first-batch", type=int, default=CAPACITY // 2, help="of each of two partitions")
+    parser.add_argument("--first-batch", type=int, help="of each of two partitions; by default half a second's worth, after a downtime all")
     parser.add_argument("--without", action="store_true")
     parser.add_argument("--bootstrap", default="")
     parser.add_argument("--zookeeper", default="")
     parser.add_argument("--bars", action="store_true")
     options = parser.parse_args()
-    backpressure = not options.without and options.input != BACKLOG
-    outcome = Outcome(options.input, backpressure, options.capacity, options.first_batch)
+    if options.without and options.input in WITH_A_BACKLOG:
+        parser.error(f"{options.input} runs without back-pressure in any case")
+    first_batch = options.first_batch or (CAPACITY // 2 if options.input != DOWNTIME else int(options.seconds * options.capacity))
+    backpressure = not options.without and options.input not in WITH_A_BACKLOG
+    outcome = Outcome(options.input, backpressure, options.capacity, first_batch)
     with ExitStack() as servers:
         folder = Path(servers.enter_context(tempfile.TemporaryDirectory()))
         bootstrap, zookeeper = options.bootstrap, options.zookeeper
@@ -278,9 +328,8 @@ def main() -> int:
     if not options.bars:
         return 0
     missed = outcome.missed()
-    latest = max(batch.delay for batch in outcome.after_the_first) if options.input == BACKLOG else outcome.latest
     used = f"{outcome.throughput:.0f} of {outcome.capacity:.0f} records a second"
-    print(f"{outcome.input}: {'; '.join(missed) or f'total delay up to {latest:.1f} intervals, {used}'}", file=sys.stderr)
+    print(f"{outcome.input}: {'; '.join(missed) or f'total delay up to {outcome.latest:.1f} intervals, {used}'}", file=sys.stderr)
     return 1 if missed else 0
 
 

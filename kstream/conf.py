@@ -179,8 +179,8 @@ _HOW_MANY_RECORDS_A_BATCH_HAS = (
         "spark.streaming.kstream.kafka.firstBatchRecords",
         "int",
         100_000,
-        "Maximum records of a partition in the first batch of a start that finds more, and after a pause. Later batches take what fits "
-        "their interval, until the stream has caught up. 0 is no limit.",
+        "Maximum records of a partition in the first batch of a start. After a restart the last batches in the checkpoint limit it, too. "
+        "Later batches take what fits their interval, until the stream has caught up. 0 switches these limits off.",
     ),
     Entry(
         "spark.streaming.kstream.kafka.maxBytesPerBatch",

@@ -235,7 +235,7 @@ class JobSet:
     def delays(self) -> BatchDelays | None:
         """The delays of the batch; None before its last job has ended."""
         start, end = self.processing_start_ms, self.processing_end_ms
-        return None if start is None or end is None else BatchDelays(start - self.submission_ms, end - start)
+        return None if start is None or end is None else BatchDelays(start - self.submission_ms, end - start, self.tries)
 
     def note_outcomes(self, outcomes: Mapping[int, InputOutcome]) -> None:
         """Note what the tasks have found of each input, by stream id. Called on the JobScheduler's event thread."""

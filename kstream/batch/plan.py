@@ -108,7 +108,7 @@ class InputOutcome:
         report: whether listeners get the losses.
         skipped: the records that the batch has left out.
         errors: the records that the errors policy has left out, by the kind of their error: [operator, exception, number of records].
-        num_bytes: the bytes of all records, estimated; None if they are not known. Not stored.
+        num_bytes: the bytes of all records, estimated; None if they are not known.
     """
 
     counts: Sequence[int | None] = ()
@@ -178,10 +178,12 @@ class BatchDelays:
     Attributes:
         scheduling_ms: from its submission to the start of its first job.
         processing_ms: from that start to the end of its last job.
+        tries: how often its jobs were submitted. After the first try the delays are no measure of the job's speed (see BatchInfo).
     """
 
     scheduling_ms: int
     processing_ms: int
+    tries: int = 1
 
     @property
     def total_ms(self) -> int:

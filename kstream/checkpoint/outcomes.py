@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kstream.batch import BatchDelays, SkippedRecord
@@ -19,17 +19,21 @@ class Completion:
 
     Attributes:
         at_ms: when it was written, in milliseconds since the Unix epoch.
+        epoch: the epoch of the driver that wrote it. Its streams have the numbers of that driver.
         counts: stream number → record count of each part of its plan.
         errors: stream number → the records that the errors policy has left out: [operator, exception, number of records].
         skipped: the records that the batch has left out.
         delays: of the batch; None if it had no jobs, or if an older kstream has written the record.
+        num_bytes: stream number → the bytes of its records, estimated; only of streams for which they are known.
     """
 
     at_ms: int
+    epoch: int
     counts: Mapping[int, Sequence[int | None]]
     errors: Mapping[int, Sequence[tuple[str, str, int]]]
     skipped: Sequence[SkippedRecord]
     delays: BatchDelays | None = None
+    num_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +64,19 @@ def read_completion(store: FileStore, time: Time, plan_epoch: int) -> Completion
     errors = {int(stream): [(kind[0], kind[1], kind[2]) for kind in kinds] for stream, kinds in fields.get("errors", {}).items()}
     counts = {int(stream): found for stream, found in fields.get("counts", {}).items()}
     skipped = tuple(SkippedRecord.from_json(row) for row in fields.get("skipped", ()))
-    return Completion(fields["at"], counts, errors, skipped, delays_of(fields))
+    num_bytes = {int(stream): found for stream, found in fields.get("bytes", {}).items()}
+    return Completion(fields["at"], fields["epoch"], counts, errors, skipped, delays_of(fields), num_bytes)
 
 
 def delays_fields(delays: BatchDelays) -> list[int]:
-    """Return the delays of a batch as a JSON value: scheduling delay and processing time in milliseconds."""
-    return [delays.scheduling_ms, delays.processing_ms]
+    """Return the delays of a batch as a JSON value: scheduling delay and processing time in milliseconds, and the tries above one."""
+    return [delays.scheduling_ms, delays.processing_ms, *([delays.tries] if delays.tries > 1 else [])]
 
 
 def delays_of(fields: Mapping[str, Any]) -> BatchDelays | None:
     """Make the delays from the fields of a completion or of a row of the history; None if they have none."""
     stored = fields.get("delays")
-    return None if stored is None else BatchDelays(stored[0], stored[1])
+    return None if stored is None else BatchDelays(*stored[:3])
 
 
 def failure_names(store: FileStore) -> dict[tuple[Time, int], list[str]]:

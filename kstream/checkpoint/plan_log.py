@@ -275,6 +275,9 @@ class PlanLog:
         errors = {str(stream): [list(kind) for kind in outcome.errors] for stream, outcome in found.items() if outcome.errors}
         if errors:
             fields["errors"] = errors
+        num_bytes = {str(stream): outcome.num_bytes for stream, outcome in found.items() if outcome.num_bytes is not None}
+        if num_bytes:
+            fields["bytes"] = num_bytes
         if states:
             fields["states"] = states_fields(states)
         if delays is not None:

@@ -169,7 +169,7 @@ class Engine:
         opened = self._opened
         assert opened is not None
         self._received = self._make_receivers(opened)
-        self._wire(opened.log)
+        self._wire(opened)
         assert self._scheduler is not None and self._generator is not None
         self._scheduler.start()
         for controller in self._rate_controllers:
@@ -384,9 +384,10 @@ class Engine:
         log = f" Set {WRITE_AHEAD_LOG}=true." if any(isinstance(stream, ReceiverInputDStream) for stream in lost) else ""
         return f"the data of {', '.join(map(repr, lost))} is lost with the driver.{log} {longer}"
 
-    def _wire(self, log: BatchLog) -> None:
+    def _wire(self, opened: OpenedCheckpoint) -> None:
         """Make the JobScheduler, the JobGenerator and their parts, and connect them. Starts nothing."""
-        unfinished = self._unfinished = UnfinishedBatches(self._runtime)
+        log, unfinished = opened.log, UnfinishedBatches(self._runtime)
+        self._unfinished = unfinished
         states = StateCheckpointer(self._graph, self._store, log.epoch, log.probe, lambda: self._make_state_files(log.epoch))
         parts = SchedulerParts(
             graph=self._graph,
@@ -407,7 +408,7 @@ class Engine:
         self._generator = JobGenerator(
             parts,
             self._scheduler,
-            InputServices(self._bus.post, self._is_fenced, self._received or NoReceivedBlocks(), unfinished.in_line),
+            InputServices(self._bus.post, self._is_fenced, self._received or NoReceivedBlocks(), unfinished.in_line, opened.last_batches),
             JobGeneratorCallbacks(self._callbacks.on_fenced, self._callbacks.on_exhausted, self._clean_received),
             self._settings.get("spark.streaming.kstream.maxBatchFailures"),
         )

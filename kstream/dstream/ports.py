@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kstream.batch import RDDScope
+from kstream.batch import BatchInfo, RDDScope
 from kstream.batch_time import Duration, Time
 from kstream.conf import Settings
 from kstream.dstream.received_blocks import NoReceivedBlocks, ReceivedBlocks
@@ -126,6 +126,11 @@ class InputServices:
     """The blocks that the receivers of this driver have stored."""
     open_batches: Callable[[], Collection[Time]] = tuple
     """The batches that run, or wait for an earlier one. A batch between two tries is not among them. Any thread."""
+    last_batches: Callable[[int], Sequence[BatchInfo]] = lambda _: ()
+    """Returns how fast the last batches of a stream were that earlier drivers have completed, oldest first, by the id of the stream.
+
+    They are without outputs and facts, and none at a first start. Blocks on the store.
+    """
     tolerate_loss: bool = False
     """Whether losses are reported in the outcome and never raised. A replay sets this, to run on the data that is left."""
 

@@ -56,8 +56,8 @@ class ReadLimit:
     """Why a batch has fewer records than were in the logs.
 
     Attributes:
-        reason: `maxRatePerPartition`, `initialRate`, `backpressure`, `firstBatchRecords`, `firstBatchRuns`, `catchUp`, `lateBatches`,
-            `maxBytesPerBatch` or `minRecordsPerBatch`. docs/back-pressure.md explains them.
+        reason: `maxRatePerPartition`, `initialRate`, `backpressure`, `firstBatchRecords`, `firstBatchTime`, `firstBatchRuns`, `catchUp`,
+            `lateBatches`, `maxBytesPerBatch` or `minRecordsPerBatch`. docs/back-pressure.md explains them.
         records: the number of records that the batch has therefore.
     """
 
@@ -102,11 +102,26 @@ class AdmissionControl:
             stream_id: the id of the stream.
             name: the name of the stream, for the log.
         """
+        self._note_bytes(info, stream_id)
+        self._catch_up.completed(info, stream_id, name)
+
+    def restore(self, last_batches: Callable[[int], Iterable[BatchInfo]], stream_id: int) -> None:
+        """Note the last batches of earlier drivers, for the limits of the first batch. Called by the thread that starts.
+
+        Args:
+            last_batches: returns those of a stream, oldest first. Called only if a setting needs them; may block.
+            stream_id: the id of the stream.
+        """
+        for info in last_batches(stream_id) if self._settings.first_records or self._settings.max_bytes else ():
+            self._note_bytes(info, stream_id)
+            self._catch_up.restored(info, stream_id)
+
+    def _note_bytes(self, info: BatchInfo, stream_id: int) -> None:
+        """Note how long the records of a batch were, if all its outputs have succeeded in the first try."""
         source = info.inputs.get(stream_id)
         if info.measures_speed and source is not None and source.num_bytes and source.num_records:
             with self._lock:
                 self._bytes_a_record = source.num_bytes / source.num_records
-        self._catch_up.completed(info, stream_id, name)
 
     # -- planning; on the generator's thread
 
@@ -176,7 +191,7 @@ class AdmissionControl:
 
     def _ceilings(self, time: Time, open_batches: Collection[Time], bytes_a_record: float) -> Iterable[Ceiling]:
         """Yield the limits of a batch besides its rates."""
-        yield self._catch_up.ceiling(time, open_batches)
+        yield from self._catch_up.ceilings(time, open_batches)
         if self._settings.backpressure and self._is_late(time, open_batches):
             yield Ceiling(total=0, reason="lateBatches")
         if self._settings.max_bytes:

@@ -22,6 +22,8 @@ LEAST_SHARE = 0.1
 """The share of an interval that the records of a batch may take in any case. Fewer of them would save nothing worth it."""
 NEWEST = 3
 """The number of batches that say how fast the machine is now. One of them may have met a pause."""
+LEAST_WITHOUT_A_LINE = 1000
+"""The fewest records for which `most_within` lets a batch be stopped, if the batches do not tell overhead and records apart."""
 GROWTH = 2.0
 """How many times the records of the last batch the next one may have, beyond what the division of records by time allows."""
 
@@ -60,7 +62,10 @@ class BatchSpeed:
 
         With fewer records such a job would do little else than begin batches.
         """
-        overhead_ms = self._overhead_ms()
+        return self._target_ms(self._overhead_ms())
+
+    def _target_ms(self, overhead_ms: float) -> float:
+        """Return how long the next batch may run, if that is its overhead."""
         return self._budget_ms if overhead_ms < MOST_OVERHEAD * self._interval_ms else 2 * overhead_ms
 
     def add(self, cost: BatchCost) -> None:
@@ -73,16 +78,32 @@ class BatchSpeed:
 
     def fitting(self) -> int:
         """Return how many records the next batch may have; at least 1. Call this after `add`."""
-        last, target_ms = self._costs[-1], self.target_ms
+        last, overhead_ms = self._costs[-1], self._overhead_ms()
+        target_ms = self._target_ms(overhead_ms)
         divided = last.records * target_ms / last.processing_ms
         if self._slope_ms is None:
             return max(1, int(divided * (SPREAD if len(self._costs) >= RECENT // 2 else 1)))
         most = max(divided, GROWTH * last.records)
-        return max(1, int(min(self._by_line(self._slope_ms, target_ms), most) if self._slope_ms else most))
+        return max(1, int(min(self._by_line(overhead_ms, self._slope_ms, target_ms), most) if self._slope_ms else most))
 
-    def _by_line(self, slope_ms: float, target_ms: float) -> float:
+    def most_within(self, time_ms: float) -> int:
+        """Return how many records the first batch of another driver may have, if it may run for a time. Call this if `is_known`.
+
+        The line through the batches counts. Batches of equal size have no line, and then all their time counts as cost of the records. So
+        small batches make records look dear, and there is a least number. A sink that was away does the same, and so the batch may have as
+        many records as five or more batches usually had. Of fewer batches one may have been huge.
+
+        Args:
+            time_ms: the time in milliseconds.
+        """
+        usual = statistics.median_low(cost.records for cost in self._costs) if len(self._costs) >= RECENT // 2 else 0
+        if self._slope_ms:
+            return max(1, usual, int((time_ms - self._overhead_ms()) / self._slope_ms))
+        divided = statistics.median(cost.records / cost.processing_ms for cost in self._costs) * time_ms
+        return max(LEAST_WITHOUT_A_LINE, usual, int(SPREAD * divided))
+
+    def _by_line(self, overhead_ms: float, slope_ms: float, target_ms: float) -> float:
         """Return how many records end in `target_ms` by the line, if the machine is as fast as in the last three batches."""
-        overhead_ms = self._overhead_ms()
         newest = list(self._costs)[-NEWEST:]
         slowness = statistics.median(cost.processing_ms / (overhead_ms + slope_ms * cost.records) for cost in newest)
         return max(target_ms / slowness - overhead_ms, LEAST_SHARE * self._interval_ms) / slope_ms

@@ -1,8 +1,9 @@
 """CatchUp: how many records a direct stream takes while it reads a backlog, after a start or a long pause. Asks nobody.
 
-A first start from `earliest`, or a start after a downtime, finds more records than one batch can process. The first batch then takes a
-fixed number of each partition. Later ones take nothing until it has ended, because nothing is measured yet. From then on a batch takes
-as many records as fit its interval, by the speed of the last batches. This ends when a batch reaches the ends of all logs.
+A first start from `earliest`, or a start after a downtime, finds more records than one batch can process. The first batch then takes at
+most a fixed number of each partition, and after a downtime no more than some seconds' worth, by the batches of earlier drivers. Later ones
+take nothing until it has ended, because nothing is measured yet: a new driver may run on another machine, or with other code. From then on
+a batch takes as many records as fit its interval, by the speed of the last batches. This ends when a batch reaches the ends of all logs.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ PAUSE_INTERVALS = 10
 """After a pause of so many batch intervals between two plans a stream catches up again: brokers were away, or the process was stopped."""
 SHARE = 0.85
 """The share of its interval that a batch may need. The rest is for batches that are slower."""
+START_MS = 10_000
+"""How long the first batch of a restart may run beyond its share. Workers start in it, and few records would measure nothing else."""
 MOST_LATE = 2
 """A batch takes no records if an earlier one has not ended so many intervals after its time, and occupies a concurrent job."""
 
@@ -55,9 +58,6 @@ class Ceiling:
         return {p: current[p] + length for p, length in lengths.items()}
 
 
-NO_CEILING = Ceiling()
-
-
 def _shares(lengths: Mapping[Partition, int], total: int, wanted: int) -> dict[Partition, int]:
     """Share a number of records by the lengths of the ranges. The shares are whole numbers, and their sum is `total`."""
     shares: dict[Partition, int] = {}
@@ -85,6 +85,8 @@ class CatchUp:
         self._lock = threading.Lock()
         self._behind = first_records > 0
         self._speed = BatchSpeed(SHARE * interval.milliseconds, interval.milliseconds)
+        self._speed_before = BatchSpeed(SHARE * interval.milliseconds, interval.milliseconds)
+        """The speed of the last batches of earlier drivers."""
         self._is_told = False
         """Whether the log has the time until the stream has caught up."""
         self._last: Time | None = None
@@ -100,8 +102,8 @@ class CatchUp:
         """Whether the stream has not reached the ends of its logs since the start or the last pause. Any thread."""
         return self._behind
 
-    def ceiling(self, time: Time, open_batches: Collection[Time]) -> Ceiling:
-        """Return the most records of a batch. After a pause of `PAUSE_INTERVALS` a stream that was on time catches up again.
+    def ceilings(self, time: Time, open_batches: Collection[Time]) -> Sequence[Ceiling]:
+        """Return the limits of a batch. After a pause of `PAUSE_INTERVALS` a stream that was on time catches up again.
 
         Args:
             time: the batch.
@@ -109,14 +111,20 @@ class CatchUp:
         """
         with self._lock:
             if not self._behind and (self._first_records <= 0 or not self._has_paused(time)):
-                return NO_CEILING
+                return ()
             self._note_ends(time, open_batches)
             if not self._speed.is_known:
-                first = Ceiling(each=self._first_records, reason="firstBatchRecords")
-                return Ceiling(total=0, reason="firstBatchRuns") if self._unfinished or self._unheard else first
+                return [Ceiling(total=0, reason="firstBatchRuns")] if self._unfinished or self._unheard else self._first_ceilings()
             if is_late(time, self._unfinished[:1], open_batches, self._interval, self._concurrent_jobs):
-                return Ceiling(total=0, reason="lateBatches")
-            return Ceiling(total=self._speed.fitting(), reason="catchUp")
+                return [Ceiling(total=0, reason="lateBatches")]
+            return [Ceiling(total=self._speed.fitting(), reason="catchUp")]
+
+    def _first_ceilings(self) -> Sequence[Ceiling]:
+        """Return the limits of a batch before a batch of this driver was measured. Call this under the lock."""
+        fixed, before = Ceiling(each=self._first_records, reason="firstBatchRecords"), self._speed_before
+        if not before.is_known:
+            return [fixed]
+        return [fixed, Ceiling(total=before.most_within(SHARE * self._interval.milliseconds + START_MS), reason="firstBatchTime")]
 
     def _note_ends(self, time: Time, open_batches: Collection[Time]) -> None:
         """Note which batches have ended. Call this under the lock.
@@ -160,19 +168,31 @@ class CatchUp:
             stream_id: the id of the stream.
             name: the name of the stream, for the log.
         """
-        source, processing_ms = info.inputs.get(stream_id), info.processing_delay_ms
+        cost = _cost_of(info, stream_id)
         with self._lock:
             self._unfinished = [batch for batch in self._unfinished if batch != info.batch_time]
             self._unheard.pop(info.batch_time, None)
-            if not info.measures_speed or source is None or source.num_records <= 0 or processing_ms is None or processing_ms < 0:
-                return  # below 0 ms: the clock was set back while the batch ran
-            self._speed.add(BatchCost(source.num_records, max(1, processing_ms)))
+            if cost is None:
+                return
+            self._speed.add(cost)
             if not self._behind or self._last is None or self._is_told:
                 return
             self._is_told = True
-            left, a_second, most, seconds = self._left, source.num_records * 1000 / max(1, processing_ms), *self._rate()
+            left, a_second, most, seconds = self._left, cost.records * 1000 / cost.processing_ms, *self._rate()
         text = "%s catches up: %d records wait, and the job has processed %.0f a second. A batch takes up to %d, for about %.0f s"
         logger.info(text, name, left, a_second, most, left / most * seconds)
+
+    def restored(self, info: BatchInfo, stream_id: int) -> None:
+        """Note the speed of a batch of an earlier driver, before the first plan.
+
+        Args:
+            info: the batch.
+            stream_id: the id of the stream.
+        """
+        cost = _cost_of(info, stream_id)
+        if cost is not None:
+            with self._lock:
+                self._speed_before.add(cost)
 
     def _rate(self) -> tuple[int, float]:
         """Return how many records a batch takes, and the seconds from one such batch to the next. Call this under the lock."""
@@ -181,6 +201,14 @@ class CatchUp:
     def _has_paused(self, time: Time) -> bool:
         """Return whether many intervals lie between the last plan and this one. Call this under the lock."""
         return self._last is not None and time.since(self._last).milliseconds > PAUSE_INTERVALS * self._interval.milliseconds
+
+
+def _cost_of(info: BatchInfo, stream_id: int) -> BatchCost | None:
+    """Return what the records of a stream have cost in a batch; None if the batch does not show it. Pure."""
+    source, processing_ms = info.inputs.get(stream_id), info.processing_delay_ms
+    if not info.measures_speed or source is None or source.num_records <= 0 or processing_ms is None or processing_ms < 0:
+        return None  # below 0 ms: the clock was set back while the batch ran
+    return BatchCost(source.num_records, max(1, processing_ms))
 
 
 def is_late(time: Time, oldest: Sequence[Time], open_batches: Collection[Time], interval: Duration, concurrent_jobs: int) -> bool:

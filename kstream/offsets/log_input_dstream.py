@@ -99,6 +99,7 @@ class LogInputDStream(InputDStream[LogPlan]):
         """
         super().start(services)
         self._admission = AdmissionControl(self._admission_settings(), self.slide_duration)
+        self._admission.restore(services.last_batches, self.id)
         policy = self._on_data_loss()
         if policy not in DATA_LOSS_POLICIES:
             raise ConfigurationError(

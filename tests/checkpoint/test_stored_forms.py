@@ -55,6 +55,10 @@ DONE_WITH_DELAYS = (
     b'{"at":2345,"checksum":"5979655302abc4810408546411e4e0a4cfb024f317804e7c7721c83c3b407fcf","delays":[40,1250],"epo'
     b'ch":3,"kind":"done","time":2000,"version":1}'
 )
+DONE_WITH_BYTES = (
+    b'{"at":2345,"bytes":{"0":7168},"checksum":"6d4f84a02f31f72410f467a0fb9e209aca60364692b06f32e13ffde5ffa0b6a6","coun'
+    b'ts":{"0":[7]},"delays":[40,1250,2],"epoch":3,"kind":"done","time":2000,"version":1}'
+)
 SEGMENT = (
     b'{"batches":[{"counts":{"0":[5,null]},"delays":[40,1250],"plan":{"after":1699999999000,"epoch":3,"floor":17000000'
     b'00000,"inputs":{"0":{"ranges":[["orders",0,19999,20500]]},"1":{}},"nonce":"0123456789abcdef","records":{"0":501,'
@@ -154,6 +158,14 @@ def test_the_bytes_of_a_completion_with_the_delays_of_its_batch(store: MemoryFil
     assert store.read("done/000000000002000-000002") == DONE_WITH_DELAYS
     found = read_completion(store, Time(2000), 2)
     assert found is not None and found.delays == BatchDelays(40, 1250) and found.delays.total_ms == 1290
+
+
+def test_the_bytes_of_a_completion_with_the_bytes_of_its_records_after_a_second_try(store: MemoryFileStore) -> None:
+    outcomes = {0: InputOutcome([7], num_bytes=7168), 1: InputOutcome()}
+    PlanLog(store, 3).complete(Time(2000), 2, 2345, outcomes, delays=BatchDelays(40, 1250, tries=2))
+    assert store.read("done/000000000002000-000002") == DONE_WITH_BYTES
+    found = read_completion(store, Time(2000), 2)
+    assert found is not None and found.delays == BatchDelays(40, 1250, tries=2) and found.num_bytes == {0: 7168}
 
 
 def test_a_completion_of_an_older_kstream_has_no_delays(store: MemoryFileStore) -> None:

@@ -48,6 +48,21 @@ class Admitting:
         return self.control.limits_of(at(self.number))
 
 
+def test_after_a_restart_the_limit_by_bytes_knows_how_long_the_records_are() -> None:
+    stream = Admitting(max_bytes=10_000)
+    before = BatchInfo(at(-5), {0: StreamInputInfo(0, 10, num_bytes=1000), 7: StreamInputInfo(7, 1, num_bytes=9)}, 0, 0, 100, {})
+    newer = BatchInfo(at(-4), {7: StreamInputInfo(7, 1, num_bytes=9)}, 0, 0, 100, {})
+    stream.control.restore(lambda _: [before, newer], 0)
+    assert stream.plan(a=1_000) == 100 and stream.limits["readLimit"]["reason"] == "maxBytesPerBatch"
+
+
+def test_without_a_limit_that_needs_them_nobody_reads_the_last_batches() -> None:
+    def read(stream_id: int) -> list[BatchInfo]:
+        raise AssertionError("the store was asked")
+
+    Admitting(backpressure=True, min_records=5).control.restore(read, 0)
+
+
 def test_without_a_limit_a_batch_has_all_records_and_no_reason() -> None:
     stream = Admitting()
     assert stream.plan(a=10**9, b=3) == 10**9 + 3

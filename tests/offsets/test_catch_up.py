@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
 from kstream.batch_time import Duration, Time
-from kstream.offsets.catch_up import NO_CEILING, CatchUp, Ceiling
+from kstream.offsets.catch_up import CatchUp, Ceiling
 from kstream.offsets.offset_range import OffsetRange
 
 A, B = ("t", 0), ("t", 1)
@@ -39,8 +39,9 @@ class Catching:
     def plan(self, number: int, produced: int = 0) -> int:
         """Plan a batch; the number of its records. It runs until `ends` is called."""
         self.end += produced
-        ceiling = self.catch_up.ceiling(at(number), self.open)
-        until = ceiling.lowered({A: self.next}, {A: self.end})[A]
+        until = self.end
+        for ceiling in self.catch_up.ceilings(at(number), self.open):
+            until = ceiling.lowered({A: self.next}, {A: until})[A]
         self.catch_up.planned(at(number), [OffsetRange(*A, self.next, until)], {A: self.end})
         taken, self.next = until - self.next, until
         self.open.add(at(number))
@@ -68,7 +69,7 @@ def test_each_partition_has_its_limit() -> None:
 def test_partitions_share_a_total_by_their_lengths_and_no_record_is_left_over() -> None:
     assert Ceiling(total=10).lowered({A: 0, B: 0}, {A: 30, B: 10}) == {A: 7, B: 10 - 7}
     assert Ceiling(total=0).lowered({A: 3, B: 0}, {A: 30, B: 10}) == {A: 3, B: 0}
-    assert Ceiling(total=100).lowered({A: 0}, {A: 30}) == {A: 30} and NO_CEILING.lowered({A: 0}, {A: 9}) == {A: 9}
+    assert Ceiling(total=100).lowered({A: 0}, {A: 30}) == {A: 30} and Ceiling().lowered({A: 0}, {A: 9}) == {A: 9}
     draw = random.Random(3)
     for _ in range(200):
         lengths = {("t", n): draw.randint(0, 50) for n in range(20)}
@@ -97,6 +98,76 @@ def test_a_batch_takes_what_fits_its_interval_until_the_ends_are_reached() -> No
     stream.ends(3, 425, 850)
     assert [stream.plan(4), stream.catch_up.is_behind] == [50, False], "the rest"
     assert stream.plan(5, produced=1_000_000) == 1_000_000, "from now on nothing limits the stream"
+
+
+def restarted(*batches: tuple[int, int], waiting: int = 100_000, first: int = 100_000) -> Catching:
+    """A stream with a backlog, whose last driver has left batches of (records, milliseconds)."""
+    stream = Catching(waiting, first=first)
+    for records, processing_ms in batches:
+        stream.catch_up.restored(ended(-10, records, processing_ms), 0)
+    return stream
+
+
+VARIED = tuple((records, 200 + records) for records in range(100, 500, 40))
+"""Batches of a job that needs 0.2 s for itself and a millisecond for a record."""
+
+
+def test_after_a_restart_the_first_batch_takes_what_the_last_driver_would_have_processed_in_some_seconds() -> None:
+    stream = restarted(*VARIED)
+    assert [stream.plan(number) for number in (1, 2, 3)] == [10_650, 0, 0], "ten seconds and the share of an interval, less 0.2 s"
+    assert stream.catch_up.is_behind
+
+
+def test_after_a_restart_the_fixed_number_still_holds() -> None:
+    assert restarted(*VARIED, first=70).plan(1) == 70
+
+
+def test_on_a_slower_machine_the_second_batch_of_a_restart_fits_its_interval() -> None:
+    """The speed of the last driver counts for the first batch alone."""
+    stream = restarted(*VARIED)
+    assert stream.plan(1) == 10_650
+    stream.ends(1, 10_650, 10 * 10_850)
+    assert stream.plan(2) == 83
+
+
+def test_after_a_restart_a_first_batch_that_failed_is_followed_by_one_as_large() -> None:
+    stream = restarted(*VARIED)
+    assert [stream.plan(1), stream.plan(2)] == [10_650, 0]
+    stream.fails(1)
+    assert stream.plan(3) == 10_650
+
+
+def test_batches_of_equal_size_count_all_their_time_as_cost_of_records_with_some_room() -> None:
+    assert restarted(*10 * [(500, 600)]).plan(1) == int(1.5 * 10_850 * 500 / 600)
+
+
+def test_a_job_of_small_batches_catches_up_after_a_restart() -> None:
+    """Nearly all of their time is the overhead of a batch, so records look dear."""
+    stream = restarted(*10 * [(3, 300)])
+    assert stream.plan(1) == 1000
+    stream.ends(1, 1000, 2_800)
+    number = 2
+    while stream.catch_up.is_behind:
+        taken = stream.plan(number, produced=2_000)
+        stream.ends(number, taken, 300 + taken // 20)
+        number += 1
+    assert number < 25
+
+
+def test_slow_batches_of_the_last_driver_do_not_make_the_first_one_smaller_than_they_were() -> None:
+    """The sink was away, and each of the last batches waited a minute for it, one more than the other."""
+    stream = restarted(*((records, 60_000 + 40 * records) for records in range(2_000, 4_500, 250)))
+    assert stream.plan(1) == 3_000
+
+
+def test_one_huge_batch_of_the_last_driver_does_not_make_the_first_one_huge() -> None:
+    assert restarted((90_000, 600_000)).plan(1) == int(1.5 * 10_850 * 0.15)
+
+
+def test_batches_of_the_last_driver_that_were_tried_again_show_no_speed() -> None:
+    stream = Catching(10_000)
+    stream.catch_up.restored(replace(ended(-10, 5_000, 10), tries=2), 0)
+    assert stream.plan(1) == 100
 
 
 def test_a_start_without_a_backlog_is_never_limited() -> None:

@@ -122,6 +122,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         """
         super().start(services)
         self._admission = AdmissionControl(self._admission_settings(), self.slide_duration)
+        self._admission.restore(services.last_batches, self.id)
         check_one_of(self._policy(), DOWNTIME_POLICIES, "spark.streaming.kstream.downtime")
         check_one_of(self._on_data_loss(), DATA_LOSS_POLICIES, "spark.streaming.kstream.kafka.onDataLoss")
         check_apart(self._on_record_error().dead_letter_topic, self.spec.topics)

@@ -10,8 +10,10 @@ import pytest
 from kstream_kafka import KafkaUtils, OffsetRange, TopicAndPartition, restore_input, utf8_decoder, value_only
 from kstream_kafka.errors import BrokerUnreachableError, KafkaConfigError, LogShrankError, PartitionRevokedError, UnknownTopicError
 
+from kstream.batch import BatchInfo, StreamInputInfo
 from kstream.batch_time import Time
 from kstream.context.checkpoint_opener import stored_skipped_between
+from kstream.dstream.ports import InputServices
 from kstream.errors import ConfigurationError, NotRecoverableError
 from kstream.offsets.offset_range import Partition
 from tests.kstream_kafka.fakes import FakeHost
@@ -212,6 +214,14 @@ def test_the_first_batch_of_a_start_takes_a_limited_number_of_each_partition():
     assert [r[2:] for r in s.batch()] == [[0, 100_000], [0, 7]]
     limits = s.stream._admission.limits_of(Time(1000))
     assert limits["readLimit"] == {"reason": "firstBatchRecords", "records": 100_007}
+
+
+def test_the_first_batch_of_a_restart_takes_some_seconds_worth_by_the_batches_in_the_checkpoint():
+    s = Stream({("t", 0): (0, 250_000)}, auto_offset_reset="earliest")
+    before = BatchInfo(Time(0), {s.stream.id: StreamInputInfo(s.stream.id, 400)}, 0, 0, 850, {})
+    s.stream.start(InputServices(last_batches=lambda _: [before]))
+    assert [r[2:] for r in s.batch()] == [[0, 7658]]
+    assert s.stream._admission.limits_of(Time(1000))["readLimit"]["reason"] == "firstBatchTime"
 
 
 @pytest.mark.parametrize(
