@@ -42,25 +42,31 @@ def _add_filter(jvm: Any) -> None:
     if log4j.LogManager.getRootLogger().isDebugEnabled():
         return
     context = log4j.LogManager.getContext(False)
-    result = jvm.java.lang.Class.forName("org.apache.logging.log4j.core.Filter$Result")
-    deny, neutral = (jvm.java.lang.Enum.valueOf(result, name) for name in ("DENY", "NEUTRAL"))
+    deny, neutral = _results(jvm)
     repeated = log4j.core.filter.RegexFilter.createFilter(_REPEATED, None, False, deny, neutral)
     context.getConfiguration().getRootLogger().addFilter(repeated)
     context.updateLoggers()
 
 
+def _results(jvm: Any) -> tuple[Any, Any]:
+    """Return what a filter answers for a line that it leaves out, and for one that it leaves to others."""
+    result = jvm.java.lang.Class.forName("org.apache.logging.log4j.core.Filter$Result")
+    return jvm.java.lang.Enum.valueOf(result, "DENY"), jvm.java.lang.Enum.valueOf(result, "NEUTRAL")
+
+
 def silence_jvm(sc: SparkContext | None) -> None:
     """Let Spark's JVM log nothing more: the program stops at once and ends, and jobs that are cut short are no errors. Any thread.
 
-    Not by `SparkContext.setLogLevel`: it also takes away the threshold by which the log of a Python program begins at WARN. So a line that
-    another thread is writing just then would pass, whatever its level.
+    By a filter, and not by another level: Spark compares levels to find the threshold by which the log of a Python program begins at WARN.
+    While a level changes, lines that other threads write just then would pass, whatever their level.
     """
     try:
         if sc is not None:
             jvm: Any = sc._jvm  # pyright: ignore[reportPrivateUsage]
             log4j = jvm.org.apache.logging.log4j
-            context = log4j.LogManager.getContext(False)
-            context.getConfiguration().getRootLogger().setLevel(log4j.Level.OFF)
+            context, (deny, neutral) = log4j.LogManager.getContext(False), _results(jvm)
+            all_lines = log4j.core.filter.ThresholdFilter.createFilter(log4j.Level.OFF, neutral, deny)
+            context.getConfiguration().getRootLogger().addFilter(all_lines)
             context.updateLoggers()
     except Exception as e:  # the JVM may have ended
         logger.debug("log of the JVM not silenced: %s", e)
