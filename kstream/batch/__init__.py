@@ -13,7 +13,7 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
 
 from kstream.batch.batch import Batch, BatchCounts, BatchState, Job, JobSet, PendingBatches, RDDScope
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
-from kstream.batch.input_progress import InputProgress, Offsets
+from kstream.batch.input_progress import InputProgress, Offsets, lag_between
 from kstream.batch.plan import BatchDelays, BatchPlan, InputOutcome, Json, JsonPlan, KeyHash, PlannedInput, StateCheckpoint
 from kstream.batch.skipped_record import SkippedRecord
 
@@ -40,4 +40,5 @@ __all__ = [
     "SkippedRecord",
     "StateCheckpoint",
     "StreamInputInfo",
+    "lag_between",
 ]

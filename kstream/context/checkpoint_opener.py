@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kstream.batch import BatchInfo, BatchPlan, Json, PlannedInput
@@ -24,7 +24,7 @@ from kstream.checkpoint.binding import (
 )
 from kstream.checkpoint.input_records import KeptOffsets, write_kept
 from kstream.checkpoint.interval_change import write_change
-from kstream.checkpoint.measured import measured_batches
+from kstream.checkpoint.measured import MeasuredBatches
 from kstream.checkpoint.missing_plans import Skipped, check_no_plan_is_missing, has_gap
 from kstream.checkpoint.reader import check_meta, delete_superseded, newest_plan, read_meta, record_takeover, write_meta
 from kstream.clock import Clock
@@ -53,21 +53,17 @@ class OpenedCheckpoint:
     Attributes:
         log: writes to it.
         contents: those of its log, rebound; None without a checkpoint directory.
-        store: the checkpoint itself; None without one.
+        last_batches: as of `InputServices.last_batches`.
     """
 
     log: BatchLog
     contents: LogContents | None
-    store: FileStore | None = None
+    last_batches: Callable[[int], Sequence[BatchInfo]] = lambda _: ()
 
     @property
     def plans(self) -> Iterable[BatchPlan]:
         """The plans of earlier drivers; none without a checkpoint directory."""
         return () if self.contents is None else self.contents.plans.values()
-
-    def last_batches(self, stream_id: int) -> Sequence[BatchInfo]:
-        """Return how fast the last batches of a stream were, as of `InputServices.last_batches`. Blocks on the store."""
-        return () if self.store is None or self.contents is None else measured_batches(self.store, self.contents, stream_id, MEASURED)
 
     def stream_now(self, epoch: int, stream: int) -> int | None:
         """Return the number that a stream of an earlier driver has now; None if it is gone.
@@ -131,7 +127,7 @@ class CheckpointOpener:
             text = "checkpoint %s: the job continues after batch %s:\n%s"
             logger.log(level, text, self._store.url, contents.last_planned, binding.report())
         self._warn_of_unneeded(binding, stored)
-        return OpenedCheckpoint(log, found, self._store)
+        return OpenedCheckpoint(log, found, MeasuredBatches(self._store, found, MEASURED).of)
 
     def _check_log(self) -> None:
         """Check interval, streams, windows and holes of the log, before the epoch is taken. Blocks on the store; raises as `open`.

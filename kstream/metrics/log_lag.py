@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kstream.batch import InputProgress, Offsets
+from kstream.batch import InputProgress, Offsets, lag_between
 
 _NEW = -1
 """Below each end of a log: that of a partition which was not there yet."""
@@ -49,6 +49,11 @@ class LogLag:
 
     planned: Offsets
     points: tuple[tuple[int, Offsets], ...]
+
+    @property
+    def records(self) -> int:
+        """The records in the logs that no batch has."""
+        return lag_between(self.planned, self.points[-1][1])
 
     def by_partition(self, now_ms: int) -> Iterator[PartitionLag]:
         """Compute the lag of each partition whose end is known.

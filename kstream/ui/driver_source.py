@@ -163,7 +163,7 @@ class DriverSource:
             "numHeldBatches": len(pending.held),
             "oldestUnfinishedMs": None if status.oldest_unfinished is None else status.oldest_unfinished.milliseconds,
             "secondsBehind": status.seconds_behind(status.written_ms),
-            "lagRecords": sum(map(_records_behind, kept.lags.values())) if kept.lags else None,
+            "lagRecords": sum(lag.records for lag in kept.lags.values()) if kept.lags else None,
             "lastError": _last_error(status),
             "sparkUiUrl": self._spark.url,
             "metricsUrl": status.metrics_url,
@@ -361,17 +361,6 @@ def _mean(values: Iterator[int | None]) -> float | None:
     """Return the mean of the values that are known; None without one."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
-
-
-def _records_behind(lag: LogLag) -> int:
-    """Return the records in the logs of an input that no batch has."""
-    latest = lag.points[-1][1]
-    return sum(
-        max(0, ends[number] - planned)
-        for topic, offsets in lag.planned.items()
-        for number, planned in offsets.items()
-        if number in (ends := latest.get(topic, {}))
-    )
 
 
 def _lag_form(number: int, description: str, lag: LogLag, rate: int | None, now_ms: int) -> LagForm:

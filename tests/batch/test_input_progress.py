@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
 import pytest
 
 from kstream.batch import InputProgress, StreamInputInfo
+from tests.untouched import Untouched
 
 OFFSETS = {"endOffset": {"orders": {"0": 5, "1": 7}}, "latestOffset": {"orders": {"0": 15, "1": 7, "2": 100}}}
-
-
-class Untouched(Mapping[str, Any]):
-    """Offsets that nobody may look at."""
-
-    def __getitem__(self, key: str) -> Any:
-        raise AssertionError(f"{key} was looked at")
-
-    def __iter__(self) -> Iterator[str]:
-        raise AssertionError("the partitions were gone through")
-
-    def __len__(self) -> int:
-        raise AssertionError("the partitions were counted")
 
 
 def test_an_input_may_report_nothing() -> None:

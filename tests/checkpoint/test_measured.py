@@ -14,7 +14,7 @@ from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, history, read_log
 from kstream.checkpoint.binding import Names, rebound
-from kstream.checkpoint.measured import measured_batches
+from kstream.checkpoint.measured import MeasuredBatches
 from kstream.storage import FileStore, MemoryFileStore
 from tests.stores import CountingStore, FaultyStore
 
@@ -46,7 +46,7 @@ def run(log: PlanLog, number: int, records: dict[int, int], names: dict[int, str
 
 
 def measured(store: FileStore, most: int = 10, now: Names = ONE, stream: int = 0) -> list[BatchInfo]:
-    return measured_batches(store, rebound(read_log(store), now), stream, most)
+    return MeasuredBatches(store, rebound(read_log(store), now), most).of(stream)
 
 
 def shown(batches: list[BatchInfo]) -> list[tuple[int, int]]:
@@ -59,7 +59,7 @@ def test_the_figures_are_those_of_the_newest_batches_with_records_one_read_for_e
     for number, records in enumerate((7, 8, 0, 9, 0, 0), 1):
         run(log, number, {0: records})
     counting, contents = CountingStore(store), rebound(read_log(store), ONE)
-    found = measured_batches(counting, contents, 0, 2)
+    found = MeasuredBatches(counting, contents, 2).of(0)
     assert [verb for verb, _, _ in counting.take()] == ["read", "read"]
     assert shown(found) == [(2, 8), (4, 9)]
     assert [(info.schedulingDelay(), info.processingDelay(), info.inputs[0].num_bytes) for info in found] == [(40, 80, 800), (40, 90, 900)]
@@ -77,7 +77,7 @@ def test_where_no_batch_shows_a_speed_the_reads_have_an_end(store: MemoryFileSto
     for number in range(1, 20):
         run(log, number, {0: number}, tries=2)
     counting, contents = CountingStore(store), rebound(read_log(store), ONE)
-    assert measured_batches(counting, contents, 0, 2) == []
+    assert MeasuredBatches(counting, contents, 2).of(0) == []
     assert [verb for verb, _, _ in counting.take()] == 6 * ["read"] + ["list"]
 
 
@@ -88,6 +88,21 @@ def test_a_quiet_stream_beside_a_busy_one_has_its_own_batches(store: MemoryFileS
         run(log, number, {0: 7, 1: 0})
     assert shown(measured(store, 2, {0: None, 1: None}, stream=1)) == [(1, 5)]
     assert shown(measured(store, 2, {0: None, 1: None}, stream=0)) == [(6, 7), (7, 7)]
+
+
+def test_what_one_stream_has_read_another_does_not_read_again(store: MemoryFileStore) -> None:
+    log = PlanLog(store, 1)
+    for number in range(1, 4):
+        run(log, number, {0: number, 1: number})
+    counting, contents = CountingStore(store), rebound(read_log(store), {0: None, 1: None})
+    found = MeasuredBatches(counting, contents, 10)
+    assert shown(found.of(0)) == shown(found.of(1)) == [(1, 1), (2, 2), (3, 3)]
+    assert [verb for verb, _, _ in counting.take()] == 3 * ["read"] + ["list"]
+
+
+def test_at_a_first_start_the_store_is_not_asked(store: MemoryFileStore) -> None:
+    counting, contents = CountingStore(store), rebound(read_log(store), ONE)
+    assert MeasuredBatches(counting, contents, 10).of(0) == [] and counting.take() == []
 
 
 def test_a_stream_is_found_under_its_number_of_now(store: MemoryFileStore) -> None:
@@ -119,7 +134,7 @@ def test_batches_of_a_former_interval_are_left_out(store: MemoryFileStore) -> No
     run(log, 1, {0: 7})
     run(log, 2, {0: 8})
     contents = replace(rebound(read_log(store), ONE), meta=Meta(Time(0), Duration(1000), after=Time(1000)))
-    assert shown(measured_batches(store, contents, 0, 10)) == [(2, 8)]
+    assert shown(MeasuredBatches(store, contents, 10).of(0)) == [(2, 8)]
 
 
 def with_history(store: MemoryFileStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +188,7 @@ def test_a_store_that_fails_is_a_warning(store: MemoryFileStore, caplog: pytest.
     contents, failing = rebound(read_log(store), ONE), FaultyStore(store)
     failing.fault = lambda verb, _name: "before" if verb == "read" else None
     caplog.set_level(logging.WARNING)
-    assert measured_batches(failing, contents, 0, 10) == []
+    assert MeasuredBatches(failing, contents, 10).of(0) == []
     assert "the speed of the last batches of stream 0 is not fully known" in caplog.text
 
 
@@ -183,7 +198,7 @@ def test_a_completion_that_was_removed_meanwhile_is_passed_over(store: MemoryFil
         run(log, number, {0: number})
     contents = rebound(read_log(store), ONE)
     store.delete(f"done/{max(store.list('done'))}")
-    assert shown(measured_batches(store, contents, 0, 10)) == [(1, 1)]
+    assert shown(MeasuredBatches(store, contents, 10).of(0)) == [(1, 1)]
 
 
 def test_a_completion_without_delays_shows_nothing(store: MemoryFileStore) -> None:

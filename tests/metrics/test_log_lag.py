@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pytest
 
 from kstream.batch import InputProgress
 from kstream.metrics.log_lag import MOST_POINTS, LogLag, PartitionLag, TopicLag, lag_after
+from tests.untouched import Untouched
 
 
 def progress(end: dict[str, int], latest: dict[str, int] | None, start: dict[str, int] | None = None) -> InputProgress:
@@ -101,19 +100,6 @@ def test_the_lag_of_a_topic_is_the_sum_of_its_partitions_and_the_longest_of_them
 def test_a_topic_whose_ends_are_not_known_has_no_lag() -> None:
     lag = lag_after(None, InputProgress({"endOffset": {"t": {"0": 5}, "u": {}}, "latestOffset": {}}), 1000)
     assert lag is not None and list(lag.by_topic(1000)) == []
-
-
-class Untouched(Mapping[str, Any]):
-    """Offsets that nobody may look at."""
-
-    def __getitem__(self, key: str) -> Any:
-        raise AssertionError(f"{key} was looked at")
-
-    def __iter__(self) -> Iterator[str]:
-        raise AssertionError("the partitions were gone through")
-
-    def __len__(self) -> int:
-        raise AssertionError("the partitions were counted")
 
 
 def test_what_a_batch_costs_does_not_depend_on_the_number_of_partitions() -> None:

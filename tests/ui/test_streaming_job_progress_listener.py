@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from kstream.batch import StreamInputInfo
 from kstream.batch_time import Duration
@@ -20,6 +18,7 @@ from kstream.ui.batch_forms import row_of, status_of
 from kstream.ui.streaming_job_progress_listener import MOST_FAILED, MOST_FAILED_ROWS, MOST_ROWS, StreamingJobProgressListener
 from kstream.ui.timeline import HOUR_MS, MOST_BUCKETS, bucket_ms
 from tests.ui.infos import info_of, run_through, source_of, submitted_of
+from tests.untouched import Untouched
 
 
 def test_a_batch_is_followed_from_waiting_to_running_to_retained_and_its_records_are_counted_at_both_ends() -> None:
@@ -97,19 +96,6 @@ def test_the_facts_that_recent_progress_keeps_are_kept_once() -> None:
         progress.onBatchCompleted(ended)
     shared = {id(info) for info in progress._recent}
     assert {id(info) for info in listener.kept().retained.values()} == shared and len(shared) == KEPT
-
-
-class Untouched(Mapping[str, Any]):
-    """Offsets of which nobody may look at a partition. Their number may be asked for."""
-
-    def __getitem__(self, key: str) -> Any:
-        raise AssertionError("somebody looks at a partition")
-
-    def __iter__(self) -> Iterator[str]:
-        raise AssertionError("somebody goes through the partitions")
-
-    def __len__(self) -> int:
-        return 1000
 
 
 def test_what_a_batch_costs_does_not_depend_on_the_number_of_partitions() -> None:
